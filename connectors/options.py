@@ -1,6 +1,6 @@
 """Declares the settings of a converter, transform or predicate, and reads them: Connect's ConfigDef in small.
 
-A class lists its settings as `OPTIONS`: what a file says, what `/connector-plugins` tells of them and what the docs
+A class lists its settings as `OPTIONS`: what a file says, what `/connector-plugins` says of them and what the docs
 list is read from there. A value of a file is text first, as everywhere (connectors/config/fields.py).
 """
 

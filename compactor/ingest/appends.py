@@ -40,10 +40,13 @@ class _Piece(Struct, frozen=True):
 
 
 def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
-    """Finds the first record of `batch` that cannot be folded: partition, offset and why; None where there is none."""
+    """Finds the first record of `batch` that cannot be folded; None where there is none.
+
+    Returns partition, offset and why, without the full stop at its end.
+    """
     for part in batch.parts:
         if part.first_rejected_offset is not None:
-            return part.tp, part.first_rejected_offset, part.first_rejected_reason or ""
+            return part.tp, part.first_rejected_offset, (part.first_rejected_reason or "").removesuffix(".")
     return None
 
 

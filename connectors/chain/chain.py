@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from compactor.errors import DEFECT, IngestError
+from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
 from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
 from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made, options_of
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
+from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
-from connectors.errors import DataError, RegistryError
+from connectors.errors import RegistryError
 from connectors.rejection import Rejection, Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, Transform
@@ -29,7 +30,7 @@ from connectors.transforms.transform import Predicate, Side, Transform
 NO_KEY: Final = "null key"
 """Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
 _LONGEST: Final = 2_000
-"""Characters of a reason that are kept: a converter may quote a whole record."""
+"""Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
 _RANGE: Final = SOURCE.get_field_index("range")
 _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
@@ -39,11 +40,12 @@ class RejectedError(Exception):
 
     def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
         super().__init__(stage, class_name, error)
-        message = getattr(error, "message", None) or str(error)
-        self.rejection = Rejection(stage, class_name, type(error).__name__, message[:_LONGEST])
+        said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else (str(error), "")
+        message = f"{said[:_LONGEST]} {action}".rstrip()
+        self.rejection = Rejection(stage, class_name, type(error).__name__, message)
 
 
-class Application(Struct):
+class TransformStage(Struct):
     """A transform, and the predicate by which it is applied."""
 
     name: str
@@ -57,10 +59,14 @@ class Application(Struct):
         try:
             if self.predicate is not None and self.predicate.test(record) is self.negate:
                 return record
+        except RegistryError:
+            raise
         except Exception as error:
             raise RejectedError(Stage.TRANSFORMATION, self.predicate_name, error) from error
         try:
             return self.transform.apply(record)
+        except RegistryError:
+            raise
         except Exception as error:
             raise RejectedError(Stage.TRANSFORMATION, self.name, error) from error
 
@@ -106,7 +112,7 @@ class Chain:
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
         predicates = {alias: made(one, PREDICATES, resolve) for alias, one in spec.predicates.items()}
-        self._steps = tuple(_application(one, predicates, spec, resolve) for one in spec.steps)
+        self._steps = tuple(_transform_stage(one, predicates, spec, resolve) for one in spec.steps)
         reads = _reads(self._steps)
         self._key = _conversion(spec, Side.KEY, reads, resolve)
         self._value = _conversion(spec, Side.VALUE, reads, resolve)
@@ -128,7 +134,7 @@ class Chain:
             self._value.converter.ask_only(first.transform.fields_of)
 
     def close(self) -> None:
-        """Lets go of what its converters hold."""
+        """Closes its converters."""
         self._key.converter.close()
         self._value.converter.close()
 
@@ -169,7 +175,9 @@ class Chain:
                 continue
             try:
                 rows.compared[row] = identity.of(rows.headers_of(row), key)
-            except DataError as error:
+            except RegistryError:
+                raise
+            except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
                 rows.rejected[row] = str(RejectedError(Stage.KEY_CONVERTER, identity.name, error).rejection)
 
     def _transform(self, rows: _Rows, row: int) -> None:
@@ -204,13 +212,15 @@ class Chain:
         topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]
         if record.key is not before.key or record.key_schema is not before.key_schema:
+            headers = _without(headers, NAMING_HEADERS["key"])
             key = self._key.write(topic, headers, record.key_schema, record.key)
         if record.value is not before.value or record.value_schema is not before.value_schema:
+            headers = _without(headers, NAMING_HEADERS["value"])
             value = self._value.write(topic, headers, record.value_schema, record.value)
         if key is None and self._keyed:
             rows.rejected[row] = NO_KEY
             return
-        if record.headers is not before.headers or len(headers) != len(before.headers):
+        if tuple(headers) != before.headers:
             rows.set_headers(row, [self._encoded(topic, header) for header in headers])
         rows.set(row, key, value)
 
@@ -301,15 +311,19 @@ class _Rows:
         return found
 
 
-def _application(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> Application:
+def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
+    return [one for one in headers if one.key not in names]
+
+
+def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> TransformStage:
     name = chain.predicates[spec.predicate].name if spec.predicate else ""
     transform = made(spec.of, TRANSFORMS, resolve)
     assert isinstance(transform, Transform)
     predicate = predicates[spec.predicate] if spec.predicate else None
-    return Application(spec.of.name, transform, predicate, name, spec.negate)
+    return TransformStage(spec.of.name, transform, predicate, name, spec.negate)
 
 
-def _reads(steps: Iterable[Application]) -> frozenset[Side]:
+def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:
     """Returns what of a record any step looks at, or its predicate."""
     found = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
     return frozenset().union(*found)

@@ -14,7 +14,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.data.canonical import has_one_encoding, plain, text_of
 from connectors.data.record import Header
-from connectors.errors import DataError
+from connectors.errors import DataError, RegistryError
 
 if TYPE_CHECKING:
     from connectors.converters.avro_converter import AvroConverter
@@ -23,6 +23,8 @@ JSON: Final = "json"
 AVRO: Final = "avro"
 _KEPT: Final = 65_536
 """How many keys a reading task remembers the identities of."""
+_KEPT_BYTES: Final = 1_024
+"""The longest key (bytes) of which it does: so that what is remembered stays below some 200 MB."""
 _LONG: Final = 400
 """A number of more characters is no int: Python takes long for it, and refuses the longest."""
 _STYLES: Final = ((",", ":"), (", ", ": "))
@@ -55,7 +57,7 @@ class JsonKeyIdentity:
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:  # noqa: ARG002
         """See `KeyIdentity.of`."""
-        return self._kept(key)
+        return self._kept(key) if len(key) <= _KEPT_BYTES else _of_json(key)
 
 
 class AvroKeyIdentity:
@@ -70,14 +72,15 @@ class AvroKeyIdentity:
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
         ids = tuple(header for header in headers if self._converter.wire.is_id(header))
-        return self._kept(ids, key)
+        return self._kept(ids, key) if len(key) <= _KEPT_BYTES else self._of(ids, key)
 
     def _of(self, ids: tuple[Header, ...], key: bytes) -> Compared:
         converter = self._converter
         schema, value = converter.to_connect_data("", list(ids), key)
         identity = text_of(plain(schema, value)).encode()
         is_exact = has_one_encoding(schema) and converter.writes_again(list(ids), key)
-        return Compared(identity, str(converter.wire.read(ids, key)[0]) if is_exact else None)
+        schema_id, start = converter.wire.read(ids, key)
+        return Compared(identity, f"{schema_id}{'' if start else 'h'}" if is_exact else None)  # h: it is in a header
 
 
 def _of_json(key: bytes) -> Compared:
@@ -149,5 +152,7 @@ def compared(identity: KeyIdentity, headers: Sequence[Header], key: bytes) -> Co
     """Returns what a key of the output is compared by: by itself where it cannot be read. Raises RegistryError."""
     try:
         return identity.of(headers, key)
-    except DataError:
+    except RegistryError:
+        raise
+    except Exception:  # noqa: BLE001  # a schema may hold anything
         return Compared(UNREADABLE + key, None)

@@ -6,21 +6,18 @@ On its own because configuration, source and broker ask it, and none of them has
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 
-from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made
+from connectors.chain.spec import ChainSpec, Resolve, is_router, made
 from connectors.data.record import ConnectRecord
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Transform
 
-ROUTER: Final = "RegexRouter"
-
 
 def has_routers(spec: ChainSpec) -> bool:
     """Returns whether any step of `spec` changes topics."""
-    return any(_is_router(step) for step in spec.steps)
+    return any(is_router(step) for step in spec.steps)
 
 
 def routed(spec: ChainSpec, topic: str, resolve: Resolve) -> str:
@@ -41,14 +38,10 @@ def routed(spec: ChainSpec, topic: str, resolve: Resolve) -> str:
 def _routers(encoded: bytes, resolve: Resolve) -> tuple[tuple[Transform, Predicate | None, bool], ...]:
     spec = msgspec.json.decode(encoded, type=ChainSpec)
     found = []
-    for step in filter(_is_router, spec.steps):
+    for step in filter(is_router, spec.steps):
         transform = made(step.of, TRANSFORMS, resolve)
         predicate = made(spec.predicates[step.predicate], PREDICATES, resolve) if step.predicate else None
         assert isinstance(transform, Transform)
         assert predicate is None or isinstance(predicate, Predicate)
         found.append((transform, predicate, step.negate))
     return tuple(found)
-
-
-def _is_router(step: StepSpec) -> bool:
-    return step.of.name.rpartition(".")[2] == ROUTER

@@ -5,7 +5,7 @@ A `ChainSpec` is what a reading task makes its chain of: names of classes and te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ _CLASSES: Final = {
     HEADER_CONVERTER: HEADER_CONVERTERS,
 }
 
+ROUTER: Final = "RegexRouter"
 KEY_IDENTITY: Final = "compaction.key.identity"
 BYTES_IDENTITY: Final = "bytes"
 _NEEDS_AVRO: Final = (
@@ -87,14 +88,6 @@ class ChainSpec(Struct, frozen=True):
     predicates: dict[str, ClassSpec] = {}
     output: str = "none"
     identity: str = BYTES_IDENTITY
-
-
-class ChainError(ConfigError):
-    """Settings of converters, transforms or predicates that are not allowed: `faults` has each with a sentence."""
-
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(f"{key}: {text}" for key, text in self.faults))
 
 
 def chain_spec(settings: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> ChainSpec:
@@ -154,9 +147,17 @@ def _with_side(named: Named) -> Callable[[Mapping[str, Any]], Step]:
     return lambda options: kind(options, side)
 
 
+def is_router(step: StepSpec) -> bool:
+    """Returns whether a step changes the topic, and nothing else."""
+    return step.of.name.rpartition(".")[2] == ROUTER
+
+
 def is_plain(spec: ChainSpec) -> bool:
-    """Returns whether nothing is done with a record: no step looks at it, so no converter is asked either."""
-    return not spec.steps and spec.identity == BYTES_IDENTITY
+    """Returns whether nothing is done with a record: no step looks at it, so no converter is asked either.
+
+    What routers make of a topic is found once for all of its records (`routing`).
+    """
+    return all(map(is_router, spec.steps)) and spec.identity == BYTES_IDENTITY
 
 
 def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str]) -> ClassSpec:

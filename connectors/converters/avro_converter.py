@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from connectors.converters.avro_schemas import DEFAULT_NAME, FromAvro, ToAvro
 from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
-from connectors.converters.avro_unions import reader_of_unions, writer_of_unions
+from connectors.converters.avro_unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import UNION, OfSchema, Schema, Type
@@ -28,7 +28,7 @@ Convert = Callable[[Any], Any]
 _WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
 
 
-class Read(Struct, frozen=True):
+class AvroReader(Struct, frozen=True):
     """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
 
     `some`: what reads the fields alone that anything looks at; None: all are read.
@@ -40,7 +40,7 @@ class Read(Struct, frozen=True):
     some: PartialReader | None = None
 
 
-class Written(Struct, frozen=True):
+class AvroWriter(Struct, frozen=True):
     """How values of one schema are written: the text that is registered, parsed for fastavro, and its record's name."""
 
     text: str
@@ -72,7 +72,7 @@ class AvroConverter(RegisteredConverter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self._reads: dict[int, Read] = {}
+        self._reads: dict[int, AvroReader] = {}
         self._written = OfSchema(self._written_of)
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
 
@@ -91,7 +91,7 @@ class AvroConverter(RegisteredConverter):
                 return read.schema, read.some.read(data, start)
             buffer = io.BytesIO(data)
             buffer.seek(start)
-            value = fastavro.schemaless_reader(buffer, read.avro, None)
+            value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.convert else {}))
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
         return read.schema, value if read.convert is None else read.convert(value)
@@ -104,7 +104,7 @@ class AvroConverter(RegisteredConverter):
             raise DataError(
                 "keyfold.Avro writes values with a schema only.", "Read them with one, or write keyfold.Json."
             )
-        written: Written = self._written(schema)
+        written: AvroWriter = self._written(schema)
         schema_id = self.id_of(topic, written.text, written.name)
         if type(value) is EncodedStruct and value.form == written.form:
             return self.wire.written(schema_id) + value.data
@@ -133,7 +133,7 @@ class AvroConverter(RegisteredConverter):
             raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
         return again.getvalue() == data[start:]
 
-    def _read_of(self, schema_id: int) -> Read:
+    def _read_of(self, schema_id: int) -> AvroReader:
         """Makes what reads data with an id, once. Raises DataError, RegistryError."""
         registered = self.registry.schema(schema_id)
         try:
@@ -143,17 +143,17 @@ class AvroConverter(RegisteredConverter):
         self._reads[schema_id] = found
         return found
 
-    def _parsed(self, registered: RegisteredSchema) -> Read:
+    def _parsed(self, registered: RegisteredSchema) -> AvroReader:
         if registered.kind != "AVRO":
             raise DataError(f"The schema is of type {registered.kind}, not AVRO.", "Set the converter for that type.")
         connect, named = FromAvro(), dict[str, Any]()
-        self._add_references(registered, connect, named, set())
+        self._define_references(registered, connect, named, set())
         avro = json.loads(registered.text)
         _check_items(avro)
         schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
         parsed = fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
         convert = None if schema is None else reader_of_unions(schema)
-        return Read(parsed, schema, convert, None if convert else self._some(avro, schema, registered))
+        return AvroReader(parsed, schema, convert, None if convert else self._some(avro, schema, registered))
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
         """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
@@ -161,7 +161,7 @@ class AvroConverter(RegisteredConverter):
         is_record = isinstance(avro, dict) and avro.get("type") == "record"
         return PartialReader(without_logical_types(avro), wanted) if wanted is not None and is_record else None
 
-    def _add_references(
+    def _define_references(
         self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any], seen: set[tuple[str, int]]
     ) -> None:
         """Makes known the types that a schema refers to, and those that they refer to."""
@@ -170,13 +170,13 @@ class AvroConverter(RegisteredConverter):
                 continue
             seen.add((one.subject, one.version))
             inner = self.registry.version(one.subject, one.version)
-            self._add_references(inner, connect, named, seen)
+            self._define_references(inner, connect, named, seen)
             avro = json.loads(inner.text)
             _check_items(avro)
             connect.schema(avro)
             fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
 
-    def _written_of(self, schema: Schema) -> Written:
+    def _written_of(self, schema: Schema) -> AvroWriter:
         maker = ToAvro(properties=self.options["connect.meta.data"], enums=self.options["enhanced.avro.schema.support"])
         avro = maker.schema(schema)
         if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
@@ -189,7 +189,7 @@ class AvroConverter(RegisteredConverter):
             ) from None
         name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
         text, form = json.dumps(avro, separators=(",", ":")), form_of(without_logical_types(avro))
-        return Written(text, parsed, name, writer_of_unions(schema), form)
+        return AvroWriter(text, parsed, name, writer_of_unions(schema, enums=maker.enums), form)
 
 
 def without_logical_types(avro: Any) -> Any:

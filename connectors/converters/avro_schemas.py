@@ -114,6 +114,10 @@ class FromAvro:
         fields = tuple(
             Field(branch_name(one, namespace), self.schema(one, namespace).as_optional()) for one in branches
         )
+        if len({one.name for one in fields}) < len(fields):
+            raise DataError(
+                "Two types of a union have one name in several namespaces, which Connect's schemas cannot say."
+            )
         return Schema(type=Type.STRUCT, name=UNION, fields=fields, optional=len(branches) < len(avro))
 
     def _with_properties(self, schema: Schema, avro: Mapping[str, Any]) -> Schema:
@@ -144,6 +148,16 @@ def branch_name(avro: Any, namespace: str) -> str:
     if isinstance(avro, str):
         return avro if avro in _PRIMITIVES else qualified(avro, namespace).rpartition(".")[2]
     return str(avro["name"]).rpartition(".")[2] if "name" in avro else str(avro["type"])
+
+
+def name_of(schema: Schema, *, enums: bool) -> str | None:
+    """Returns the full name of the Avro type that `ToAvro` makes of a schema; None where that has none."""
+    parameters = schema.parameters or {}
+    if schema.type is Type.STRUCT:
+        return schema.name or DEFAULT_NAME
+    if enums and ENUM in parameters:
+        return parameters[ENUM]
+    return (parameters.get("connect.name") or schema.name or DEFAULT_NAME) if FIXED_SIZE in parameters else None
 
 
 def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
@@ -183,7 +197,7 @@ class ToAvro:
 
     def __init__(self, *, properties: bool = True, enums: bool = False) -> None:
         self._properties = properties
-        self._enums = enums
+        self.enums = enums
         self._defined: dict[str, Schema] = {}
 
     def schema(self, schema: Schema) -> Any:
@@ -201,10 +215,10 @@ class ToAvro:
             return self._decorated(schema, {"type": "array", "items": self.schema(schema.value_schema)})
         if schema.type is Type.MAP:
             return self._map(schema)
-        if self._enums and ENUM in parameters:
+        if self.enums and ENUM in parameters:
             return self._enum(schema, parameters)
         if FIXED_SIZE in parameters:
-            name = parameters.get("connect.name") or schema.name or DEFAULT_NAME
+            name = name_of(schema, enums=False) or DEFAULT_NAME
             return self._once(name, schema, {"type": "fixed", "size": int(parameters[FIXED_SIZE])})
         return self._decorated(schema, self._plain(schema))
 

@@ -15,6 +15,7 @@ import fastavro
 from msgspec import Struct
 
 from connectors.converters.avro_schemas import qualified
+from connectors.converters.avro_skips import check_end, skip_of
 from connectors.errors import DataError
 
 _NULL: Final = 0
@@ -24,14 +25,14 @@ _NAMED: Final = ("record", "error", "enum", "fixed")
 
 
 class EncodedStruct(dict[str, Any]):
-    """A struct with the bytes that it is in Avro, and the form of its schema. Whoever changes it makes another dict."""
+    """A struct with the bytes that it is in Avro, and the form of its schema. A change makes another dict."""
 
     __slots__ = ("data", "form")
     data: bytes
     form: str
 
 
-class Part(Struct, frozen=True):
+class FieldReader(Struct, frozen=True):
     """A field that is read, or passed over. `avro` is parsed; `form`: it is a nullable record whose bytes are kept."""
 
     name: str
@@ -42,7 +43,7 @@ class Part(Struct, frozen=True):
 
 
 class PartialReader:
-    """Reads `wanted` fields of the record `avro`, and nothing behind the last of them; the others are missing."""
+    """Reads `wanted` fields of the record `avro`; the others are missing. Those behind the last are passed over."""
 
     def __init__(self, avro: Mapping[str, Any], wanted: frozenset[str]) -> None:
         named: dict[str, Any] = {}
@@ -51,10 +52,15 @@ class PartialReader:
         fields = avro["fields"]
         last = max((at for at, one in enumerate(fields) if one["name"] in wanted), default=-1)
         namespace = full.rpartition(".")[0]
-        self._parts = [_part(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
+        self._parts = [_field_reader(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
+        rest = _alone({**avro, "fields": fields[last + 1 :]}, "", named, set())
+        self._skip_rest = skip_of(rest)
 
     def read(self, data: bytes, start: int) -> dict[str, Any]:
-        """Returns the wanted fields of the record that begins at `start`. Raises what fastavro stumbles over."""
+        """Returns the wanted fields of the record that begins at `start`. Raises what fastavro stumbles over.
+
+        Data that ends within a field is an error, whether the field is wanted or not.
+        """
         buffer, at = io.BytesIO(data), start
         found: dict[str, Any] = {}
         for part in self._parts:
@@ -74,6 +80,7 @@ class PartialReader:
                 at = buffer.tell()
             if part.is_wanted:
                 found[part.name] = value
+        check_end(data, self._skip_rest(data, at))
         return found
 
 
@@ -129,7 +136,7 @@ _SAID_BY: Final = {"enum": "symbols", "fixed": "size"}
 _HOLDING: Final = {"array": "items", "map": "values"}
 
 
-def _part(field: Mapping[str, Any], is_wanted: bool, namespace: str, named: Mapping[str, Any]) -> Part:  # noqa: FBT001
+def _field_reader(field: Mapping[str, Any], is_wanted: bool, namespace: str, named: Mapping[str, Any]) -> FieldReader:  # noqa: FBT001
     avro = field["type"]
     is_nullable = isinstance(avro, list) and len(avro) == 2 and avro[0] == "null"
     inner = avro[1] if is_nullable else avro
@@ -137,7 +144,9 @@ def _part(field: Mapping[str, Any], is_wanted: bool, namespace: str, named: Mapp
     is_record = isinstance(alone, dict) and alone.get("type") == "record"
     keeps = is_wanted and is_nullable and is_record
     read = alone if keeps else _alone(avro, namespace, named, set())
-    return Part(field["name"], fastavro.parse_schema(read), is_nullable, is_wanted, form_of(alone) if keeps else None)
+    return FieldReader(
+        field["name"], fastavro.parse_schema(read), is_nullable, is_wanted, form_of(alone) if keeps else None
+    )
 
 
 def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str]) -> Any:

@@ -29,13 +29,13 @@ class Converter(ABC):
         self.is_key = is_key
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:  # noqa: B027  # most read all
-        """Lets it leave out what nobody looks at: of values with a schema all fields but those that `fields` returns.
+        """Lets it leave out what no step looks at: of values with a schema all fields but those that `fields` returns.
 
         None stands for all of them.
         """
 
     def close(self) -> None:  # noqa: B027  # most hold nothing
-        """Lets go of what it holds, such as connections."""
+        """Closes what it holds open, such as connections."""
 
     @abstractmethod
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:

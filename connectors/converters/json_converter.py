@@ -31,6 +31,17 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     payload: msgspec.Raw
 
 
+DECIMAL_FORMAT: Final = Option(
+    "decimal.format",
+    "STRING",
+    "BASE64",
+    "How a Decimal is written: `BASE64` of its unscaled value, or `NUMERIC`. Both are read.",
+    allowed=("BASE64", "NUMERIC"),
+    any_case=True,
+    importance="LOW",
+)
+
+
 class JsonConverter(Converter):
     """Values are JSON. With `schemas.enable` a message holds its schema, unless `schema.content` gives it."""
 
@@ -49,15 +60,7 @@ class JsonConverter(Converter):
             "The schema of all messages, as JSON, where messages do not have one (KIP-1054). Not set: they have.",
         ),
         Option("schemas.cache.size", "INT", 1000, "How many schemas are kept.", importance="LOW"),
-        Option(
-            "decimal.format",
-            "STRING",
-            "BASE64",
-            "How a Decimal is written: `BASE64` of its unscaled value, or `NUMERIC`. Both are read.",
-            allowed=("BASE64", "NUMERIC"),
-            any_case=True,
-            importance="LOW",
-        ),
+        DECIMAL_FORMAT,
         Option(
             "replace.null.with.default",
             "BOOLEAN",
@@ -69,7 +72,7 @@ class JsonConverter(Converter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        numeric = options["decimal.format"].upper() == "NUMERIC"
+        numeric = options[DECIMAL_FORMAT.name].upper() == "NUMERIC"
         self._values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
         self._enabled: bool = options["schemas.enable"]
         self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=Decimal)

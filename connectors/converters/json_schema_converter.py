@@ -11,14 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from connectors.converters.converter import Headers
-from connectors.converters.json_converter import encoded
+from connectors.converters.json_converter import DECIMAL_FORMAT, encoded
 from connectors.converters.json_schema_types import FromJsonSchema, to_json_schema
 from connectors.converters.json_values import JsonForm, JsonValues
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
-from connectors.options import Option
-from connectors.registry.schema_registry import RegisteredSchema
 
 
 class Text(Struct, frozen=True):
@@ -33,20 +31,12 @@ class JsonSchemaConverter(RegisteredConverter):
     KIND = "JSON"
     OPTIONS = (
         *RegisteredConverter.OPTIONS,
-        Option(
-            "decimal.format",
-            "STRING",
-            "BASE64",
-            "How a Decimal is written: `BASE64` of its unscaled value, or `NUMERIC`. Both are read.",
-            allowed=("BASE64", "NUMERIC"),
-            any_case=True,
-            importance="LOW",
-        ),
+        DECIMAL_FORMAT,
     )
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self._values = JsonValues(JsonForm(numeric=options["decimal.format"].upper() == "NUMERIC"))
+        self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
         self._decoder = msgspec.json.Decoder(float_hook=Decimal)
         self._reads: dict[int, Schema] = {}
         self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
@@ -79,19 +69,12 @@ class JsonSchemaConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
-        references: dict[str, Any] = {}
-        self._add_references(registered, references)
+        texts = self.referenced(registered)
         try:
+            references = {name: json.loads(text) for name, text in texts.items()}
             root = json.loads(registered.text)
             found = FromJsonSchema(root, references).schema(root)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"Schema {schema_id} is no JSON Schema: {type(error).__name__}.") from None
         self._reads[schema_id] = found
         return found
-
-    def _add_references(self, registered: RegisteredSchema, found: dict[str, Any]) -> None:
-        for one in registered.references:
-            if one.name not in found:
-                inner = self.registry.version(one.subject, one.version)
-                found[one.name] = json.loads(inner.text)
-                self._add_references(inner, found)

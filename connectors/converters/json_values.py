@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, OfSchema, Schema, Type
+from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, OfSchema, Schema, Type
 from connectors.data.values import Date, bytes_of_decimal, decimal_of, scale_of
 from connectors.errors import DataError
 
 Read = Callable[[Any], Any]
-_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
 LONG: Final = 1 << 63
 
@@ -184,7 +183,7 @@ def _read_decimal(scale: int, node: Any) -> bytes:
 
 
 def _plain_reader(schema: Schema) -> Read:
-    bits = _BITS.get(schema.type)
+    bits = BITS.get(schema.type)
     if bits is not None:
         bound, what = 1 << (bits - 1), schema.name if schema.name in {DATE, TIME, TIMESTAMP} else schema.type.value
         return lambda node: _read_int(node, bound, what)

@@ -20,7 +20,6 @@ from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
 from connectors.options import Option
-from connectors.registry.schema_registry import RegisteredSchema
 
 _FIRST: Final = b"\x00"
 """The first message of a file."""
@@ -95,12 +94,7 @@ class ProtobufConverter(RegisteredConverter):
     def _read_of(self, schema_id: int, path: tuple[int, ...]) -> MessageReader:
         file = self._files.get(schema_id)
         if file is None:
-            registered = self.registry.schema(schema_id)
-            if registered.kind != self.KIND:
-                raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
-            imports: dict[str, str] = {}
-            self._add_references(registered, imports)
-            file = self._files[schema_id] = compiled(registered.text, imports)
+            file = self._files[schema_id] = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
         descriptor = file.message(path)
         known = FromProtobuf(nullables=self._nullables).message(descriptor)
         found = self._reads[(schema_id, path)] = MessageReader(
@@ -108,16 +102,15 @@ class ProtobufConverter(RegisteredConverter):
         )
         return found
 
-    def _add_references(self, registered: RegisteredSchema, found: dict[str, str]) -> None:
-        for one in registered.references:
-            if one.name not in found:
-                inner = self.registry.version(one.subject, one.version)
-                found[one.name] = inner.text
-                self._add_references(inner, found)
+    def _file_of(self, schema_id: int) -> CompiledFile:
+        registered = self.registry.schema(schema_id)
+        if registered.kind != self.KIND:
+            raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
+        return compiled(registered.text, self.referenced(registered))
 
     def _written_of(self, schema: Schema) -> MessageWriter:
         file = ToProtobuf(nullables=self._nullables).file(schema)
-        made = GetMessageClass(compiled(file.text, {}).message((0,)))
+        made = GetMessageClass(self.refusals.of(file.text, lambda: compiled(file.text, {})).message((0,)))
         return MessageWriter(file, made, filler(schema))
 
 

@@ -9,6 +9,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, WireFormat
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.registry.refusals import Refusals
 from connectors.registry.schema_registry import RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 
@@ -18,6 +19,15 @@ _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNam
 def _check_strategy(name: str) -> str | None:
     known = name.rpartition(".")[2] in _STRATEGIES
     return None if known else f"allowed are {', '.join(_STRATEGIES)}, with or without their package."
+
+
+def _check_latest(value: bool) -> str | None:  # noqa: FBT001
+    if not value:
+        return None
+    return (
+        "what a transform has made is written with its own schema, which the subject's newest version need not fit; "
+        "register that schema with auto.register.schemas=true, or by hand, and leave this out."
+    )
 
 
 def _strategy(side: str) -> Option:
@@ -42,7 +52,8 @@ REGISTERED: Final[tuple[Option, ...]] = (
         "use.latest.version",
         "BOOLEAN",
         default=False,
-        doc="Write with the newest version of the subject, where schemas are not registered.",
+        doc="`true` is not supported: what a transform has made is written with its own schema.",
+        check=_check_latest,
     ),
     Option("normalize.schemas", "BOOLEAN", default=False, doc="Let the registry bring schemas into one form first."),
     _strategy("key"),
@@ -60,6 +71,7 @@ class RegisteredConverter(Converter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         self.registry = SchemaRegistry(registry_settings(options))
+        self.refusals = Refusals()
         self.wire = WireFormat(options[LONG_IDS.name], is_key=is_key)
         side = "key" if is_key else "value"
         self._side = side
@@ -69,6 +81,19 @@ class RegisteredConverter(Converter):
     def close(self) -> None:
         """See `Converter.close`."""
         self.registry.close()
+
+    def referenced(self, registered: RegisteredSchema) -> dict[str, str]:
+        """Returns the texts of the schemas that one refers to, and of those that they refer to, by name."""
+        found: dict[str, str] = {}
+        self._add_references(registered, found)
+        return found
+
+    def _add_references(self, registered: RegisteredSchema, found: dict[str, str]) -> None:
+        for one in registered.references:
+            if one.name not in found:
+                inner = self.registry.version(one.subject, one.version)
+                found[one.name] = inner.text
+                self._add_references(inner, found)
 
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""

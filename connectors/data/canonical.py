@@ -10,9 +10,9 @@ import json
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from connectors.data.schema import DECIMAL, UNION, Schema, Type
+from connectors.data.schema import DECIMAL, UNION, Field, Schema, Type
 from connectors.data.values import decimal_of
 
 _DIGITS: Final = 400
@@ -20,13 +20,22 @@ _DIGITS: Final = 400
 _LARGE: Final = 10**_DIGITS
 
 
+class Branch(NamedTuple):
+    """A value of a union that is not told from the others by itself, and the name of its type."""
+
+    name: str
+    value: Any
+
+
 def text_of(value: Any) -> str:
-    """Returns the text of `value`: None, bool, str, bytes, int, float, Decimal, lists and dicts by text of these."""
+    """Returns the text of `value`: None, bool, str, bytes, int, float, Decimal, Branch, lists, dicts by text."""
     match value:
         case None | bool() | str():
             return json.dumps(value)
         case bytes():
             return f'b"{value.hex()}"'
+        case Branch():
+            return f"{json.dumps(value.name)}{text_of(value.value)}"
         case list():
             return f"[{','.join(map(text_of, value))}]"
         case dict():
@@ -61,8 +70,8 @@ def _number(value: float | Decimal) -> str:
 def plain(schema: Schema | None, value: Any) -> Any:
     """Returns Connect's `value` of `schema` as `text_of` takes it.
 
-    What schemas of one subject may differ in is left out: names of types, widths of numbers, and fields with the value
-    that a reader puts in their place where they are missing.
+    What schemas of one subject may differ in is left out: names of types, but in unions, widths of numbers, and fields
+    that are null and may be missing. A field with another default stays: of two schemas each may have its own.
     """
     if value is None or schema is None:
         return value
@@ -78,10 +87,29 @@ def plain(schema: Schema | None, value: Any) -> Any:
 
 
 def _struct(schema: Schema, value: Mapping[str, Any]) -> Any:
-    held = [(one.name, one.schema, value.get(one.name)) for one in schema.fields]
+    held = [(one, value.get(one.name)) for one in schema.fields]
     if schema.name == UNION:
-        return next((plain(of, one) for _, of, one in held if one is not None), None)
-    return {name: plain(of, one) for name, of, one in held if one != of.default}
+        return next((_branch(schema, field, one) for field, one in held if one is not None), None)
+    return {field.name: plain(field.schema, one) for field, one in held if not (one is field.schema.default is None)}
+
+
+def _branch(union: Schema, field: Field, value: Any) -> Any:
+    """Returns a value of a union, with the name of its type where another type of it could have the same text."""
+    found, shape = plain(field.schema, value), _shape(field.schema)
+    alike = [one.schema for one in union.fields if _shape(one.schema) == shape]
+    if len(alike) == 1 or (shape != "object" and not any(one.name for one in alike)):
+        return found
+    full = field.schema.name or field.name
+    return Branch(full if full.rpartition(".")[2] == field.name else field.name, found)
+
+
+def _shape(schema: Schema) -> str:
+    """Returns of which kind the text of a value is."""
+    if schema.type in {Type.STRUCT, Type.MAP}:
+        return "object"
+    if schema.type in {Type.STRING, Type.BOOLEAN, Type.ARRAY} or (schema.type is Type.BYTES and schema.name != DECIMAL):
+        return schema.type.value
+    return "number"
 
 
 def _map(schema: Schema, value: Mapping[Any, Any]) -> Any:

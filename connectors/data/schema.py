@@ -12,7 +12,7 @@ A value and its schema go side by side; a value without one (`None`) says itself
 
 **With a schema, a value of a logical type is in its encoded form**: Decimal is the unscaled value as big-endian
 two's complement bytes, with its scale among the schema's parameters, Date is days, Time and Timestamp are
-milliseconds, as int. So what nobody looks at passes through. **Without a schema**, such values are `decimal.Decimal`
+milliseconds, as int. So what no step looks at passes through. **Without a schema**, such values are `decimal.Decimal`
 and `connectors.data.values.Date` (Java's java.util.Date).
 """
 
@@ -52,6 +52,10 @@ class Type(Enum):
     ARRAY = "array"
     MAP = "map"
     STRUCT = "struct"
+
+
+BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
+"""How many bits the whole numbers of a type have."""
 
 
 class Schema(Struct, frozen=True, kw_only=True):
@@ -120,8 +124,3 @@ class OfSchema:
             # The schema is kept with it: its id would else be another one's once it is gone.
             found = self._found[id(schema)] = (schema, self._derive(schema))
         return found[1]
-
-
-def default_of(schema: Schema, value: Any) -> Any:
-    """Returns `value`, or the schema's default where it is null (`Struct.get`)."""
-    return schema.default if value is None else value

@@ -1,7 +1,8 @@
 """Asks a schema registry, by the REST interface that Confluent's has and Apicurio's has under `/apis/ccompat/v7`.
 
-A schema never changes once it has an id, so it is kept for good. What is not there is an error of the record that names
-it; a registry that does not answer is none: it is asked again for a while, and then nothing is known (RegistryError).
+A schema never changes once it has an id, so it is kept for good. What the registry says is not there, or is refused, is
+an error of the record that names it. A registry that does not answer is none: it is asked again for a while, and then
+nothing is known (RegistryError); nor is any other answer, which comes of an address or a right that is wrong.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -17,19 +19,19 @@ from msgspec import Struct
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from connectors.errors import DataError, RegistryError
+from connectors.registry.refusals import Refusals
 from connectors.registry.settings import RegistrySettings
+
+Result = TypeVar("Result")
 
 TRIES: Final = 4
 """How often a registry is asked that does not answer: other connectors may wait for the same process meanwhile."""
 FIRST_WAIT_S: Final = 0.1
 TIMEOUT_S: Final = 5.0
-MISSING_S: Final = 30.0
-"""For how long (s) an id that is not there is not asked for again."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
-_CONFLICT: Final = 409
-_UNPROCESSABLE: Final = 422
-_NOT_FOUND: Final = 404
+_NOT_FOUND: Final = frozenset({40401, 40402, 40403})
+"""The error codes that say that a subject, a version or a schema is not there."""
 _BUSY: Final = frozenset({408, 429})
 
 
@@ -47,6 +49,37 @@ class RegisteredSchema(Struct, frozen=True):
     text: str
     kind: str = "AVRO"
     references: tuple[Reference, ...] = ()
+
+
+class RegistryAnswer(Struct, frozen=True):
+    """What a registry has answered: `asked` is the method and the address, `body` what its JSON says."""
+
+    asked: str
+    status: int
+    body: Any
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it says that a subject, a version or a schema is not there."""
+        return self.status == httpx.codes.NOT_FOUND and self._part("error_code") in _NOT_FOUND
+
+    @property
+    def said(self) -> str:
+        """What it says of an error, in one line."""
+        return " ".join(str(self._part("message") or "").split())[:500] or "it says nothing"
+
+    def read(self, of: Callable[[Any], Result]) -> Result:
+        """Returns what `of` makes of the body of a success. Raises RegistryError for any other answer."""
+        if self.status == httpx.codes.OK:
+            with suppress(KeyError, TypeError, ValueError, AttributeError):
+                return of(self.body)
+        raise RegistryError(
+            f"What answers {self.asked} with {self.status} is no schema registry, or refuses the request: {self.said}.",
+            "Check that schema.registry.url is where its REST interface begins (Apicurio's: http://HOST:8080/apis/ccompat/v7).",
+        )
+
+    def _part(self, name: str) -> Any:
+        return self.body.get(name) if isinstance(self.body, dict) else None
 
 
 class _NoAnswerError(Exception):
@@ -72,7 +105,7 @@ class SchemaRegistry:
             verify=_trust(settings),
             transport=transport,
         )
-        self._monotonic = monotonic
+        self._refusals = Refusals(monotonic)
         self._retrying = Retrying(
             stop=stop_after_attempt(TRIES),
             wait=wait_exponential(FIRST_WAIT_S, max=1.0),
@@ -81,7 +114,6 @@ class SchemaRegistry:
             reraise=True,
         )
         self._schemas: dict[str, RegisteredSchema] = {}
-        self._missing: dict[str, float] = {}
 
     def close(self) -> None:
         """Closes its connections."""
@@ -99,32 +131,24 @@ class SchemaRegistry:
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
         """Registers `schema` where it is not, and returns its id. Raises DataError where it is refused."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        return self._id_of(path, subject, schema, normalize=normalize)
+        return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def find(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
         """Returns the id of a schema that is registered. Raises DataError where it is not."""
-        return self._id_of(f"/subjects/{quote(subject, safe='')}", subject, schema, normalize=normalize)
-
-    def latest(self, subject: str) -> tuple[int, RegisteredSchema]:
-        """Returns the id and schema of a subject's newest version. Raises DataError where there is none."""
-        status, body = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/latest")
-        if status != httpx.codes.OK:
-            raise DataError(f"The registry has no schema of {subject}: {_said(body)}.", _REGISTER)
-        return int(body["id"]), _schema(body)
+        path = f"/subjects/{quote(subject, safe='')}"
+        return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def _kept(self, path: str, what: str) -> RegisteredSchema:
         found = self._schemas.get(path)
-        if found is not None:
-            return found
-        now = self._monotonic()
-        if now < self._missing.get(path, now):
-            raise DataError(f"The registry has no {what}.", _WRITER)
-        status, body = self._ask("GET", path)
-        if status != httpx.codes.OK:
-            self._missing[path] = now + MISSING_S
-            raise DataError(f"The registry has no {what}: {_said(body)}.", _WRITER)
-        self._schemas[path] = _schema(body)
-        return self._schemas[path]
+        if found is None:
+            found = self._schemas[path] = self._refusals.of(path, lambda: self._asked(path, what))
+        return found
+
+    def _asked(self, path: str, what: str) -> RegisteredSchema:
+        answer = self._ask("GET", path)
+        if answer.is_missing:
+            raise DataError(f"The registry has no {what}: {answer.said}.", _WRITER)
+        return answer.read(_schema)
 
     def _id_of(self, path: str, subject: str, schema: RegisteredSchema, *, normalize: bool) -> int:
         body: dict[str, Any] = {"schema": schema.text}
@@ -134,17 +158,17 @@ class SchemaRegistry:
             body["references"] = [
                 {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
             ]
-        status, found = self._ask("POST", path + ("?normalize=true" if normalize else ""), body)
-        if status == _CONFLICT:
+        answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), body)
+        if answer.status == httpx.codes.CONFLICT:
             raise DataError(
-                f"The registry refuses the schema of {subject} as incompatible with an earlier one: {_said(found)}.",
+                f"The registry refuses the schema of {subject} as incompatible with an earlier one: {answer.said}.",
                 "Change the transform so that the schema stays compatible, or the subject's compatibility.",
             )
-        if status != httpx.codes.OK:
-            raise DataError(f"The registry does not take the schema of {subject}: {_said(found)}.", _REGISTER)
-        return int(found["id"])
+        if answer.is_missing or answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
+            raise DataError(f"The registry does not take the schema of {subject}: {answer.said}.", _REGISTER)
+        return answer.read(_id)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
         """Asks until there is an answer. Raises RegistryError where there is none, or no right."""
         try:
             return self._retrying(self._ask_each, method, path, body)
@@ -154,7 +178,7 @@ class SchemaRegistry:
                 "It is asked again when the connector is started again; check schema.registry.url.",
             ) from None
 
-    def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
+    def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None) -> RegistryAnswer:
         """Asks one address after the other."""
         last = _NoAnswerError("no address")
         for url in self._urls:
@@ -164,7 +188,7 @@ class SchemaRegistry:
                 last = error
         raise last
 
-    def _ask_one(self, method: str, url: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
+    def _ask_one(self, method: str, url: str, body: Mapping[str, Any] | None) -> RegistryAnswer:
         headers = {"Content-Type": _KIND} if body is not None else {}
         try:
             found = self._client.request(method, url, json=body, headers=headers)
@@ -172,15 +196,15 @@ class SchemaRegistry:
             raise _NoAnswerError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
         if found.status_code in _UNAUTHORIZED:
             raise RegistryError(
-                f"The schema registry answers {found.status_code}: it does not let this connector in.",
+                f"The schema registry answers {method} {url} with {found.status_code}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
         if found.status_code in _BUSY or found.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise _NoAnswerError(f"{found.status_code} from {httpx.URL(url).host}")
         try:
-            return found.status_code, found.json()
+            return RegistryAnswer(f"{method} {url}", found.status_code, found.json())
         except ValueError:
-            raise _NoAnswerError(f"{httpx.URL(url).host} answers what is no JSON") from None
+            raise _NoAnswerError(f"{method} {url} is answered with {found.status_code} and no JSON") from None
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
@@ -190,16 +214,20 @@ _REGISTER: Final = "Register it, or set auto.register.schemas=true."
 def _schema(body: Mapping[str, Any]) -> RegisteredSchema:
     references: Sequence[Mapping[str, Any]] = body.get("references") or ()
     return RegisteredSchema(
-        text=body["schema"],
+        text=_text(body["schema"]),
         kind=body.get("schemaType") or "AVRO",
         references=tuple(Reference(one["name"], one["subject"], int(one["version"])) for one in references),
     )
 
 
-def _said(body: Any) -> str:
-    """Returns what a registry says of an error, in one line."""
-    text = body.get("message", "") if isinstance(body, dict) else ""
-    return " ".join(str(text).split())[:500] or "it says nothing"
+def _text(schema: Any) -> str:
+    if not isinstance(schema, str):
+        raise TypeError(schema)
+    return schema
+
+
+def _id(body: Mapping[str, Any]) -> int:
+    return int(body["id"])
 
 
 def _trust(settings: RegistrySettings) -> ssl.SSLContext | bool:

@@ -20,7 +20,7 @@ def write_transformed(
     if options.chain is None:
         yield from write_level0(batches, options.intake, portion)
         return
-    from connectors.chain.kept import borrowed  # what it imports takes time, and few connectors need it
+    from connectors.chain.chain_pool import borrowed  # what it imports takes time, and few connectors need it
     from connectors.config.secrets import resolve
 
     with borrowed(options.chain, resolve, keyed=options.intake.keyed) as chain:

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
-from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
+from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, decimal_of, float32, iso_timestamp, java_double, java_float
 from connectors.data.values import convert_to_string as as_text
 from connectors.errors import DataError
 
-_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 _INPUT: Final = (bool, int, float, str, bytes, Decimal)
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
@@ -94,7 +93,7 @@ def _to_boolean(value: Any) -> bool:
 
 
 _CASTS: Final[dict[Type, Callable[[Any], Any]]] = {
-    **{kind: _to_int(bits) for kind, bits in _BITS.items()},
+    **{kind: _to_int(bits) for kind, bits in BITS.items()},
     Type.FLOAT32: lambda value: float32(_to_float(value)),
     Type.FLOAT64: _to_float,
     Type.BOOLEAN: _to_boolean,

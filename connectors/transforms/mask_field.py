@@ -7,15 +7,14 @@ from decimal import Decimal
 from typing import Any, Final
 
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import DECIMAL, Field, OfSchema, Schema, Type
+from connectors.data.schema import BITS, DECIMAL, Field, OfSchema, Schema, Type
 from connectors.data.values import Date
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Side, SidedTransform
-from connectors.transforms.values import REPLACE_NULL, field_value, require_map, require_struct
+from connectors.transforms.values import REPLACE_NULL, check_some, field_value, require_map, require_struct
 
 _PURPOSE: Final = "mask fields"
-_BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 _NOTHING: Final[dict[type, Any]] = {
     bool: False,
     int: 0,
@@ -28,10 +27,6 @@ _NOTHING: Final[dict[type, Any]] = {
 }
 
 
-def _some(fields: list[str]) -> str | None:
-    return None if fields else "at least one field is needed."
-
-
 def _not_empty(text: str) -> str | None:
     return None if text else "it may not be empty; leave it out for a value that says nothing."
 
@@ -40,7 +35,7 @@ class MaskField(SidedTransform):
     """Numbers become 0, texts empty, lists and maps too; or all become `replacement`. A null stays null."""
 
     OPTIONS = (
-        Option("fields", "LIST", REQUIRED, "The fields.", check=_some, importance="HIGH"),
+        Option("fields", "LIST", REQUIRED, "The fields.", check=check_some, importance="HIGH"),
         Option("replacement", "STRING", None, "What takes their place: numbers and texts only.", check=_not_empty),
         REPLACE_NULL,
     )
@@ -90,7 +85,7 @@ class MaskField(SidedTransform):
 
     def _mask_of_type(self, schema: Schema) -> Callable[[Any], Any]:
         """Returns what masks values of `schema`, in their encoded form."""
-        bits, text = _BITS.get(schema.type), self._replacement
+        bits, text = BITS.get(schema.type), self._replacement
         if schema.name == DECIMAL:
             return lambda _: b"\0" if text is None else _no_replacement("Decimal")
         if bits is not None and text is not None:

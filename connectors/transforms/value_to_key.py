@@ -12,13 +12,9 @@ from connectors.data.schema import Field, OfSchema, Schema, Type
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Side, Transform
-from connectors.transforms.values import REPLACE_NULL, field_value, require_map, require_struct
+from connectors.transforms.values import REPLACE_NULL, check_some, field_value, require_map, require_struct
 
 _PURPOSE = "copying fields from value to key"
-
-
-def _some(fields: list[str]) -> str | None:
-    return None if fields else "at least one field is needed."
 
 
 class ValueToKey(Transform):
@@ -28,7 +24,7 @@ class ValueToKey(Transform):
     """
 
     OPTIONS = (
-        Option("fields", "LIST", REQUIRED, "The fields.", check=_some, importance="HIGH"),
+        Option("fields", "LIST", REQUIRED, "The fields.", check=check_some, importance="HIGH"),
         REPLACE_NULL,
     )
     READS = frozenset({Side.VALUE})

@@ -31,6 +31,11 @@ SYNTAX: Final = Option(
 )
 
 
+def check_some(fields: list[str]) -> str | None:
+    """Returns what is wrong with a list of fields that may not be empty, or None (`Option.check`)."""
+    return None if fields else "at least one field is needed."
+
+
 def require_map(value: Any, purpose: str) -> dict[str, Any]:
     """Returns `value`, which has no schema, as a map. Raises DataError for anything else."""
     if isinstance(value, dict):

@@ -17,12 +17,15 @@ from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClien
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from connectors.chain.chain import Chain
+from connectors.chain.spec import chain_spec
 from connectors.converters.avro_converter import AvroConverter
 from connectors.data.schema import DECIMAL, Field, Schema, Type
 from connectors.data.values import decimal_of
 from connectors.errors import DataError, RegistryError
 from connectors.options import read
 from tests.support.apicurio import Apicurio, apicurio
+from tests.unit.connectors.chain.test_chain import batch
 
 ROW = {
     "type": "record",
@@ -110,6 +113,26 @@ def test_what_is_written_their_deserializer_reads(registry: Apicurio, topic: str
     again = ours.from_connect_data(f"{topic}.compacted", [], *ours.to_connect_data(topic, [], data))
     assert AvroDeserializer(theirs(registry))(again, context(topic)) == VALUE
     assert f"{topic}.compacted-value" in theirs(registry).get_subjects()
+
+
+def test_a_value_whose_id_was_in_a_header_is_read_by_the_id_before_it(registry: Apicurio, topic: str) -> None:
+    """Once a transform has changed it: the header would say of the new bytes what is wrong."""
+    data = AvroSerializer(theirs(registry), json.dumps(ROW))(VALUE, context(topic))
+    assert data is not None
+    settings = {
+        "value.converter": "keyfold.Avro",
+        "value.converter.schema.registry.url": registry.url,
+        "transforms": "r",
+        "transforms.r.type": "ReplaceField$Value",
+        "transforms.r.exclude": "tags",
+    }
+    chain = _opened(Chain(chain_spec(settings), str))
+    header = ("apicurio.value.contentId", struct.pack(">q", int.from_bytes(data[1:5])))
+    (row,) = chain.apply(batch((b"k", data[5:]), headers=[header])).to_pylist()
+    assert (row["rejected"], row["headers"]) == (None, [])
+    rest = {name: one for name, one in VALUE.items() if name != "tags"}
+    assert AvroDeserializer(theirs(registry))(row["value"], context(topic)) == rest
+    assert converter(registry).to_connect_data(topic, [], row["value"])[1]["id"] == VALUE["id"]
 
 
 def test_references_between_subjects_are_followed(registry: Apicurio, topic: str) -> None:

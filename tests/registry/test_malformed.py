@@ -67,6 +67,28 @@ KINDS: Final[dict[str, tuple[str, str | None, bytes]]] = {
 """By converter: the type and text of its schema in the registry, and sound data behind the id."""
 
 
+HOISTS: Final = {
+    "transforms.look.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+    "transforms.look.field": "inside",
+}
+ROWS: Final = {"transforms.look.type": "io.debezium.transforms.ExtractNewRecordState"}
+SOURCE: Final = {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}
+EVENT: Final = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "shop",
+    "fields": [
+        {"name": "before", "type": ["null", {**ROW, "namespace": "shop"}]},
+        {"name": "after", "type": ["null", "shop.Row"]},
+        {
+            "name": "source",
+            "type": {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]},
+        },
+        {"name": "op", "type": "string"},
+    ],
+}
+
+
 def malformed(chance: random.Random, head: bytes, sound: bytes) -> Iterator[bytes]:
     """Yields data of which most cannot be read: cut off, altered, of another id or magic, deep, huge, not UTF-8."""
     strange = (b"\x01" + head[1:], b"\x00\x7f\xff\xff\xff", head[:3], b"") if head else (b"\xff\xfe", b"\x00")
@@ -104,7 +126,7 @@ def test_each_malformed_record_is_one_dead_letter(
 ) -> None:
     """Every record is in the output or a dead letter, once, a sound one in the output; the log is read to its end."""
     kind, text, sound = KINDS[converter]
-    settings: dict[str, Any] = {"value.converter": converter}
+    settings: dict[str, Any] = {"value.converter": converter, **HOISTS}
     head = b""
     if text is not None:
         with SchemaRegistryClient({"url": registry.url}) as client:
@@ -119,8 +141,6 @@ def test_each_malformed_record_is_one_dead_letter(
     dead = f"{topic}.dead"
     deployment.settings |= settings | {
         "transforms": "look",
-        "transforms.look.type": "org.apache.kafka.connect.transforms.HoistField$Value",
-        "transforms.look.field": "inside",
         "value.converter.auto.register.schemas": "true",
         "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": dead,
@@ -137,3 +157,29 @@ def test_each_malformed_record_is_one_dead_letter(
     assert {b"k%d" % number for number in range(0, RECORDS, SOUND)} <= sent
     assert len(letters) > RECORDS // 4
     assert {log.position for log in state.logs} == {RECORDS}
+
+
+def test_each_change_event_that_is_cut_off_is_one_dead_letter(
+    spark: SparkSession, broker: EmbeddedKafka, registry: Apicurio, tmp_path: Path, topic_name: str
+) -> None:
+    """Also where the row is whole, and what ends too early is behind it."""
+    row = {"n": 7, "name": None, "tags": ["a"]}
+    buffer = io.BytesIO()
+    event = {"before": None, "after": row, "source": {"table": "rows"}, "op": "u"}
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(EVENT), event)
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        number = client.register_schema(f"s-{uuid4().hex[:8]}", Schema(json.dumps(EVENT), "AVRO"))
+    data = struct.pack(">bI", 0, number) + buffer.getvalue()
+    topic = create_topic(broker.bootstrap, topic_name, 1, cleanup_policy="delete")
+    produce(broker.bootstrap, topic, [(0, b"k%d" % length, data[:length]) for length in range(1, len(data) + 1)])
+    deployment, dead = Deployment(tmp_path, broker.bootstrap, topic), f"{topic}.dead"
+    deployment.settings |= ROWS | {
+        "value.converter": "keyfold.Avro",
+        "value.converter.schema.registry.url": registry.url,
+        "transforms": "look",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": dead,
+    }
+    deployment.run_once(spark)
+    assert [one.key for one in consume_all(broker.bootstrap, deployment.output)] == [b"k%d" % len(data)]
+    assert {one.key for one in consume_all(broker.bootstrap, dead)} == {b"k%d" % one for one in range(1, len(data))}

@@ -13,12 +13,16 @@ import httpx
 
 
 class MemoryRegistry(httpx.BaseTransport):
-    """Keeps schemas by id and by subject; `fails` answers next, each once; `asked` has the paths of all requests."""
+    """Keeps schemas by id and by subject; `asked` has the paths of all requests.
+
+    `fails` answers next, each once; `always` answers every request while it is set.
+    """
 
     def __init__(self) -> None:
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.fails: list[httpx.Response | httpx.TransportError] = []
+        self.always: httpx.Response | None = None
         self.asked: list[str] = []
         self.requests: list[httpx.Request] = []
 
@@ -37,13 +41,15 @@ class MemoryRegistry(httpx.BaseTransport):
             if isinstance(failure, httpx.TransportError):
                 raise failure
             return failure
+        if self.always is not None:
+            return self.always
         return self._answer(request.method, [unquote(one) for one in path.split("/")[1:]], request.content)
 
     def _answer(self, method: str, path: list[str], content: bytes) -> httpx.Response:
         match method, path:
             case "GET", ["schemas", "ids", number]:
                 found = int(number) <= len(self.schemas) and self.schemas[int(number) - 1]
-                return httpx.Response(200, json=found) if found else _missing("Schema not found")
+                return httpx.Response(200, json=found) if found else _error(404, 40403, "Schema not found")
             case "GET", ["subjects", subject, "versions", version]:
                 return self._version(subject, version)
             case "POST", ["subjects", subject, "versions"]:
@@ -51,13 +57,13 @@ class MemoryRegistry(httpx.BaseTransport):
             case "POST", ["subjects", subject]:
                 body = json.loads(content)
                 ids = [one for one in self.subjects.get(subject, []) if self.schemas[one - 1] == body]
-                return httpx.Response(200, json={"id": ids[0]}) if ids else _missing("Schema not found")
-        return _missing("HTTP 404 Not Found")
+                return httpx.Response(200, json={"id": ids[0]}) if ids else _error(404, 40403, "Schema not found")
+        return _error(404, 404, "HTTP 404 Not Found")
 
     def _version(self, subject: str, version: str) -> httpx.Response:
         ids = self.subjects.get(subject, [])
         if not ids or (version != "latest" and int(version) > len(ids)):
-            return _missing("Subject not found")
+            return _error(404, 40402 if ids else 40401, "Version not found" if ids else "Subject not found")
         found = ids[-1] if version == "latest" else ids[int(version) - 1]
         return httpx.Response(200, json={"id": found, "subject": subject, **self.schemas[found - 1]})
 
@@ -71,5 +77,5 @@ class MemoryRegistry(httpx.BaseTransport):
         return found
 
 
-def _missing(text: str) -> httpx.Response:
-    return httpx.Response(404, json={"error_code": 40403, "message": text})
+def _error(status: int, code: int, text: str) -> httpx.Response:
+    return httpx.Response(status, json={"error_code": code, "message": text})

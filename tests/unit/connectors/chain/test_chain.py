@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.model.record import SOURCE, TopicPartition
-from connectors.chain.chain import NO_KEY, Chain
+from connectors.chain.chain import NO_KEY, Chain, RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
-from connectors.errors import RegistryError
+from connectors.errors import DataError, RegistryError
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
 from connectors.source.plan import SourceRange
@@ -82,6 +82,13 @@ def test_a_record_that_cannot_be_read_is_rejected_alone_and_keeps_its_bytes() ->
         "DataError",
     )
     assert second is None
+
+
+def test_a_rejection_says_what_to_do_next() -> None:
+    """Behind what is wrong, however long that is."""
+    error = RejectedError(Stage.VALUE_CONVERTER, "keyfold.Avro", DataError("x" * 5_000, "Ask its writer."))
+    assert rejection_of(str(error.rejection)).message == "x" * 2_000 + " Ask its writer."
+    assert RejectedError(Stage.TRANSFORMATION, "T", ValueError("no")).rejection.message == "no"
 
 
 def test_a_record_that_cannot_be_transformed_is_rejected_with_the_transform_s_name() -> None:
@@ -203,13 +210,22 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
     assert found["headers"].to_pylist() == [[]]
 
 
-def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole batch fails, to be read again."""
+@pytest.mark.parametrize(
+    "step",
+    [
+        "converters.json_converter.JsonConverter.to_connect_data",
+        "transforms.value_to_key.ValueToKey.apply",
+        "transforms.predicates.topic_name_matches.TopicNameMatches.test",
+    ],
+)
+def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """The whole batch fails, to be read again, whichever step has asked."""
 
     def away(*_: Any) -> Any:
         raise RegistryError("It does not answer.")
 
-    made = chain(BY_ID)
-    monkeypatch.setattr("connectors.converters.json_converter.JsonConverter.to_connect_data", away)
+    predicate = {"predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "t"}
+    made = chain({**BY_ID, "transforms.key.predicate": "p", "predicates": "p", **predicate})
+    monkeypatch.setattr(f"connectors.{step}", away)
     with pytest.raises(RegistryError):
         made.apply(batch((b"k", value(id=1))))

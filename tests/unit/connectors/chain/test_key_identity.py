@@ -8,6 +8,7 @@ import struct
 from typing import Any
 
 import fastavro
+import httpx
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from connectors.chain.key_identity import AvroKeyIdentity, JsonKeyIdentity, comp
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
 from connectors.converters.avro_converter import AvroConverter
 from connectors.data.record import Header
-from connectors.errors import DataError
+from connectors.errors import DataError, RegistryError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
@@ -129,9 +130,8 @@ V2 = {
     "type": "record",
     "name": "Key2",
     "fields": [
-        {"name": "region", "type": "string", "default": "eu"},
-        {"name": "id", "type": "long"},
         {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "id", "type": "long"},
     ],
 }
 SCORED = {"type": "record", "name": "S", "fields": [{"name": "x", "type": "double"}]}
@@ -164,13 +164,70 @@ def test_the_id_and_the_version_of_a_schema_make_no_difference(memory: MemoryReg
     keys = [
         encoded(V1, first, {"id": 7}),
         encoded(V1, again, {"id": 7}),
-        encoded(V2, second, {"id": 7, "region": "eu", "note": None}),
+        encoded(V2, second, {"id": 7, "note": None}),
     ]
     found = [avro.of((), key) for key in keys]
     assert {one.identity for one in found} == {b'{"id":7}'}
     assert [one.encoding for one in found] == [str(first), str(again), str(second)]
-    other = avro.of((), encoded(V2, second, {"id": 7, "region": "us", "note": None}))
-    assert other.identity == b'{"id":7,"region":"us"}'
+    other = avro.of((), encoded(V2, second, {"id": 7, "note": "x"}))
+    assert other.identity == b'{"id":7,"note":"x"}'
+
+
+def test_keys_with_another_value_are_others_whatever_their_defaults_are(
+    memory: MemoryRegistry, avro: AvroKeyIdentity
+) -> None:
+    """Of two versions each may have its own default: a field that has it is said."""
+
+    def key(region: str, default: str) -> bytes | None:
+        fields = [*V1["fields"], {"name": "region", "type": "string", "default": default}]
+        schema = {**V1, "fields": fields}
+        return avro.of((), encoded(schema, memory.add(schema), {"id": 7, "region": region})).identity
+
+    assert key("eu", "eu") == key("eu", "us") == b'{"id":7,"region":"eu"}'
+    assert key("us", "us") == key("us", "eu") != key("eu", "eu")
+
+
+def _record(name: str, *fields: str) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": one, "type": "long"} for one in fields]}
+
+
+@pytest.mark.parametrize(
+    ("union", "values"),
+    [
+        ([_record("UserId", "id"), _record("OrderId", "id")], [("UserId", {"id": 7}), ("OrderId", {"id": 7})]),
+        (
+            [{"type": "enum", "name": name, "symbols": ["A"]} for name in ("E1", "E2")] + ["string"],
+            [("E1", "A"), ("E2", "A"), ("string", "A")],
+        ),
+        ([{"type": "fixed", "name": name, "size": 1} for name in ("F1", "F2")], [("F1", b"a"), ("F2", b"a")]),
+        ([{"type": "map", "values": "long"}, _record("R", "id")], [("map", {"id": 7}), ("R", {"id": 7})]),
+    ],
+)
+@pytest.mark.parametrize("as_field", [False, True])
+def test_types_of_a_union_that_look_alike_make_other_keys(
+    memory: MemoryRegistry, avro: AvroKeyIdentity, union: list[Any], values: list[Any], as_field: bool
+) -> None:
+    """Two records of the same fields, enums and texts, fixed bytes."""
+    schema = {"type": "record", "name": "K", "fields": [{"name": "u", "type": union}]} if as_field else union
+    number = memory.add(schema)
+    keys = [encoded(schema, number, {"u": one} if as_field else one) for one in values]
+    assert len({avro.of((), key).identity for key in keys}) == len(values)
+
+
+def test_what_cannot_be_told_apart_is_no_key(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """Types whose names differ in the namespace alone."""
+    twice = [{**_record("R", "id"), "namespace": name} for name in ("a", "b")]
+    with pytest.raises(DataError, match="namespace"):
+        avro.of((), encoded(twice, memory.add(twice), ("b.R", {"id": 7})))
+
+
+def test_long_keys_are_not_remembered(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """65,536 of them would take all memory; those of up to 1 KiB are."""
+    number, of_json = memory.add({"type": "string"}), JsonKeyIdentity()
+    for text in ("a" * 1_000, "a" * 1_030):
+        assert avro.of((), encoded("string", number, text)).identity == f'"{text}"'.encode()
+        assert of_json.of((), f'"{text}"'.encode()).encoding == "="
+        assert (avro._kept.cache_info().currsize, of_json._kept.cache_info().currsize) == (1, 1)
 
 
 def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
@@ -185,10 +242,11 @@ def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
 
 
 def test_the_id_of_a_schema_may_be_in_a_header(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
-    """The same bytes are another key with another schema."""
+    """Such a key has other bytes than one with the id before the data, so its encoding is another one."""
     number = memory.add(V1)
     header = Header("apicurio.key.globalId", struct.pack(">q", number))
-    assert avro.of([Header("h", b"x"), header], b"\x0e") == (b'{"id":7}', str(number))
+    assert avro.of([Header("h", b"x"), header], b"\x0e") == (b'{"id":7}', f"{number}h")
+    assert avro.of((), encoded(V1, number, {"id": 7})) == (b'{"id":7}', str(number))
 
 
 def test_a_key_that_cannot_be_read_is_compared_by_itself_where_it_is_in_the_output(avro: AvroKeyIdentity) -> None:
@@ -196,6 +254,35 @@ def test_a_key_that_cannot_be_read_is_compared_by_itself_where_it_is_in_the_outp
     assert compared(avro, (), b"plain") == (b"\xffplain", None)
     with pytest.raises(DataError):
         avro.of((), b"plain")
+
+
+def test_a_schema_that_makes_no_sense_is_an_error_of_its_records_alone(
+    memory: MemoryRegistry, avro: AvroKeyIdentity
+) -> None:
+    """Here with a scale that is no number, which is seen as a key is read."""
+    strange = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": "x"}
+    bad = struct.pack(">bI", 0, memory.add(strange)) + b"\x02\x01"
+    good = encoded(V1, memory.add(V1), {"id": 7})
+    made = Chain(chain_spec(JSON), str)
+    made._identity = avro
+    found = made.apply(batch((bad, b"x"), (good, b"y")))
+    assert found[KEY_IDENTITY].to_pylist() == [None, b'{"id":7}']
+    first, second = found["rejected"].to_pylist()
+    assert rejection_of(first).stage is Stage.KEY_CONVERTER
+    assert second is None
+    assert compared(avro, (), bad) == (b"\xff" + bad, None)
+
+
+def test_a_registry_that_does_not_answer_gives_no_identity(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
+    """The batch fails, to be read again."""
+    made = Chain(chain_spec(JSON), str)
+    made._identity = avro
+    key = encoded(V1, memory.add(V1), {"id": 7})
+    memory.fails = [httpx.Response(401)] * 2
+    with pytest.raises(RegistryError):
+        made.apply(batch((key, b"x")))
+    with pytest.raises(RegistryError):
+        compared(avro, (), key)
 
 
 def test_the_chain_gives_each_record_the_identity_of_its_key() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.chain.chain import Chain
 from connectors.chain.routing import routed
-from connectors.chain.spec import chain_faults, chain_spec, options_of
+from connectors.chain.spec import chain_faults, chain_spec, is_plain, options_of
 from connectors.converters.names import CONVERTERS
 
 FILTER = {"transforms": "f", "transforms.f.type": "Filter"}
@@ -347,3 +347,23 @@ def test_a_router_keeps_to_its_predicate() -> None:
     }
     assert routed(chain_spec(settings), "t", str) == "y.x.t"
     assert routed(chain_spec(settings), "u", str) == "x.u"
+
+
+def test_the_newest_version_of_a_subject_is_not_written_with() -> None:
+    """The setting is refused by its name, with what to do, where it would say so."""
+    avro = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": "http://a"}
+    latest = "value.converter.use.latest.version"
+    assert chain_faults({**avro, latest: "false"}, str) == ()
+    ((key, text),) = chain_faults({**avro, latest: "true"}, str)
+    assert key == latest
+    assert "auto.register.schemas" in text
+
+
+def test_a_router_alone_does_nothing_with_a_record() -> None:
+    """Records pass as they are, without a look at each; with another step, or an identity, they do not."""
+    router = {"transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter"}
+    routers = {**router, "transforms": "r,s", "transforms.s.type": "RegexRouter"}
+    assert is_plain(chain_spec(routers))
+    assert is_plain(chain_spec({}))
+    assert not is_plain(chain_spec({**routers, "compaction.key.identity": "json"}))
+    assert not is_plain(chain_spec({**routers, "transforms.s.type": "InsertHeader"}))

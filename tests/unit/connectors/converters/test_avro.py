@@ -158,6 +158,27 @@ def test_a_union_of_several_types_is_a_struct_of_which_one_field_is_there() -> N
         assert (made.from_connect_data("t", [], connect, found) or b"")[5:] == data[5:]
 
 
+def test_a_union_of_records_with_the_same_fields_is_written_as_the_one_that_it_was() -> None:
+    """Fixed bytes and, where they are kept, enums too."""
+    memory = MemoryRegistry()
+    fields = [{"name": "id", "type": "long"}]
+    union = [
+        *({"type": "record", "name": name, "namespace": "n", "fields": fields} for name in ("A", "B")),
+        *({"type": "fixed", "name": name, "size": 1} for name in ("F", "G")),
+        *({"type": "enum", "name": name, "symbols": ["X"]} for name in ("E", "D")),
+    ]
+    alone = {"name": "v", "type": ["null", "n.A"], "default": None}
+    schema = {"type": "record", "name": "U", "fields": [{"name": "u", "type": union}, alone]}
+    made, number = converter(memory, **{"enhanced.avro.schema.support": "true"}), memory.add(schema)
+    values = [("n.A", {"id": 7}), ("n.B", {"id": 7}), ("F", b"a"), ("G", b"a"), ("E", "X"), ("D", "X")]
+    for name, value in values:
+        data = written(schema, {"u": (name, value), "v": {"id": 8}}, number)
+        connect, found = made.to_connect_data("t", [], data)
+        assert found["v"] == {"id": 8}
+        assert {field: one for field, one in found["u"].items() if one is not None} == {name[-1]: value}
+        assert (made.from_connect_data("t", [], connect, found) or b"")[5:] == data[5:]
+
+
 def test_ids_of_apicurio_are_found() -> None:
     """Eight bytes before the data, or in a header with nothing before the data."""
     memory = MemoryRegistry()

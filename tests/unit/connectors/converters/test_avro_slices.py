@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from connectors.converters.avro_converter import AvroConverter, without_logical_types
 from connectors.converters.avro_schemas import ToAvro
-from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
+from connectors.converters.avro_slices import EncodedStruct, form_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
 from tests.support.connect_classes.records import structs, values_of
@@ -101,12 +101,35 @@ def test_the_bytes_of_a_struct_are_kept_and_not_encoded_again() -> None:
     assert plain[5:] == b"\x04"
 
 
-def test_what_lies_behind_the_last_field_is_not_read() -> None:
-    """Not even where it is broken."""
-    reader = PartialReader(
-        envelope({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}), frozenset({"after"})
-    )
-    assert reader.read(b"\x00\x02\x04\xff\xff", 0) == {"after": {"a": 2}}
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_data_that_ends_anywhere_before_its_end_is_an_error(data: st.DataObject) -> None:
+    """Also in a field that nothing looks at: the record would else be published as a good one."""
+    schema = data.draw(structs(maps=False).filter(_is_avro))
+    schema = Schema(**{**{name: getattr(schema, name) for name in Schema.__struct_fields__}, "optional": False})
+    memory = MemoryRegistry()
+    row = ToAvro().schema(schema)
+    avro = envelope(row)
+    avro["fields"].append({"name": "again", "type": {"type": "array", "items": f"{avro['namespace']}.{row['name']}"}})
+    more = {"source": {"table": "a table"}, "op": "u", "again": [data.draw(values_of(schema))]}
+    event = {"before": None, "after": data.draw(values_of(schema)), **more}
+    message = encoded(avro, event, memory.add(avro))
+    made = asking(memory, "after")
+    assert made.to_connect_data("t", [], message)[1] == {"after": event["after"]}
+    with pytest.raises(DataError, match="no Avro"):
+        made.to_connect_data("t", [], message[: data.draw(st.integers(5, len(message) - 1))])
+
+
+@pytest.mark.parametrize("rest", [b"\x02t", b"\x04t\x02u", b"\x01", b"\x02t\xff\xff"])
+def test_a_broken_field_behind_the_last_one_is_an_error(rest: bytes) -> None:
+    """A text that is longer than what is left, or has no length."""
+    memory = MemoryRegistry()
+    avro = envelope({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]})
+    head = struct.pack(">bI", 0, memory.add(avro)) + b"\x00\x02\x04"
+    made = asking(memory, "after")
+    assert made.to_connect_data("t", [], head + b"\x02t\x02u")[1] == {"after": {"a": 2}}
+    with pytest.raises(DataError, match="no Avro"):
+        made.to_connect_data("t", [], head + rest)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x04\x04", b"\x02", b"\x00\x02"])

@@ -392,3 +392,24 @@ def test_a_registry_that_is_away_is_no_error_of_a_record(memory: MemoryRegistry)
     memory.fails += [httpx.ConnectError("refused")] * 10
     with pytest.raises(RegistryError):
         converter(memory).to_connect_data("t", [], framed(number, b""))
+
+
+def test_a_schema_that_does_not_compile_is_compiled_once(
+    memory: MemoryRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each record that has it, read or written."""
+    compiles: list[str] = []
+
+    def refuse(text: str, _: Any) -> Any:
+        compiles.append(text)
+        raise DataError("The schema is no Protobuf.")
+
+    monkeypatch.setattr("connectors.converters.protobuf_converter.compiled", refuse)
+    made, number = converter(memory), memory.add("message {", schemaType="PROTOBUF")
+    schema = Schema(type=Type.STRUCT, name="Row", fields=(Field("a", INT32),))
+    for _ in range(3):
+        with pytest.raises(DataError, match="no Protobuf"):
+            made.to_connect_data("t", [], struct.pack(">bI", 0, number) + b"\0")
+        with pytest.raises(DataError, match="no Protobuf"):
+            made.from_connect_data("t", [], schema, {"a": 1})
+    assert len(compiles) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -10,7 +11,8 @@ import pytest
 
 from connectors.errors import DataError, RegistryError
 from connectors.options import OptionsError, read
-from connectors.registry.schema_registry import MISSING_S, TRIES, RegisteredSchema, SchemaRegistry
+from connectors.registry.refusals import KEPT_S, Refusals
+from connectors.registry.schema_registry import TRIES, RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 from tests.support.memory.schema_registry import MemoryRegistry
 
@@ -59,7 +61,7 @@ def test_an_id_that_is_not_there_is_an_error_of_the_record_and_asked_for_again_l
             client.schema(1)
     assert len(memory.asked) == 1
     memory.add(SCHEMA)
-    clock.now += MISSING_S
+    clock.now += KEPT_S
     assert client.schema(1).text == SCHEMA
 
 
@@ -81,6 +83,91 @@ def test_a_registry_that_stays_away_is_no_error_of_a_record() -> None:
     with pytest.raises(RegistryError, match="does not answer"):
         registry(memory, clock).schema(memory.add(SCHEMA))
     assert clock.slept == [0.1, 0.2, 0.4]
+
+
+def error(status: int, code: int) -> httpx.Response:
+    """Returns an error as a registry answers it."""
+    return httpx.Response(status, json={"error_code": code, "message": "Why."})
+
+
+MISSING = [error(404, 40401), error(404, 40402), error(404, 40403)]
+REFUSED = [error(409, 409), error(422, 42201)]
+STRANGE = [
+    httpx.Response(404, json={"error_code": 404, "message": "HTTP 404 Not Found"}),
+    httpx.Response(404, text="<html>Not Found</html>"),
+    httpx.Response(404, json=[]),
+    error(400, 40401),
+    error(401, 40101),
+    error(403, 40403),
+    error(405, 405),
+    httpx.Response(302, json={}),
+    httpx.Response(200, json={"message": "It works."}),
+    httpx.Response(200, json={"id": None, "schema": None}),
+    httpx.Response(200, json=["a"]),
+    httpx.Response(200, text="It works."),
+]
+
+
+WAYS: dict[str, Callable[[SchemaRegistry], Any]] = {
+    "schema": lambda client: client.schema(1),
+    "version": lambda client: client.version("s", 1),
+    "find": lambda client: client.find("s", RegisteredSchema(SCHEMA)),
+    "register": lambda client: client.register("s", RegisteredSchema(SCHEMA)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("answers", "expected"), [(MISSING, DataError), (REFUSED, DataError), (STRANGE, RegistryError)]
+)
+def test_only_what_a_registry_says_of_a_schema_is_an_error_of_the_record(
+    way: str, answers: list[httpx.Response], expected: type[Exception]
+) -> None:
+    """A wrong path, a proxy or a right that is missing would else make dead letters of all records."""
+    if answers is REFUSED and way in {"schema", "version"}:
+        expected = RegistryError
+    for answer in answers:
+        memory = MemoryRegistry()
+        memory.always, client = answer, registry(memory)
+        with pytest.raises(expected) as found:
+            WAYS[way](client)
+        if expected is RegistryError:
+            assert "http://a:1/" in str(found.value)
+            assert "Check " in str(found.value) or "check " in str(found.value)
+
+
+@pytest.mark.parametrize("answer", [*MISSING[:1], *REFUSED])
+def test_a_schema_that_is_refused_is_asked_for_again_later(answer: httpx.Response) -> None:
+    """Not for each of the records that have it."""
+    memory, clock = MemoryRegistry(), Clock()
+    memory.always, client = answer, registry(memory, clock)
+    for ask in (client.find, client.register):
+        memory.asked.clear()
+        for _ in range(100):
+            with pytest.raises(DataError, match="Why"):
+                ask("s", RegisteredSchema(SCHEMA))
+        assert len(memory.asked) == 1
+    with pytest.raises(DataError):
+        client.register("s", RegisteredSchema('{"type":"int"}'))
+    memory.always = None
+    clock.now += KEPT_S
+    assert client.register("s", RegisteredSchema(SCHEMA)) == 1
+
+
+def test_refusals_are_let_go_of() -> None:
+    """The ids of malformed records may be any; the oldest goes first."""
+
+    def refuse() -> None:
+        raise DataError("No.")
+
+    refusals = Refusals()
+    for number in range(3_000):
+        with pytest.raises(DataError):
+            refusals.of(number, refuse)
+    assert len(refusals) == 1_000
+    assert refusals.of(0, lambda: "asked") == "asked"
+    with pytest.raises(DataError, match="No"):
+        refusals.of(2_999, lambda: None)
 
 
 def test_a_user_without_rights_is_told_at_once() -> None:
@@ -135,7 +222,6 @@ def test_a_schema_is_registered_and_found() -> None:
     client = registry(memory)
     number = client.register("a b/c-value", RegisteredSchema(SCHEMA))
     assert client.find("a b/c-value", RegisteredSchema(SCHEMA)) == number
-    assert client.latest("a b/c-value") == (number, RegisteredSchema(SCHEMA))
     with pytest.raises(DataError, match="does not take"):
         client.find("other", RegisteredSchema(SCHEMA))
 

@@ -23,7 +23,10 @@ _idle: Final[OrderedDict[bytes, list[Chain]]] = OrderedDict()
 
 @contextmanager
 def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool) -> Iterator[Chain]:
-    """Yields a chain of `spec` that no other thread has; it is kept for the next one unless the block fails."""
+    """Yields a chain of `spec` that no other thread has; it is kept for the next one, also where the block fails.
+
+    What failed is read again, perhaps while the registry does not answer: then what the chain knows is all there is.
+    """
     key = msgspec.json.encode((spec, keyed))
     with _lock:
         free = _idle.get(key)
@@ -33,9 +36,11 @@ def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool) -> Iterator[Chai
     chain.filtered.clear()
     try:
         yield chain
-    except BaseException:
-        chain.close()
-        raise
+    finally:
+        _keep(key, chain)
+
+
+def _keep(key: bytes, chain: Chain) -> None:
     dropped: list[Chain] = []
     with _lock:
         _idle.setdefault(key, []).append(chain)

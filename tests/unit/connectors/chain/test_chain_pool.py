@@ -1,0 +1,77 @@
+"""What a chain has learned of schemas is there for the next reading task, whatever became of the last one."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+
+import httpx
+import pytest
+
+from compactor.model.record import TopicPartition
+from connectors.chain import chain_pool
+from connectors.chain.chain import Chain
+from connectors.chain.chain_pool import borrowed
+from connectors.chain.spec import chain_spec
+from connectors.errors import RegistryError
+from connectors.registry.schema_registry import SchemaRegistry
+from tests.support.memory.schema_registry import MemoryRegistry
+from tests.unit.connectors.chain.test_chain import batch
+from tests.unit.connectors.chain.test_key_identity import V1, encoded
+
+SPEC = chain_spec(
+    {
+        "compaction.key.identity": "avro",
+        "key.converter": "keyfold.Avro",
+        "key.converter.schema.registry.url": "http://pool:1",
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
+    """A registry that all converters ask; no chain of another test is there."""
+    memory = MemoryRegistry()
+    made = partial(SchemaRegistry, transport=memory, sleep=lambda _: None)
+    monkeypatch.setattr("connectors.converters.registered.SchemaRegistry", made)
+    monkeypatch.setattr(chain_pool, "_idle", type(chain_pool._idle)())
+    return memory
+
+
+def test_known_schemas_are_read_after_a_task_has_failed(memory: MemoryRegistry) -> None:
+    """While the registry is away only what is new is held up."""
+    known = encoded(V1, memory.add(V1), {"id": 7})
+    unknown = struct.pack(">bI", 0, 99) + b"\x0e"
+    with borrowed(SPEC, str, keyed=True) as chain:
+        chain.apply(batch((known, b"v")))
+    memory.always = httpx.Response(503)
+    with pytest.raises(RegistryError), borrowed(SPEC, str, keyed=True) as chain:
+        chain.apply(batch((unknown, b"v")))
+    with borrowed(SPEC, str, keyed=True) as chain:
+        found = chain.apply(batch((encoded(V1, 1, {"id": 8}), b"v")))
+    assert found["rejected"].to_pylist() == [None]
+
+
+def test_two_at_a_time_have_a_chain_each_and_start_without_counts() -> None:
+    """A chain is used by one thread; what was dropped before is not of the next range."""
+    with borrowed(SPEC, str, keyed=True) as one, borrowed(SPEC, str, keyed=True) as other:
+        assert one is not other
+        one.filtered[TopicPartition("t", 0)] = 3
+    with borrowed(SPEC, str, keyed=True) as again, borrowed(SPEC, str, keyed=True) as more:
+        assert {id(again), id(more)} == {id(one), id(other)}
+        assert not again.filtered
+        assert not more.filtered
+
+
+def test_chains_of_the_specs_that_were_used_longest_ago_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than 64."""
+    closed: list[Chain] = []
+
+    def close(chain: Chain) -> None:
+        closed.append(chain)
+
+    monkeypatch.setattr(Chain, "close", close)
+    for number in range(66):
+        with borrowed(chain_spec({"output.topic": f"o{number}"}), str, keyed=True):
+            pass
+    assert len(closed) == 2
