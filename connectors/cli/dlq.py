@@ -18,7 +18,9 @@ from connectors.cli.options import (
     worker_of,
 )
 from connectors.cli.output import readable, say, say_json
+from connectors.errors import UsageError
 from connectors.progress.terminal import table
+from connectors.rejection import Stage
 
 if TYPE_CHECKING:
     from connectors.runtime.redrive import DeadLetters, LetterCount, RedriveResult
@@ -75,13 +77,15 @@ def show(
     from connectors.sinks.letters import LetterFilter
 
     letters = _letters(connector, worker)
-    wanted = LetterFilter(topic, stage, class_name)
+    wanted = LetterFilter(topic, _stage(stage), class_name)
     chosen = (one for one in letters.letters(partition) if wanted.matches(one) and offset in (None, one.offset))
     found = list(islice(chosen, limit))
     if as_json:
         say_json([_as_json(one) for one in found])
     else:
         say("\n\n".join(map(_letter_text, found)) or f"There are no such letters in {letters.topic}.")
+    if not found:
+        _warn(letters.strange(wanted))
 
 
 @app.command()
@@ -104,13 +108,33 @@ def redrive(
     from connectors.sinks.letters import LetterFilter
     from connectors.sinks.redrive_plan import RedriveSelection
 
-    selection = RedriveSelection(max_redrives, LetterFilter(topic, stage, class_name), unnamed)
+    selection = RedriveSelection(max_redrives, LetterFilter(topic, _stage(stage), class_name), unnamed)
     letters = _letters(connector, worker)
     found = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
     if as_json:
         say_json(found)
     else:
         say(_result_text(found, dry_run=dry_run))
+    if not found.matched:
+        _warn(letters.strange(selection.filter))
+
+
+def _stage(given: str | None) -> str | None:
+    """Returns the stage that `given` names, whatever its case. Raises UsageError where there is none."""
+    stages = [one.value for one in Stage]
+    if given is None or given.upper() in stages:
+        return given and given.upper()
+    from connectors.config.errors import nearest
+
+    near = nearest(given, stages)
+    meant = f'; did you mean "{near}"?' if near else "."
+    raise UsageError(f'--stage: there is no stage "{given}"{meant}', f"Give one of {', '.join(stages)}.")
+
+
+def _warn(sentences: Iterable[str]) -> None:
+    """Says on stderr what a result does not."""
+    for sentence in sentences:
+        typer.echo(sentence, err=True)
 
 
 def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:

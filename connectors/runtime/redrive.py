@@ -15,14 +15,24 @@ from msgspec.structs import replace
 from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import connector_storage
+from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.redrive_floor import Positions, RedriveFloor
-from connectors.sinks.letters import Letter, bounds, read_letters
-from connectors.sinks.redrive_plan import GONE, RedrivePosition, RedriveSelection, RedriveTarget, batches, target_of
+from connectors.sinks.letters import Letter, LetterFilter, bounds, read_letters
+from connectors.sinks.redrive_plan import (
+    FILTERED,
+    GONE,
+    OTHER_CONNECTOR,
+    RedrivePosition,
+    RedriveSelection,
+    RedriveTarget,
+    batches,
+    target_of,
+)
 from connectors.sinks.redrive_producer import RedriveProducer, RedriveTargets
 
 _PENDING_S: Final = 60.0
@@ -37,6 +47,11 @@ class RedriveResult(Struct, frozen=True):
     sent: dict[str, int]
     left: dict[str, int]
     already: int = 0
+
+    @property
+    def matched(self) -> bool:
+        """Whether a letter was met that the filters let through."""
+        return bool(self.sent or self.left.keys() - {FILTERED, OTHER_CONNECTOR})
 
 
 class DeadLetters:
@@ -64,6 +79,21 @@ class DeadLetters:
         config = self._clients.consumer()
         for number in numbers if partition is None else [one for one in numbers if one == partition]:
             yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
+
+    def strange(self, asked: LetterFilter) -> Iterator[str]:
+        """Yields a sentence for a topic and for a class of `asked` that no letter has; a source topic may have none.
+
+        Reads letters until one has it, which none may have. Raises UnreachableError, NotAllowedError.
+        """
+        topic, class_name = asked.topic, asked.class_name
+        if topic is not None and not matches(self._connector, topic) and not self._names("topic", topic):
+            name = self._connector.name
+            yield f"{topic} is no source topic of connector {name}, and no letter in {self.topic} names it."
+        if class_name is not None and not self._names("class.name", class_name):
+            yield f"No letter in {self.topic} has the class {class_name}; keyfold dlq list says which there are."
+
+    def _names(self, what: str, text: str) -> bool:
+        return any(one.context.get(what) == text for one in self.letters())
 
     def redrive(
         self,

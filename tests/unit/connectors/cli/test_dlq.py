@@ -46,6 +46,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedriveSelection, dict[
         def letters(self, partition: int | None = None) -> Iterator[Letter]:
             return (one for one in LETTERS if partition in (None, one.partition))
 
+        def strange(self, asked: LetterFilter) -> Iterator[str]:
+            yield f"strange: {asked.topic} {asked.class_name}"
+
         def redrive(self, selection: RedriveSelection, **how: Any) -> RedriveResult:
             for count in (0, 4_999, 5_100, 5_600, 12_000):
                 how["report"](count)
@@ -69,6 +72,7 @@ def run(folder: Path, command: str, *more: str) -> Any:
         ((), [(0, 1), (0, 2), (1, 1), (1, 2)]),
         (("--topic", "t"), [(0, 1), (1, 1)]),
         (("--stage", "VALUE_CONVERTER"), [(0, 2), (1, 1)]),
+        (("--stage", "value_converter"), [(0, 2), (1, 1)]),
         (("--class", "keyfold.Json"), [(0, 2)]),
         (("--offset", "1"), [(0, 1), (1, 1)]),
         (("--partition", "1", "--offset", "1"), [(1, 1)]),
@@ -141,6 +145,34 @@ def test_redrive_says_what_it_did_or_would_do(
     assert "left: left by the filters" in done.stdout
     assert json.loads(run(tmp_path, "redrive", "--json").stdout)["already"] == FEW.already
     assert run(tmp_path, "redrive", "--limit", "1").stdout == "There are no letters to send back.\n"
+
+
+@pytest.mark.parametrize("command", ["show", "redrive"])
+@pytest.mark.parametrize(("stage", "said"), [("TASK_PUTT", 'did you mean "TASK_PUT"?'), ("x", "KAFKA_PRODUCE")])
+def test_a_stage_that_there_is_not_is_a_usage_error(
+    tmp_path: Path, asked: list[Any], command: str, stage: str, said: str
+) -> None:
+    """It names the nearest one and all others, and nothing is sent."""
+    done = run(tmp_path, command, "--stage", stage)
+    assert (done.exit_code, asked) == (2, [])
+    assert said in done.stderr
+    assert "KEY_CONVERTER, VALUE_CONVERTER" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "expected"),
+    [
+        ("show", ("--topic", "x", "--class", "y"), "strange: x y\n"),
+        ("show", ("--topic", "t"), ""),
+        ("redrive", ("--topic", "x", "--limit", "1"), "strange: x None\n"),
+    ],
+)
+def test_nothing_found_is_explained_where_a_name_is_strange(
+    tmp_path: Path, asked: list[Any], command: str, options: tuple[str, ...], expected: str
+) -> None:
+    """On stderr, as stdout has the result; what is found is not asked about."""
+    done = run(tmp_path, command, "--json", *options)
+    assert (done.exit_code, done.stderr.partition("12,000 letters sent back\n")[2] or done.stderr) == (0, expected)
 
 
 def test_a_connector_without_dead_letters_is_refused(tmp_path: Path) -> None:

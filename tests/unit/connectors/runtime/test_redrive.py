@@ -77,11 +77,14 @@ class World:
         self.read.append((number, start))
         return (one for one in self.letters if one.partition == number and start <= one.offset < end)
 
+    def dead(self) -> DeadLetters:
+        """What `keyfold dlq` looks into."""
+        settings: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "storage.location": "s"}
+        return DeadLetters(WorkerConfig(**settings), CONFIG)
+
     def run(self, selection: RedriveSelection = ALL, **how: Any) -> RedriveResult:
         """What `keyfold dlq redrive` does."""
-        settings: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "storage.location": "s"}
-        worker = WorkerConfig(**settings)
-        return DeadLetters(worker, CONFIG).redrive(selection, report=lambda _: None, **how)
+        return self.dead().redrive(selection, report=lambda _: None, **how)
 
 
 MIXED = [letter(at % 2, at, "tu"[at // 2 % 2]) for at in range(3_000)]
@@ -201,3 +204,28 @@ def test_a_topic_that_is_not_there_yet_has_no_letters(world: World) -> None:
     """That is no error."""
     del world.topics["dead"]
     assert world.run() == RedriveResult({}, {})
+
+
+@pytest.mark.parametrize(
+    ("asked", "strange"),
+    [
+        (LetterFilter("nope"), ["nope is no source topic of connector c, and no letter in dead names it."]),
+        (LetterFilter("t"), []),
+        (LetterFilter("u"), []),
+        (LetterFilter("old", class_name="x.Y"), []),
+        (LetterFilter(class_name="no"), ["No letter in dead has the class no; keyfold dlq list says which there are."]),
+    ],
+)
+def test_a_name_that_no_letter_has_is_said(
+    monkeypatch: pytest.MonkeyPatch, asked: LetterFilter, strange: list[str]
+) -> None:
+    """A source topic may have no letters, and a letter may be of a topic that is none any more."""
+    said = {"connector.name": "c", "topic": "old", "class.name": "x.Y"}
+    world = World(monkeypatch, [replace(letter(0, 0, "t"), context=said)])
+    assert list(world.dead().strange(asked)) == strange
+
+
+def test_a_run_says_whether_its_filters_let_a_letter_through(world: World) -> None:
+    """Only where none was met, a name of theirs can be wrong."""
+    assert not world.run(RedriveSelection(3, LetterFilter("nope"))).matched
+    assert world.run(RedriveSelection(3, LetterFilter("u"))).matched
