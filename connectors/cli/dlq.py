@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from compactor.errors import KeyfoldError
 from connectors.cli.options import (
     ConnectorArgument,
     JsonOption,
@@ -23,7 +24,7 @@ from connectors.progress.terminal import table
 from connectors.rejection import Stage
 
 if TYPE_CHECKING:
-    from connectors.runtime.redrive import DeadLetters, LetterCount, RedriveResult
+    from connectors.runtime.redrive import DeadLetters, LetterCount, LetterFates, RedriveResult
     from connectors.sinks.letters import Letter
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,11 +51,11 @@ app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead
 
 @app.command("list")
 def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
-    """Counts the dead letters by source topic, stage, class and error."""
+    """Counts the dead letters by source topic, stage, class and error, and those of them that were not sent back."""
     from connectors.runtime.redrive import counts
 
     letters = _letters(connector, worker)
-    found = counts(letters.letters())
+    found = counts(letters.letters(), _fates(letters))
     if as_json:
         say_json(found)
     else:
@@ -80,10 +81,12 @@ def show(
     wanted = LetterFilter(topic, _stage(stage), class_name)
     chosen = (one for one in letters.letters(partition) if wanted.matches(one) and offset in (None, one.offset))
     found = list(islice(chosen, limit))
+    fates = _fates(letters) if found else None
+    gone = [None if fates is None else fates.is_redriven(one) for one in found]
     if as_json:
-        say_json([_as_json(one) for one in found])
+        say_json([_as_json(*each) for each in zip(found, gone, strict=True)])
     else:
-        say("\n\n".join(map(_letter_text, found)) or f"There are no such letters in {letters.topic}.")
+        say("\n\n".join(map(_letter_text, found, gone)) or f"There are no such letters in {letters.topic}.")
     if not found:
         _warn(letters.strange(wanted))
 
@@ -117,6 +120,15 @@ def redrive(
         say(_result_text(found, dry_run=dry_run))
     if not found.matched:
         _warn(letters.strange(selection.filter))
+
+
+def _fates(letters: DeadLetters) -> LetterFates | None:
+    """Returns which letters have gone; None, with a sentence on stderr, where that cannot be told: they are shown."""
+    try:
+        return letters.fates()
+    except KeyfoldError as error:
+        _warn([f"It cannot be told which letters were sent back: {error.message}"])
+        return None
 
 
 def _stage(given: str | None) -> str | None:
@@ -171,6 +183,7 @@ def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
             one.class_name or "-",
             one.exception.rpartition(".")[2] or "-",
             one.count,
+            one.waiting,
             _time(one.first_ms),
             _time(one.last_ms),
         )
@@ -178,20 +191,20 @@ def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
     ]
     if not rows:
         return f"There are no letters in {topic}."
-    return table(("TOPIC", "STAGE", "CLASS", "ERROR", "LETTERS", "FIRST", "LAST"), rows)
+    return table(("TOPIC", "STAGE", "CLASS", "ERROR", "LETTERS", "WAITING", "FIRST", "LAST"), rows)
 
 
 def _time(ms: int) -> str:
     return f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
 
 
-def _letter_text(letter: Letter) -> str:
-    return "\n".join(_lines(letter))
+def _letter_text(letter: Letter, gone: bool | None) -> str:
+    return "\n".join(_lines(letter, gone=gone))
 
 
-def _lines(letter: Letter) -> Iterator[str]:
+def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:
     said = letter.context
-    yield f"letter {letter.partition}/{letter.offset}, {_time(letter.timestamp)}"
+    yield f"letter {letter.partition}/{letter.offset}, {_time(letter.timestamp)}{', sent back' if gone else ''}"
     if said:
         place = "-".join((said.get("topic", "?"), said.get("partition", "?")))
         yield f"  record   {place} at offset {said.get('offset', '?')}"
@@ -213,12 +226,13 @@ def _short(data: bytes | str | None) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(data):,} bytes)"
 
 
-def _as_json(letter: Letter) -> dict[str, object]:
+def _as_json(letter: Letter, gone: bool | None) -> dict[str, object]:
     return {
         "partition": letter.partition,
         "offset": letter.offset,
         "timestamp": letter.timestamp,
         "redrives": letter.redrives,
+        "redriven": gone,
         "context": letter.context,
         "key": readable(letter.key),
         "value": readable(letter.value),

@@ -36,6 +36,8 @@ from connectors.sinks.redrive_plan import (
 from connectors.sinks.redrive_producer import RedriveProducer, RedriveTargets
 
 _PENDING_S: Final = 60.0
+_LOOK_S: Final = 5.0
+"""How long who only looks waits for the position of a transaction that is not decided yet."""
 
 
 class RedriveResult(Struct, frozen=True):
@@ -52,6 +54,24 @@ class RedriveResult(Struct, frozen=True):
     def matched(self) -> bool:
         """Whether a letter was met that the filters let through."""
         return bool(self.sent or self.left.keys() - {FILTERED, OTHER_CONNECTOR})
+
+
+class LetterFates(Struct, frozen=True):
+    """Which letters of `connector` have gone, by the positions of the partitions that have one."""
+
+    connector: str
+    positions: dict[int, RedrivePosition]
+
+    def is_redriven(self, letter: Letter) -> bool:
+        """Returns whether a letter has gone."""
+        return self._position(letter).is_redriven(letter, self.connector)
+
+    def is_waiting(self, letter: Letter) -> bool:
+        """Returns whether a letter may still go: it is not another connector's, and has not gone."""
+        return self._position(letter).is_waiting(letter, self.connector)
+
+    def _position(self, letter: Letter) -> RedrivePosition:
+        return self.positions.get(letter.partition, RedrivePosition())
 
 
 class DeadLetters:
@@ -79,6 +99,20 @@ class DeadLetters:
         config = self._clients.consumer()
         for number in numbers if partition is None else [one for one in numbers if one == partition]:
             yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
+
+    def fates(self) -> LetterFates:
+        """Returns what the group's positions say of letters; changes nothing.
+
+        Raises UnreachableError, also where a transaction of a redrive is open, NotAllowedError, StorageError;
+        ConflictError where positions are not keyfold's, or cannot be read.
+        """
+        info = self._admin.describe([self.topic]).get(self.topic)
+        if info is None:
+            return LetterFates(self._connector.name, {})
+        floor = RedriveFloor(self._storage, self.topic, info.id)
+        with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
+            known = floor.filled(self._held(member, info.partitions, _LOOK_S))
+        return LetterFates(self._connector.name, {number: self._position(held) for number, held in known.items()})
 
     def strange(self, asked: LetterFilter) -> Iterator[str]:
         """Yields a sentence for a topic and for a class of `asked` that no letter has; a source topic may have none.
@@ -116,7 +150,7 @@ class DeadLetters:
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
             sender = None if dry_run else self._producer(member)  # D1
-            known = floor.filled(self._held(member, info.partitions))  # D2
+            known = floor.filled(self._held(member, info.partitions, _PENDING_S))  # D2
             ends = {number: bounds(self._clients.consumer(), self.topic, number) for number in range(info.partitions)}
             positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
             run.check_room(positions)
@@ -126,9 +160,9 @@ class DeadLetters:
                     break
         return run.result()
 
-    def _held(self, member: Consumer, partitions: int) -> dict[int, groups.CommittedOffset | None]:
+    def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
         tps = [TopicPartition(self.topic, number) for number in range(partitions)]
-        found = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, _PENDING_S)
+        found = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
         return {tp.partition: held for tp, held in found.items()}
 
     def _producer(self, member: Consumer) -> RedriveProducer:
@@ -280,18 +314,24 @@ class _Run:
         )
 
 
-def counts(letters: Iterator[Letter]) -> list[LetterCount]:
-    """Counts letters by source topic, stage, class and error, with the first and last time (ms) of each."""
+def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterCount]:
+    """Counts letters by source topic, stage, class and error, with the first and last time (ms) of each.
+
+    Without `fates` it is not known how many are waiting.
+    """
     found: dict[tuple[str, ...], LetterCount] = {}
     for letter in letters:
         names = tuple(letter.context.get(name, "") for name in ("topic", "stage", "class.name", "exception.class.name"))
         known = found.get(names)
         if known is None:
             topic, stage, class_name, exception = names
-            known = LetterCount(topic, stage, class_name, exception, 0, letter.timestamp, letter.timestamp)
+            known = LetterCount(
+                topic, stage, class_name, exception, 0, None if fates is None else 0, letter.timestamp, letter.timestamp
+            )
         found[names] = replace(
             known,
             count=known.count + 1,
+            waiting=None if fates is None else (known.waiting or 0) + fates.is_waiting(letter),
             first_ms=min(known.first_ms, letter.timestamp),
             last_ms=max(known.last_ms, letter.timestamp),
         )
@@ -299,12 +339,16 @@ def counts(letters: Iterator[Letter]) -> list[LetterCount]:
 
 
 class LetterCount(Struct, frozen=True):
-    """How many letters there are of one kind; empty texts where letters do not say it."""
+    """How many letters there are of one kind; empty texts where letters do not say it.
+
+    `waiting`: those that are not another connector's and were not sent back; None where that cannot be told.
+    """
 
     topic: str
     stage: str
     class_name: str
     exception: str
     count: int
+    waiting: int | None
     first_ms: int
     last_ms: int

@@ -166,6 +166,11 @@ class RedrivePosition(Struct, frozen=True):
             letter.offset < one.end and one.selection.why_left(letter, connector) is None for one in self.redriven
         )
 
+    def is_waiting(self, letter: Letter, connector: str) -> bool:
+        """Returns whether a letter may still go: it is not another connector's, and has not gone."""
+        ours = letter.context.get("connector.name", connector) == connector
+        return ours and not self.is_redriven(letter, connector)
+
     def noted(self, selection: RedriveSelection, end: int) -> RedrivePosition:
         """Notes that all that `selection` chooses below `end` has gone; what that includes is noted no more."""
         if end <= self.start(selection):

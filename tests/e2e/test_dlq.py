@@ -86,6 +86,7 @@ def test_letters_are_counted_shown_and_sent_back_until_it_is_too_often(spark: Sp
     assert returned(strict) == []
     assert told(strict, "redrive")["sent"] == {strict.topic: 2}
     assert told(strict, "redrive")["sent"] == {}
+    assert [(one["count"], one["waiting"]) for one in told(strict, "list")] == [(2, 0)]
     first = {one.partition: one for one in returned(strict)}
     assert (first[1].key, first[1].value, first[1].timestamp_ms) == (b"k", b"{bad", BASE_MS)
     assert first[1].headers == (("h", b"1"), ("keyfold.redrives", b"1"))

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from connectors.cli import dlq
+from connectors.errors import ConflictError
 from connectors.runtime import redrive
-from connectors.runtime.redrive import RedriveResult
+from connectors.runtime.redrive import LetterFates, RedriveResult
 from connectors.sinks.letters import Letter, LetterFilter
-from connectors.sinks.redrive_plan import RedriveSelection
+from connectors.sinks.redrive_plan import RedrivePosition, RedriveSelection
 from tests.support.cli import connector_file, invoke, worker_file
 
 FEW = RedriveResult({"t": 2}, {"left by the filters": 1}, 3)
@@ -45,6 +46,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedriveSelection, dict[
 
         def letters(self, partition: int | None = None) -> Iterator[Letter]:
             return (one for one in LETTERS if partition in (None, one.partition))
+
+        def fates(self) -> LetterFates:
+            return LetterFates("c", {0: RedrivePosition(2)})
 
         def strange(self, asked: LetterFilter) -> Iterator[str]:
             yield f"strange: {asked.topic} {asked.class_name}"
@@ -104,13 +108,42 @@ def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, ask
 
 
 def test_list_counts_letters_by_what_they_say(tmp_path: Path, asked: list[Any]) -> None:
-    """Those that say nothing are counted too."""
-    assert [line.split()[:3] for line in run(tmp_path, "list").stdout.splitlines()[1:]] == [
-        ["t", "TASK_PUT", "keyfold.CompactedTopic"],
-        ["u", "VALUE_CONVERTER", "keyfold.Json"],
-        ["t", "VALUE_CONVERTER", "keyfold.Avro"],
-        ["-", "-", "-"],
+    """Those that say nothing are counted too; those that were sent back are not waiting."""
+    assert [line.split()[:6] for line in run(tmp_path, "list").stdout.splitlines()[1:]] == [
+        ["t", "TASK_PUT", "keyfold.CompactedTopic", "-", "1", "0"],
+        ["u", "VALUE_CONVERTER", "keyfold.Json", "-", "1", "1"],
+        ["t", "VALUE_CONVERTER", "keyfold.Avro", "-", "1", "1"],
+        ["-", "-", "-", "-", "1", "1"],
     ]
+    assert [one["waiting"] for one in json.loads(run(tmp_path, "list", "--json").stdout)] == [0, 1, 1, 1]
+
+
+def test_a_letter_that_was_sent_back_is_shown_as_such(tmp_path: Path, asked: list[Any]) -> None:
+    """It stays in the topic until retention removes it."""
+    assert [one["redriven"] for one in json.loads(run(tmp_path, "show", "--json").stdout)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    first, second, *_ = run(tmp_path, "show").stdout.split("\n\n")
+    assert first.splitlines()[0].endswith(", sent back")
+    assert "sent back" not in second
+
+
+def test_letters_are_shown_also_where_the_positions_cannot_be_read(
+    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is said, and nothing is claimed of them."""
+
+    def refuse(_: object) -> LetterFates:
+        raise ConflictError("Somebody else's.")
+
+    monkeypatch.setattr(redrive.DeadLetters, "fates", refuse)
+    for command, field in (("list", "waiting"), ("show", "redriven")):
+        done = run(tmp_path, command, "--json")
+        assert {one[field] for one in json.loads(done.stdout)} == {None}
+        assert done.stderr == "It cannot be told which letters were sent back: Somebody else's.\n"
 
 
 @pytest.mark.parametrize(

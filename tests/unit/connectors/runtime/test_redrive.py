@@ -17,7 +17,7 @@ from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
 from connectors.runtime import redrive
-from connectors.runtime.redrive import DeadLetters, RedriveResult
+from connectors.runtime.redrive import DeadLetters, RedriveResult, counts
 from connectors.runtime.redrive_floor import NAME
 from connectors.sinks.letters import Letter, LetterFilter
 from connectors.sinks.redrive_plan import BATCH_LETTERS, RedrivePosition, RedriveSelection
@@ -229,3 +229,17 @@ def test_a_run_says_whether_its_filters_let_a_letter_through(world: World) -> No
     """Only where none was met, a name of theirs can be wrong."""
     assert not world.run(RedriveSelection(3, LetterFilter("nope"))).matched
     assert world.run(RedriveSelection(3, LetterFilter("u"))).matched
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_letters_that_have_not_gone_are_waiting(world: World, forgotten: bool) -> None:
+    """By what the group holds, or the storage where the brokers have forgotten it; never those of others."""
+    world.letters.append(replace(letter(1, 4_001, "v"), context={"connector.name": "d", "topic": "v"}))
+    before = {one.topic: (one.count, one.waiting) for one in counts(world.dead().letters(), world.dead().fates())}
+    world.run(RedriveSelection(3, LetterFilter("u")))
+    world.run(limit=700)
+    world.held = {} if forgotten else world.held
+    after = {one.topic: (one.count, one.waiting) for one in counts(world.dead().letters(), world.dead().fates())}
+    assert before == {"t": (1_500, 1_500), "u": (1_500, 1_500), "v": (1, 0)}
+    assert after == {"t": (1_500, 800), "u": (1_500, 0), "v": (1, 0)}
+    assert [one.waiting for one in counts(iter(world.letters), None)] == [None] * 3
