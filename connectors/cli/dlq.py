@@ -245,4 +245,7 @@ def _result_text(found: RedriveResult, *, dry_run: bool) -> str:
     rows += [("-", f"left: {why}", count) for why, count in sorted(found.left.items())]
     if found.already:
         rows.append(("-", "sent back before", found.already))
-    return table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows) if rows else "There are no letters to send back."
+    if not rows:
+        return "There are no letters to send back."
+    text = table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows)
+    return f"{text}\nIt stopped at --limit: other letters were counted only so far." if found.limited else text

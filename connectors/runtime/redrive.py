@@ -43,12 +43,14 @@ _LOOK_S: Final = 5.0
 class RedriveResult(Struct, frozen=True):
     """What a run has done: letters that were sent back, by source topic, and those that were left, by why.
 
-    `already`: those behind the run's first letter that an earlier run had sent back.
+    `already`: those behind the run's first letter that an earlier run had sent back. `limited`: the run stopped at its
+    limit, so `left` and `already` count only what lies before that.
     """
 
     sent: dict[str, int]
     left: dict[str, int]
     already: int = 0
+    limited: bool = False
 
     @property
     def matched(self) -> bool:
@@ -155,10 +157,9 @@ class DeadLetters:
             positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
             run.check_room(positions)
             ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
-            for number, position in positions.items():
-                if not run.partition(number, position, ends[number], limit, ledger):
-                    break
-        return run.result()
+            goes_on = (run.partition(one, position, ends[one], limit, ledger) for one, position in positions.items())
+            limited = not all(goes_on)
+        return run.result(limited=limited)
 
     def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
         tps = [TopicPartition(self.topic, number) for number in range(partitions)]
@@ -225,9 +226,9 @@ class _Run:
         self._left: Counter[str] = Counter()
         self._already = 0
 
-    def result(self) -> RedriveResult:
+    def result(self, *, limited: bool) -> RedriveResult:
         """Returns what was done."""
-        return RedriveResult(dict(self._sent), dict(self._left), self._already)
+        return RedriveResult(dict(self._sent), dict(self._left), self._already, limited)
 
     def check_room(self, positions: Mapping[int, RedrivePosition]) -> None:
         """Raises UsageError where the position of a partition could not say how far this run comes."""

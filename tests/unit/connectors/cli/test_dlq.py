@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from connectors.cli import dlq
 from connectors.errors import ConflictError
@@ -206,6 +208,15 @@ def test_nothing_found_is_explained_where_a_name_is_strange(
     """On stderr, as stdout has the result; what is found is not asked about."""
     done = run(tmp_path, command, "--json", *options)
     assert (done.exit_code, done.stderr.partition("12,000 letters sent back\n")[2] or done.stderr) == (0, expected)
+
+
+def test_a_run_that_stopped_at_its_limit_says_so(
+    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it left is only counted up to there."""
+    assert "so far" not in run(tmp_path, "redrive").stdout
+    monkeypatch.setattr(sys.modules[__name__], "FEW", replace(FEW, limited=True))
+    assert run(tmp_path, "redrive").stdout.endswith("It stopped at --limit: other letters were counted only so far.\n")
 
 
 def test_a_connector_without_dead_letters_is_refused(tmp_path: Path) -> None:

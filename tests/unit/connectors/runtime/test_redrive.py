@@ -98,9 +98,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def test_every_second_letter_left_holds_nothing_up(world: World) -> None:
     """The next run sends the others, and the one after that begins at the end."""
     assert world.run(RedriveSelection(3, LetterFilter("u"))).sent == {"u": 1_500}
-    assert world.run(limit=700).sent == {"t": 700}
-    last = world.run()
-    assert (last.sent, last.left) == ({"t": 800}, {})
+    part = world.run(limit=700)
+    assert (part.sent, part.limited) == ({"t": 700}, True)
+    last = world.run(limit=801)
+    assert (last.sent, last.left, last.limited) == ({"t": 800}, {}, False)
     assert sorted(world.sent) == sorted((one.partition, one.offset) for one in MIXED)
     world.read.clear()
     assert world.run() == RedriveResult({}, {})
