@@ -184,18 +184,18 @@ def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
             one.exception.rpartition(".")[2] or "-",
             one.count,
             one.waiting,
-            _time(one.first_ms),
-            _time(one.last_ms),
+            *(_time(ms) for ms in (one.first_ms, one.last_ms, one.first_letter_ms, one.last_letter_ms)),
         )
         for one in found
     ]
     if not rows:
         return f"There are no letters in {topic}."
-    return table(("TOPIC", "STAGE", "CLASS", "ERROR", "LETTERS", "WAITING", "FIRST", "LAST"), rows)
+    times = ("FIRST RECORD", "LAST RECORD", "FIRST LETTER", "LAST LETTER")
+    return table(("TOPIC", "STAGE", "CLASS", "ERROR", "LETTERS", "WAITING", *times), rows)
 
 
-def _time(ms: int) -> str:
-    return f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
 
 
 def _letter_text(letter: Letter, gone: bool | None) -> str:
@@ -204,12 +204,15 @@ def _letter_text(letter: Letter, gone: bool | None) -> str:
 
 def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:
     said = letter.context
-    yield f"letter {letter.partition}/{letter.offset}, {_time(letter.timestamp)}{', sent back' if gone else ''}"
+    came = "" if letter.appended is None else f", {_time(letter.appended)}"
+    yield f"letter {letter.partition}/{letter.offset}{came}{', sent back' if gone else ''}"
     if said:
         place = "-".join((said.get("topic", "?"), said.get("partition", "?")))
         yield f"  record   {place} at offset {said.get('offset', '?')}"
         yield f"  stage    {said.get('stage', '?')}, {said.get('class.name', '?')}"
         yield f"  error    {said.get('exception.class.name', '?')}: {said.get('exception.message', '')}"
+    if letter.record_ms is not None:
+        yield f"  time     {_time(letter.record_ms)}, of the record"
     if letter.redrives:
         yield f"  redrives {letter.redrives}"
     yield f"  key      {_short(letter.key)}"
@@ -230,7 +233,8 @@ def _as_json(letter: Letter, gone: bool | None) -> dict[str, object]:
     return {
         "partition": letter.partition,
         "offset": letter.offset,
-        "timestamp": letter.timestamp,
+        "appended_ms": letter.appended,
+        "timestamp": letter.record_ms,
         "redrives": letter.redrives,
         "redriven": gone,
         "context": letter.context,

@@ -316,7 +316,7 @@ class _Run:
 
 
 def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterCount]:
-    """Counts letters by source topic, stage, class and error, with the first and last time (ms) of each.
+    """Counts letters by source topic, stage, class and error, with the first and last times (ms) of each.
 
     Without `fates` it is not known how many are waiting.
     """
@@ -326,23 +326,30 @@ def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterC
         known = found.get(names)
         if known is None:
             topic, stage, class_name, exception = names
-            known = LetterCount(
-                topic, stage, class_name, exception, 0, None if fates is None else 0, letter.timestamp, letter.timestamp
-            )
+            known = LetterCount(topic, stage, class_name, exception, 0)
         found[names] = replace(
             known,
             count=known.count + 1,
             waiting=None if fates is None else (known.waiting or 0) + fates.is_waiting(letter),
-            first_ms=min(known.first_ms, letter.timestamp),
-            last_ms=max(known.last_ms, letter.timestamp),
+            first_ms=_of_known(min, known.first_ms, letter.record_ms),
+            last_ms=_of_known(max, known.last_ms, letter.record_ms),
+            first_letter_ms=_of_known(min, known.first_letter_ms, letter.appended),
+            last_letter_ms=_of_known(max, known.last_letter_ms, letter.appended),
         )
     return sorted(found.values(), key=lambda one: -one.count)
+
+
+def _of_known(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
+    known = [one for one in times if one is not None]
+    return choose(known) if known else None
 
 
 class LetterCount(Struct, frozen=True):
     """How many letters there are of one kind; empty texts where letters do not say it.
 
     `waiting`: those that are not another connector's and were not sent back; None where that cannot be told.
+    `first_ms`, `last_ms` are times of the records; `first_letter_ms`, `last_letter_ms` those at which letters came.
+    None where no letter says it.
     """
 
     topic: str
@@ -350,6 +357,8 @@ class LetterCount(Struct, frozen=True):
     class_name: str
     exception: str
     count: int
-    waiting: int | None
-    first_ms: int
-    last_ms: int
+    waiting: int | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    first_letter_ms: int | None = None
+    last_letter_ms: int | None = None

@@ -26,6 +26,8 @@ _DIGITS: Final = 18
 class Letter(Struct, frozen=True):
     """A dead letter at `offset` of `partition`, with the record's own key, value, headers and timestamp (ms).
 
+    `appended`: when the letter came (ms), None where its topic keeps the records' times. Where it is `dated` False, the
+    letter does not say the record's time, and `timestamp` is `appended`.
     `context` has what the letter says of its error, by the header's name without `__connect.errors.`; empty without
     errors.deadletterqueue.context.headers.enable.
     """
@@ -37,6 +39,13 @@ class Letter(Struct, frozen=True):
     value: bytes | None
     headers: tuple[Header, ...]
     context: dict[str, str]
+    appended: int | None = None
+    dated: bool = True
+
+    @property
+    def record_ms(self) -> int | None:
+        """The record's time (ms), None where it is not known."""
+        return self.timestamp if self.dated else None
 
     @property
     def redrives(self) -> int:
@@ -106,7 +115,8 @@ def _letter(message: Message) -> Letter:
         for name, value in header_pairs(message)
     ]
     kind, timestamp = message.timestamp()
-    ours = _ours(pairs, replaced=kind == TIMESTAMP_LOG_APPEND_TIME, timestamp=timestamp)
+    replaced = kind == TIMESTAMP_LOG_APPEND_TIME
+    ours = _ours(pairs, replaced=replaced, timestamp=timestamp)
     said, time = pairs[ours.start : ours.end], pairs[ours.time][1] if ours.time is not None else None
     key, value = message.key(), message.value()
     return Letter(
@@ -117,6 +127,8 @@ def _letter(message: Message) -> Letter:
         value=None if value is None else bytes(value),
         headers=tuple(pair for at, pair in enumerate(pairs[: ours.start]) if at != ours.time),
         context={name.removeprefix(PREFIX): value.decode("utf-8", "replace") for name, value in said if value},
+        appended=timestamp if replaced else None,
+        dated=time is not None or not replaced,
     )
 
 

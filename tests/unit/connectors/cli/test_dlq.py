@@ -99,10 +99,11 @@ def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, ask
     shown = run(tmp_path, "show", "--partition", "1").stdout
     first, second = shown.split("\n\n")
     assert first.splitlines()[:3] == [
-        "letter 1/1, 1970-01-01 00:00:00",
+        "letter 1/1",
         "  record   t-? at offset ?",
         "  stage    VALUE_CONVERTER, keyfold.Avro",
     ]
+    assert "  time     1970-01-01 00:00:00, of the record" in first.splitlines()
     assert "header   h: null" in first
     assert "(120 bytes)" in second
     assert "stage" not in second
@@ -131,6 +132,31 @@ def test_a_letter_that_was_sent_back_is_shown_as_such(tmp_path: Path, asked: lis
     first, second, *_ = run(tmp_path, "show").stdout.split("\n\n")
     assert first.splitlines()[0].endswith(", sent back")
     assert "sent back" not in second
+
+
+def test_times_of_records_and_of_letters_are_told_apart(
+    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each where the letter says it."""
+    dated = replace(letter(0, 1, topic="t"), timestamp=1_000, appended=61_000)
+    undated = replace(letter(0, 2), timestamp=62_000, appended=62_000, dated=False)
+    monkeypatch.setattr(sys.modules[__name__], "LETTERS", [dated, undated, replace(dated, timestamp=3_000)])
+    shown = run(tmp_path, "show").stdout.split("\n\n")
+    assert shown[0].startswith("letter 0/1, 1970-01-01 00:01:01, sent back\n")
+    assert "  time     1970-01-01 00:00:01, of the record" in shown[0]
+    assert "time" not in shown[1]
+    found = json.loads(run(tmp_path, "show", "--json").stdout)
+    assert [(one["timestamp"], one["appended_ms"]) for one in found] == [
+        (1_000, 61_000),
+        (None, 62_000),
+        (3_000, 61_000),
+    ]
+    counted = json.loads(run(tmp_path, "list", "--json").stdout)
+    times = [[one[f"{end}_ms"] for end in ("first", "last", "first_letter", "last_letter")] for one in counted]
+    assert times == [[1_000, 3_000, 61_000, 61_000], [None, None, 62_000, 62_000]]
+    header, _, last = run(tmp_path, "list").stdout.splitlines()
+    assert header.endswith("FIRST RECORD         LAST RECORD          FIRST LETTER         LAST LETTER")
+    assert "  -                    -                    1970-01-01 00:01:02  1970" in last
 
 
 def test_letters_are_shown_also_where_the_positions_cannot_be_read(

@@ -38,6 +38,7 @@ def read(monkeypatch: pytest.MonkeyPatch, headers: list[Any], kind: int, timesta
         ([OWN_TIME, TIME, *CONTEXT], TIMESTAMP_LOG_APPEND_TIME, 9, [OWN_TIME], SAID, 7),
         ([OWN_TIME, ("h", b"1")], TIMESTAMP_CREATE_TIME, 9, [OWN_TIME, ("h", b"1")], {}, 9),
         ([OWN_TIME], TIMESTAMP_CREATE_TIME, 9, [OWN_TIME], {}, 9),
+        ([("h", b"1")], TIMESTAMP_LOG_APPEND_TIME, 9, [("h", b"1")], {}, 9),
         ([OWN_TIME, *CONTEXT, ZERO], TIMESTAMP_LOG_APPEND_TIME, 9, [OWN_TIME], SAID, 0),
         ([OWN_TIME, ZERO], TIMESTAMP_CREATE_TIME, 1, [OWN_TIME], {}, 0),
         ([ZERO], TIMESTAMP_CREATE_TIME, 9, [ZERO], {}, 9),
@@ -56,3 +57,6 @@ def test_headers_of_the_record_stay_apart_from_ours(
     """Also where the record has some of the same names: of another keyfold, or of a dead letter topic as its source."""
     found = read(monkeypatch, headers, kind, timestamp)
     assert (found.headers, found.context, found.timestamp) == (tuple(own), said, time)
+    said_time = kind == TIMESTAMP_CREATE_TIME or time != timestamp
+    assert found.record_ms == (time if said_time else None)
+    assert found.appended == (timestamp if kind == TIMESTAMP_LOG_APPEND_TIME else None)
