@@ -56,10 +56,12 @@ def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, work
 
     letters = _letters(connector, worker)
     found = counts(letters.letters(), _fates(letters))
+    nothing = None if found else letters.absent()
     if as_json:
         say_json(found)
+        _warn(filter(None, [nothing]))
     else:
-        say(_counts_text(letters.topic, found))
+        say(_counts_text(found) or nothing or f"There are no letters in {letters.topic}.")
 
 
 @app.command()
@@ -82,12 +84,14 @@ def show(
     chosen = (one for one in letters.letters(partition) if wanted.matches(one) and offset in (None, one.offset))
     found = list(islice(chosen, limit))
     fates = _fates(letters) if found else None
+    nothing = None if found else letters.absent()
     gone = [None if fates is None else fates.is_redriven(one) for one in found]
     if as_json:
         say_json([_as_json(*each) for each in zip(found, gone, strict=True)])
+        _warn(filter(None, [nothing]))
     else:
-        say("\n\n".join(map(_letter_text, found, gone)) or f"There are no such letters in {letters.topic}.")
-    if not found:
+        say("\n\n".join(map(_letter_text, found, gone)) or nothing or f"There are no such letters in {letters.topic}.")
+    if not found and nothing is None:
         _warn(letters.strange(wanted))
 
 
@@ -114,11 +118,13 @@ def redrive(
     selection = RedriveSelection(max_redrives, LetterFilter(topic, _stage(stage), class_name), unnamed)
     letters = _letters(connector, worker)
     found = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
+    nothing = None if found.sent or found.left or found.already else letters.absent()
     if as_json:
         say_json(found)
+        _warn(filter(None, [nothing]))
     else:
-        say(_result_text(found, dry_run=dry_run))
-    if not found.matched:
+        say(_result_text(found, dry_run=dry_run) or nothing or "There are no letters to send back.")
+    if not found.matched and nothing is None:
         _warn(letters.strange(selection.filter))
 
 
@@ -175,7 +181,7 @@ def _verb(*, dry_run: bool) -> str:
     return "would be sent back" if dry_run else "sent back"
 
 
-def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
+def _counts_text(found: Iterable[LetterCount]) -> str:
     rows = [
         (
             one.topic or "-",
@@ -189,7 +195,7 @@ def _counts_text(topic: str, found: Iterable[LetterCount]) -> str:
         for one in found
     ]
     if not rows:
-        return f"There are no letters in {topic}."
+        return ""
     times = ("FIRST RECORD", "LAST RECORD", "FIRST LETTER", "LAST LETTER")
     return table(("TOPIC", "STAGE", "CLASS", "ERROR", "LETTERS", "WAITING", *times), rows)
 
@@ -250,6 +256,6 @@ def _result_text(found: RedriveResult, *, dry_run: bool) -> str:
     if found.already:
         rows.append(("-", "sent back before", found.already))
     if not rows:
-        return "There are no letters to send back."
+        return ""
     text = table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows)
     return f"{text}\nIt stopped at --limit: other letters were counted only so far." if found.limited else text

@@ -91,6 +91,12 @@ class DeadLetters:
         self._admin = Admin(self._clients.admin())
         self._storage = connector_storage(worker, connector.name)
 
+    def absent(self) -> str | None:
+        """Returns a sentence where the topic does not exist. Raises UnreachableError, NotAllowedError."""
+        if self._admin.describe([self.topic]):
+            return None
+        return f"Topic {self.topic} does not exist: the connector has not made it yet, or it was deleted."
+
     def letters(self, partition: int | None = None) -> Iterator[Letter]:
         """Yields all letters, or those of one partition, by partition and offset.
 

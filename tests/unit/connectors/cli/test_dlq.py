@@ -49,6 +49,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedriveSelection, dict[
         def letters(self, partition: int | None = None) -> Iterator[Letter]:
             return (one for one in LETTERS if partition in (None, one.partition))
 
+        def absent(self) -> None: ...
+
         def fates(self) -> LetterFates:
             return LetterFates("c", {0: RedrivePosition(2)})
 
@@ -243,6 +245,21 @@ def test_a_run_that_stopped_at_its_limit_says_so(
     assert "so far" not in run(tmp_path, "redrive").stdout
     monkeypatch.setattr(sys.modules[__name__], "FEW", replace(FEW, limited=True))
     assert run(tmp_path, "redrive").stdout.endswith("It stopped at --limit: other letters were counted only so far.\n")
+
+
+def test_a_topic_that_does_not_exist_is_told_from_an_empty_one(
+    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of the result, or on stderr beside JSON; names are not called wrong then."""
+    monkeypatch.setattr(sys.modules[__name__], "LETTERS", [])
+    monkeypatch.setattr(sys.modules[__name__], "FEW", RedriveResult({}, {}))
+    assert run(tmp_path, "list").stdout == "There are no letters in dead.\n"
+    monkeypatch.setattr(redrive.DeadLetters, "absent", lambda _: "No topic.")
+    for command in ("list", "show", "redrive"):
+        assert run(tmp_path, command).stdout == "No topic.\n"
+        done = run(tmp_path, command, "--json")
+        assert (done.exit_code, done.stderr.splitlines()[-1:]) == (0, ["No topic."])
+        assert not any(json.loads(done.stdout) if command != "redrive" else [])
 
 
 def test_a_connector_without_dead_letters_is_refused(tmp_path: Path) -> None:

@@ -202,8 +202,10 @@ def test_what_somebody_else_has_committed_is_named(world: World) -> None:
 
 
 def test_a_topic_that_is_not_there_yet_has_no_letters(world: World) -> None:
-    """That is no error."""
+    """That is no error; it is said to be missing."""
+    assert world.dead().absent() is None
     del world.topics["dead"]
+    assert "Topic dead does not exist" in (world.dead().absent() or "")
     assert world.run() == RedriveResult({}, {})
 
 
