@@ -7,6 +7,7 @@ transaction that a newer one has ended.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -76,14 +77,18 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
 
 
 def initialised(
-    config: Mapping[str, Setting], deadline_s: float = DEADLINE_S, cancelled: Callable[[], bool] = lambda: False
+    config: Mapping[str, Setting],
+    deadline_s: float = DEADLINE_S,
+    cancelled: Callable[[], bool] = lambda: False,
+    logger: logging.Logger | None = None,
 ) -> Producer:
     """Makes a producer, which fences all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s` or once `cancelled`, NotAllowedError where the id may not be used.
+    `deadline_s` or once `cancelled`, NotAllowedError where the id may not be used. `logger` has librdkafka's
+    lines, which without it stand on stderr as they are.
     """
-    producer = Producer(dict(config))
+    producer = Producer({**config, **({} if logger is None else {"logger": logger})})
     try:
         call_until_answered(producer.init_transactions, deadline_s, cancelled)
     except KafkaException as error:

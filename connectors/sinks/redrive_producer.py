@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,7 +15,7 @@ from compactor.errors import OutcomeUnknownError
 from compactor.failpoints import hit
 from connectors.errors import ConflictError, RecordRefusedError
 from connectors.kafka import producers
-from connectors.kafka.client_settings import Setting
+from connectors.kafka.client_settings import PRODUCER_DEFAULTS, Setting
 from connectors.kafka.errors import FENCED, cause, typed
 from connectors.sinks.letters import Letter
 from connectors.sinks.redrive_plan import RedriveTarget
@@ -38,7 +39,8 @@ class RedriveProducer:
 
     def __init__(self, config: Mapping[str, Setting], name: str, member: Consumer) -> None:
         """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings."""
-        self._producer: Producer = producers.initialised(redrive_settings(config, name))
+        settings = redrive_settings(config, name)
+        self._producer: Producer = producers.initialised(settings, logger=_logger(settings))
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._member = member
 
@@ -52,8 +54,8 @@ class RedriveProducer:
         try:
             self._send(targets)
             self._commit(position)
-        except KafkaException as error:
-            found = cause(error)
+        except (KafkaException, KafkaError, SystemError) as error:  # type: ignore[misc]  # its stub has no base
+            found = _of_client(error)
             if found.code() in FENCED:
                 raise ConflictError(
                     f"Another redrive of {position.topic} has taken over.", "Let it end, and look with --dry-run."
@@ -107,6 +109,22 @@ class RedriveProducer:
                 "Run the command again: the group's position says whether it took effect.",
             ) from error
         hit("redrive.committed")
+
+
+def _logger(settings: Mapping[str, Setting]) -> logging.Logger | None:
+    """Returns what drops librdkafka's lines, as what goes wrong is raised; None where more of them were asked for."""
+    if "debug" in settings or settings.get("log_level") != PRODUCER_DEFAULTS["log_level"]:
+        return None
+    logger = logging.getLogger("keyfold.redrive-producer")
+    logger.disabled = True
+    return logger
+
+
+def _of_client(error: BaseException) -> KafkaError:
+    """Returns what went wrong: poll and flush raise a fatal error bare, or as the cause of a callback's SystemError."""
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error if isinstance(error, KafkaError) else cause(error)
 
 
 def _failed(failures: list[KafkaError], error: KafkaError | None, _message: Message) -> None:

@@ -6,13 +6,21 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition as Partition
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import ConflictError
+from connectors.kafka import groups
 from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
+from connectors.sinks.letters import Letter
+from connectors.sinks.redrive_plan import RedriveTarget
+from connectors.sinks.redrive_producer import RedriveProducer
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, produce
@@ -158,3 +166,15 @@ def test_letters_that_do_not_say_of_which_connector_they_are_go_only_when_asked_
     assert told(strict, "redrive", "--unnamed")["sent"] == {strict.topic: 1}
     (back,) = returned(strict)
     assert back.partition == 0  # murmur2 of the key is even, its CRC odd
+
+
+def test_a_redrive_that_was_shut_out_says_only_that(strict: Deployment, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its client's own lines would stand before it."""
+    create_topic(strict.bootstrap, f"{strict.topic}.dead", 1, cleanup_policy="delete")
+    config = {**PRODUCER_PINNED, **PRODUCER_DEFAULTS, "bootstrap.servers": strict.bootstrap}
+    letter = Letter(0, 0, BASE_MS, b"k", b"v", (), {})
+    with closing(groups.member({"bootstrap.servers": strict.bootstrap}, f"keyfold-dlq-{strict.name}")) as member:
+        first, _second = (RedriveProducer(config, f"{strict.name}-dlq", member) for _ in range(2))
+        with pytest.raises(ConflictError, match="Another redrive"):
+            first.transaction(Partition(f"{strict.topic}.dead", 0, 1, ""), [(letter, RedriveTarget(strict.topic, 0))])
+    assert capfd.readouterr().err == ""

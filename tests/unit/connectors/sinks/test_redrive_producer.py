@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def sender(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a RedriveProducer over a prepared producer."""
 
     def make(producer: Producer) -> RedriveProducer:
-        monkeypatch.setattr(producers, "initialised", lambda _: producer)
+        monkeypatch.setattr(producers, "initialised", lambda _, **__: producer)
         member: Any = Member()
         return RedriveProducer({}, "c-dlq", member)
 
@@ -118,6 +119,24 @@ def test_a_run_that_was_fenced_says_so(sender: Any) -> None:
         sender(Producer(error=KafkaError(KafkaError._FENCED, fatal=True))).transaction(AT, [(LETTER, TARGET)])
 
 
+@pytest.mark.parametrize("inside_a_callback", [False, True])
+def test_a_run_that_was_fenced_while_it_sends_says_so(
+    sender: Any, monkeypatch: pytest.MonkeyPatch, inside_a_callback: bool
+) -> None:
+    """A flush raises the error bare; as the cause of a SystemError where a callback comes behind it."""
+    fenced: Any = KafkaError(KafkaError._FENCED, fatal=True)
+
+    def flush(_: float) -> int:
+        if inside_a_callback:
+            raise SystemError("a result with an exception set") from fenced
+        raise fenced
+
+    producer = Producer()
+    monkeypatch.setattr(producer, "flush", flush)
+    with pytest.raises(ConflictError, match="Another redrive"):
+        sender(producer).transaction(AT, [(LETTER, TARGET)])
+
+
 def test_the_queue_takes_any_letter_and_keys_go_where_java_sends_them() -> None:
     """By itself librdkafka refuses what is beyond its queue, and chooses another partition."""
     found = redrive_settings({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": 1_000_000_000}, "c-dlq")
@@ -126,3 +145,17 @@ def test_the_queue_takes_any_letter_and_keys_go_where_java_sends_them() -> None:
     for _ in range(3):
         producer.produce("t", bytes(producers.QUEUE_BYTES))
     producer.purge()
+
+
+@pytest.mark.parametrize(
+    ("more", "quiet"), [({"log_level": 2}, True), ({"log_level": 6}, False), ({"log_level": 2, "debug": "eos"}, False)]
+)
+def test_the_clients_own_lines_are_shown_only_where_they_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, more: Any, quiet: bool
+) -> None:
+    """What goes wrong is raised: the line of a producer that was fenced would stand before that."""
+    found: list[logging.Logger | None] = []
+    monkeypatch.setattr(producers, "initialised", lambda _, logger: found.append(logger))
+    member: Any = Member()
+    RedriveProducer(more, "c-dlq", member)
+    assert [one is not None and one.disabled for one in found] == [quiet]
