@@ -26,6 +26,7 @@ from connectors.sinks.letters import Letter, LetterFilter, bounds, read_letters
 from connectors.sinks.redrive_plan import (
     FILTERED,
     GONE,
+    NO_SOURCE,
     OTHER_CONNECTOR,
     RedrivePosition,
     RedriveSelection,
@@ -223,6 +224,7 @@ class _Run:
         self._group = connector.redrive_group_id
         self._topic = connector.dead_letter_topic or ""
         self._source = connector.topics[0] if connector.topics else ""
+        self._has_one = len(connector.topics or ()) == 1
         self._clients = clients
         self._admin = admin
         self._selection = selection
@@ -282,7 +284,7 @@ class _Run:
             end = letter.offset + 1
         position = position.noted(self._selection, end)
         if not position.fits:
-            raise self._no_room(number)
+            raise self._no_room_for_gone(number)
         return position, targets
 
     def _decide(self, position: RedrivePosition, letter: Letter, targets: list[tuple[Letter, RedriveTarget]]) -> None:
@@ -296,7 +298,8 @@ class _Run:
         if target is not None:
             targets.append((letter, target))
         else:
-            self._left[why or GONE] += 1
+            waits = why == NO_SOURCE and self._has_one  # for the one topic that it can be of
+            self._left[GONE if why is None or waits else why] += 1
 
     def _describe(self, letters: Iterable[Letter]) -> None:
         """Asks for the topics of letters that are chosen, each once; leaves those out that are gone."""
@@ -312,6 +315,13 @@ class _Run:
     def _count(self, targets: RedriveTargets) -> None:
         self._sent.update(target.topic for _, target in targets)
         self._report(self._sent.total())
+
+    def _no_room_for_gone(self, number: int) -> UsageError:
+        return UsageError(
+            f"Group {self._group} has no room for one more source topic that is gone, of letters of "
+            f"{self._topic}-{number}. What was sent before is noted.",
+            "Choose the letters of a topic that is there with --topic, one topic after the other.",
+        )
 
     def _no_room(self, number: int) -> UsageError:
         return UsageError(

@@ -134,8 +134,10 @@ def test_letters_that_name_no_topic_wait_for_the_only_one(monkeypatch: pytest.Mo
     unnamed = RedriveSelection(3, unnamed=True)
     describe = world.describe
     answers = [{"dead": TopicInfo("dead", "id-dead", 1)}, {"t": TopicInfo("t", "id-t", 1)}, {}]
-    monkeypatch.setattr(world, "describe", lambda _: answers.pop(0))
-    assert world.run(unnamed).left == {"names no source topic": 1}
+    monkeypatch.setattr(world, "describe", lambda _: answers.pop(0) if answers else {})
+    assert world.run(unnamed).left == {"source topic is gone": 1}
+    answers = [{"dead": TopicInfo("dead", "id-dead", 1)}, {}]
+    assert world.run(unnamed).left == {"source topic is gone": 1}
     monkeypatch.setattr(world, "describe", describe)
     assert world.run(unnamed).sent == {"t": 1}
 
@@ -246,3 +248,12 @@ def test_letters_that_have_not_gone_are_waiting(world: World, forgotten: bool) -
     assert before == {"t": (1_500, 1_500), "u": (1_500, 1_500), "v": (1, 0)}
     assert after == {"t": (1_500, 800), "u": (1_500, 0), "v": (1, 0)}
     assert [one.waiting for one in counts(iter(world.letters), None)] == [None] * 3
+
+
+def test_letters_of_very_many_topics_that_are_gone_are_sent_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position has no room for all of them; the error says what helps, and that does."""
+    world = World(monkeypatch, [*(letter(0, at, f"gone-{at}") for at in range(400)), letter(0, 400, "t")])
+    with pytest.raises(UsageError, match="source topic that is gone") as raised:
+        world.run()
+    assert "--topic" in raised.value.action
+    assert world.run(RedriveSelection(3, LetterFilter("t"))).sent == {"t": 1}
