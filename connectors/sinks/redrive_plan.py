@@ -26,6 +26,8 @@ BATCH_BYTES: Final = 16 << 20
 OTHER_CONNECTOR: Final = "of another connector"
 UNNAMED: Final = "names no connector"
 FILTERED: Final = "left by the filters"
+UNSTAGED: Final = "names no connector, and does not name its stage; set errors.deadletterqueue.context.headers.enable"
+"""With transforms it may hold the transformed record; only the stage would say so."""
 TOO_OFTEN: Final = "sent back too often"
 NO_SOURCE: Final = "names no source topic"
 GONE: Final = "source topic is gone"
@@ -53,13 +55,16 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
         reasons = (
             (said.get("connector.name", connector) != connector, OTHER_CONNECTOR),
             (not self.filter.matches(letter), FILTERED),
-            ("connector.name" not in said and not self.unnamed, UNNAMED),
+            ("connector.name" not in said and not self.unnamed, self._why_unnamed(said)),
             (letter.redrives >= self.most, TOO_OFTEN),
             (self.transforms and said.get("stage") == Stage.KAFKA_PRODUCE.value, TRANSFORMED),
             (topic is None and not self.source, NO_SOURCE),
             (topic is not None and bool(self.gone) and mark_of(topic) in self.gone, GONE),
         )
         return next((why for applies, why in reasons if applies), None)
+
+    def _why_unnamed(self, said: Mapping[str, str]) -> str:
+        return UNSTAGED if self.transforms and "stage" not in said else UNNAMED
 
     def without(self, topic: str) -> RedriveSelection:
         """Returns this selection where `topic` is not there."""
