@@ -37,7 +37,8 @@ NOT_ALLOWED: Final[Mapping[int, str]] = {
     "connector's name and a hyphen",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read, Describe and DescribeConfigs on the source topics, and Write, Read, "
     "Describe and DescribeConfigs on the output and dead letter topics",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "Read and Describe on the group connect-<connector>",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Read and Describe on the group connect-<connector>, and for keyfold dlq "
+    "on keyfold-dlq-<connector>",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",
 }
 """What the brokers' ACLs refuse, by error code, and the rights to grant where it is not known which one was missing."""

@@ -174,7 +174,8 @@ class DeadLetters:
         return {tp.partition: held for tp, held in found.items()}
 
     def _producer(self, member: Consumer) -> RedriveProducer:
-        return RedriveProducer(self._clients.producer(), f"{self._connector.name}-dlq", member)
+        name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
+        return RedriveProducer(self._clients.producer(), name, group, member)
 
     def _selection(self, asked: RedriveSelection) -> RedriveSelection:
         topics = self._connector.topics or ()

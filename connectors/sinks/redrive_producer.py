@@ -37,12 +37,19 @@ def redrive_settings(config: Mapping[str, Setting], name: str) -> dict[str, Sett
 class RedriveProducer:
     """Sends letters in transactions with the positions of the group whose `member` is given."""
 
-    def __init__(self, config: Mapping[str, Setting], name: str, member: Consumer) -> None:
-        """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings."""
+    def __init__(self, config: Mapping[str, Setting], name: str, group: str, member: Consumer) -> None:
+        """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings.
+
+        `group` is that of `member`.
+        """
         settings = redrive_settings(config, name)
         self._producer: Producer = producers.initialised(settings, logger=_logger(settings))
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._member = member
+        self._rights = {
+            KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on group {group}",
+            KafkaError.TOPIC_AUTHORIZATION_FAILED: "Write on the source topics of the letters",
+        }
 
     def transaction(self, position: Partition, targets: RedriveTargets) -> None:
         """Takes steps D3 to D5 for letters of one partition, whose new position is `position`.
@@ -60,7 +67,9 @@ class RedriveProducer:
                 raise ConflictError(
                     f"Another redrive of {position.topic} has taken over.", "Let it end, and look with --dry-run."
                 ) from error
-            raise typed(found, f"Letters of {where} cannot be sent back", self._bootstrap, None) from error
+            raise typed(
+                found, f"Letters of {where} cannot be sent back", self._bootstrap, self._rights.get(found.code())
+            ) from error
 
     def _send(self, targets: RedriveTargets) -> None:
         """Takes step D3."""

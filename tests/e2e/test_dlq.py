@@ -19,7 +19,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
 from connectors.sinks.letters import Letter
-from connectors.sinks.redrive_plan import RedriveTarget
+from connectors.sinks.redrive_plan import UNSTAGED, RedriveTarget
 from connectors.sinks.redrive_producer import RedriveProducer
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
@@ -162,7 +162,7 @@ def test_letters_that_do_not_say_of_which_connector_they_are_go_only_when_asked_
     produce(strict.bootstrap, strict.topic, [(1, b"k", b"{bad")])
     strict.run_once(spark)
     left = told(strict, "redrive")
-    assert (left["sent"], left["left"]) == ({}, {"names no connector": 1})
+    assert (left["sent"], left["left"]) == ({}, {UNSTAGED: 1})
     assert told(strict, "redrive", "--unnamed")["sent"] == {strict.topic: 1}
     (back,) = returned(strict)
     assert back.partition == 0  # murmur2 of the key is even, its CRC odd
@@ -173,8 +173,9 @@ def test_a_redrive_that_was_shut_out_says_only_that(strict: Deployment, capfd: p
     create_topic(strict.bootstrap, f"{strict.topic}.dead", 1, cleanup_policy="delete")
     config = {**PRODUCER_PINNED, **PRODUCER_DEFAULTS, "bootstrap.servers": strict.bootstrap}
     letter = Letter(0, 0, BASE_MS, b"k", b"v", (), {})
-    with closing(groups.member({"bootstrap.servers": strict.bootstrap}, f"keyfold-dlq-{strict.name}")) as member:
-        first, _second = (RedriveProducer(config, f"{strict.name}-dlq", member) for _ in range(2))
+    group = f"keyfold-dlq-{strict.name}"
+    with closing(groups.member({"bootstrap.servers": strict.bootstrap}, group)) as member:
+        first, _second = (RedriveProducer(config, f"{strict.name}-dlq", group, member) for _ in range(2))
         with pytest.raises(ConflictError, match="Another redrive"):
             first.transaction(Partition(f"{strict.topic}.dead", 0, 1, ""), [(letter, RedriveTarget(strict.topic, 0))])
     assert capfd.readouterr().err == ""

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as RealProducer
 from confluent_kafka import TopicPartition as Partition
 
-from connectors.errors import ConflictError, RecordRefusedError, UnreachableError
+from connectors.errors import ConflictError, NotAllowedError, RecordRefusedError, UnreachableError
 from connectors.kafka import producers
 from connectors.sinks import redrive_producer
 from connectors.sinks.letters import Letter
@@ -78,7 +78,7 @@ def sender(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(producer: Producer) -> RedriveProducer:
         monkeypatch.setattr(producers, "initialised", lambda _, **__: producer)
         member: Any = Member()
-        return RedriveProducer({}, "c-dlq", member)
+        return RedriveProducer({}, "c-dlq", "keyfold-dlq-c", member)
 
     return make
 
@@ -111,6 +111,21 @@ def test_a_letter_that_is_refused_aborts_the_transaction(sender: Any) -> None:
     with pytest.raises(UnreachableError):
         sender(producer).transaction(AT, [(LETTER, TARGET)])
     assert producer.calls == ["begin", "t", "abort"]
+
+
+@pytest.mark.parametrize(
+    ("code", "right"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "Grant Read on group keyfold-dlq-c "),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "Grant Write on the source topics "),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Grant Write and Describe on the transactional ids "),
+    ],
+)
+def test_a_right_that_is_missing_is_named(sender: Any, code: int, right: str) -> None:
+    """With the group of redrives, which is not the connector's."""
+    with pytest.raises(NotAllowedError) as raised:
+        sender(Producer(error=KafkaError(code, txn_requires_abort=True))).transaction(AT, [(LETTER, TARGET)])
+    assert raised.value.action.startswith(right)
 
 
 def test_a_run_that_was_fenced_says_so(sender: Any) -> None:
@@ -157,5 +172,5 @@ def test_the_clients_own_lines_are_shown_only_where_they_were_asked_for(
     found: list[logging.Logger | None] = []
     monkeypatch.setattr(producers, "initialised", lambda _, logger: found.append(logger))
     member: Any = Member()
-    RedriveProducer(more, "c-dlq", member)
+    RedriveProducer(more, "c-dlq", "keyfold-dlq-c", member)
     assert [one is not None and one.disabled for one in found] == [quiet]
