@@ -135,7 +135,7 @@ def preview(
         files=len(files),
         bytes=sum(info.bytes for info in files),
         has_catalog=bool(state.catalog_id),
-        group=admin.has_group(connector.group_id),
+        group=admin.has_group(connector.group_id) or _was_redriven(storage, connector, admin),
         positions=len(held),
         strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
         others=others,
@@ -187,7 +187,7 @@ def carry_out(
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """
     admin.delete_group(connector.group_id)
-    if storage.exists(redrive_floor.NAME):  # otherwise there is none, and no right on it is asked for
+    if _was_redriven(storage, connector, admin):
         admin.delete_group(connector.redrive_group_id)
     if plan.with_outputs:
         there = admin.describe([one.topic for one in plan.outputs])
@@ -202,6 +202,17 @@ def carry_out(
     storage.delete(NAME)
     if {info.path for info in storage.walk("")} <= {owner_lock.NAME}:  # what keyfold did not make stays
         storage.delete_folder("")
+
+
+def _was_redriven(storage: Storage, connector: ConnectorConfig, admin: Admin) -> bool:
+    """Returns whether there is a group of redrives; the brokers are only asked where the storage may be lost.
+
+    A storage with a catalog says it by redrive.json: without that no right on the group is asked for.
+    """
+    if storage.exists(redrive_floor.NAME):
+        return True
+    lost = connector.dead_letter_topic is not None and not storage.list(commits.FOLDER)
+    return lost and admin.has_group(connector.redrive_group_id)
 
 
 def find_snapshots(location: Storage | None, connector: str, catalogs: Collection[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ class Brokers:
         }
         self.refuses = ""
         self.deleted: list[str] = []
+        self.asked: list[str] = []
+        self.groups: set[str] = set()
 
     def list_topics(self) -> list[str]:
         return sorted(self.topics)
@@ -61,8 +64,9 @@ class Brokers:
         assert group == "connect-c"
         return {tp: (self.group or {}).get(tp) for tp in partitions}
 
-    def has_group(self, _group: str) -> bool:
-        return self.group is not None
+    def has_group(self, group: str) -> bool:
+        self.asked.append(group)
+        return group in self.groups if group.startswith("keyfold-dlq-") else self.group is not None
 
     def delete_topics(self, names: Sequence[str]) -> None:
         self._may("delete_topics")
@@ -71,7 +75,10 @@ class Brokers:
     def delete_group(self, group: str) -> None:
         self._may("delete_group")
         self.deleted.append(group)
-        self.group = None
+        if group in self.groups:
+            self.groups.remove(group)
+        else:
+            self.group = None
 
     def _may(self, what: str) -> None:
         if what == self.refuses:
@@ -158,6 +165,31 @@ def test_the_group_of_letters_goes_where_any_were_sent_back(world: World, redriv
     world.delete()
     assert world.brokers.deleted == ["connect-c", *["keyfold-dlq-c"] * redriven]
     assert world.storage.walk("") == []
+
+
+@pytest.mark.parametrize(("there", "dead"), [(True, True), (False, True), (True, False)])
+def test_the_group_of_letters_goes_with_a_lost_storage(
+    world: World, monkeypatch: pytest.MonkeyPatch, there: bool, dead: bool
+) -> None:
+    """Where there is one, and the connector has letters; nothing else need be there of it."""
+    if dead:
+        more = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+        config = ConnectorConfig.model_validate({**CONFIG.given, **more})
+        monkeypatch.setattr(sys.modules[__name__], "CONFIG", config)
+    world.storage = MemoryStorage()
+    world.brokers.group = None
+    world.brokers.groups = {"keyfold-dlq-c"} if there else set()
+    assert world.found(outputs=False).nothing == (not (there and dead))
+    world.delete(outputs=False)
+    assert ("keyfold-dlq-c" in world.brokers.deleted) == (there and dead)
+
+
+def test_the_group_of_letters_is_not_asked_for_beside_a_catalog(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The principal may have no right on it."""
+    more = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+    monkeypatch.setattr(sys.modules[__name__], "CONFIG", ConnectorConfig.model_validate({**CONFIG.given, **more}))
+    world.delete()
+    assert set(world.brokers.asked) == {"connect-c"}
 
 
 def test_outputs_stay_unless_they_are_asked_for(world: World) -> None:
