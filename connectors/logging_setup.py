@@ -24,8 +24,8 @@ _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 FORMATS: Final = ("auto", "console", "json")
 
-# py4j logs every call at INFO, urllib3 and the like every connection: theirs is noise below a warning.
-_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "uvicorn", "uvicorn.error", "watchfiles")
+# py4j logs every call at INFO, httpx every request to a schema registry: theirs is noise below a warning.
+_QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "httpcore", "httpx", "uvicorn", "uvicorn.error", "watchfiles")
 # Logs what a micro-batch raises, which comes back as the connector's error.
 _SILENT: Final = ("py4j.clientserver",)
 

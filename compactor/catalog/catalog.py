@@ -71,7 +71,7 @@ from compactor.errors import (
 )
 from compactor.failpoints import hit
 from compactor.model.actions import AnyAction, Create, TakeOver
-from compactor.model.state import CatalogState, apply
+from compactor.model.state import BYTES, CatalogState, apply
 from compactor.storage.base import FileInfo, Storage
 
 TRIM_GRACE_MS: Final = 300_000
@@ -325,8 +325,7 @@ class Catalog:
         found = (self.state.order, self.state.identity, self.state.scope)
         if self.version and self._rules is not None and self._rules != found:
             raise CatalogError(
-                f"Connector {self._connector} was created with order, key identity and scope {_named(found)}; "
-                f"now {_named(self._rules)} is asked for.",
+                f"Connector {self._connector}: {_changes(found, self._rules)}.",
                 "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
                 "name, with another output topic.",
             )
@@ -353,10 +352,14 @@ class Catalog:
         return f"{self._storage.location}/{commit_path(version)}"
 
 
-def _named(rules: tuple[str, str, str]) -> str:
-    """Returns order, identity and scope as settings have them: `key` is the key's bytes."""
-    order, identity, scope = rules
-    return ", ".join((order, "bytes" if identity == "key" else identity, scope))
+def _changes(found: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
+    """Says which of order, identity and scope is another one than `found`, with the settings' words for each."""
+    named = zip(("order", "compaction.key.identity", "scope"), map(_word, found), map(_word, asked), strict=True)
+    return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
+
+
+def _word(rule: str) -> str:
+    return "bytes" if rule == BYTES else rule
 
 
 def newest_epoch(storage: Storage) -> int:

@@ -168,7 +168,7 @@ class Chain:
         return rows.batch()
 
     def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
-        """Finds the identities of all keys; a record whose key has none is rejected."""
+        """Finds the identities of all keys; a record whose key has none is rejected, and is again as it was read."""
         rows.compared = [None] * len(rows.keys)
         for row, key in enumerate(rows.keys):
             if key is None or rows.rejected[row] is not None:
@@ -179,6 +179,7 @@ class Chain:
                 raise
             except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
                 rows.rejected[row] = str(RejectedError(Stage.KEY_CONVERTER, identity.name, error).rejection)
+                rows.restore(row)
 
     def _transform(self, rows: _Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
@@ -280,6 +281,12 @@ class _Rows:
             self._headers = [None] * len(self.keys)
         self._headers[row] = [{"key": key, "value": value} for key, value in headers]
         self._changes_headers = True
+
+    def restore(self, row: int) -> None:
+        """Makes a row again what was read."""
+        self.set(row, self._batch["key"][row].as_py(), self._batch["value"][row].as_py())
+        if self._changes_headers and self._headers is not None:
+            self._headers[row] = self._batch["headers"][row].as_py()
 
     def drop(self, row: int) -> None:
         """Leaves a row out."""

@@ -61,6 +61,19 @@ REFUSED: Final[dict[str, str]] = {
     "apicurio.*": "Apicurio's registry is asked as Confluent's is, by schema.registry.url and what belongs to it",
 }
 """Patterns of names that converters with a registry do not take, and why."""
+_MODES: Final = "delete.tombstone.handling.mode"
+OLDER: Final[dict[str, tuple[str, str]]] = {
+    "drop.tombstones": (
+        _MODES,
+        "rewrite-with-tombstone is drop.tombstones=false beside delete.handling.mode=rewrite",
+    ),
+    "delete.handling.mode": (_MODES, "drop and rewrite are what they were, and none is tombstone"),
+    "add.source.fields": ("add.fields", "each field as source.FIELD"),
+    "operation.header": ("add.headers", "true is add.headers=op"),
+    "blacklist": ("exclude", "its fields are left out"),
+    "whitelist": ("include", "its fields are kept"),
+}
+"""Names that Debezium's and Kafka's classes had before: the setting in their place, and how it says the same."""
 _NATIVE: Final = re.compile(r"/apis/registry/v[23]/?$")
 
 
@@ -96,7 +109,11 @@ def reason(name: str, options: Iterable[Option]) -> str | None:
     """Returns the sentence for a name that a class with `options` does not have; None: nothing is known of it."""
     if name == PLUGIN_VERSION:
         return not_available(PLUGIN_VERSIONS)
-    if all(option.name != _URL for option in options):
+    known = {option.name for option in options}
+    now, how = OLDER.get(name, ("", ""))
+    if now in known:
+        return f"is an older name: write {now} ({how})."
+    if _URL not in known:
         return None
     why = next((why for pattern, why in REFUSED.items() if fnmatchcase(name, pattern)), None)
     return why and f"cannot be set: {why}."

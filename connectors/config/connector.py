@@ -205,8 +205,8 @@ class ConnectorConfig(BaseModel):
     )
     """How long what the brokers did not answer is tried again while the connector runs: questions about topics and
     positions, transactions that were not committed. The first wait is 300 ms, each next one twice as long. After that,
-    and at once with 0, the connector is started again (`restart.backoff.*`). A schema registry is asked four times
-    whatever this says; no converter or transform is tried again."""
+    and at once with 0, the connector is started again (`restart.backoff.*`). A schema registry is asked up to
+    four times within 5 s, whatever this says; no converter or transform is tried again."""
     errors_retry_delay_max_ms: Long = _errors(
         "errors.retry.delay.max.ms", "60000", ge=1, unit="ms", importance="medium"
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from connectors.chain.fit import fit_faults
 from connectors.config import errors
 from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
@@ -16,6 +17,7 @@ from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
+from connectors.config.secrets import resolve
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 
@@ -71,7 +73,7 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
         config = ConnectorConfig.model_validate(anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path)))
     except FaultyConfigError as error:
         raise error.of(str(path)) from None
-    faults = _together(config, worker) if worker else ()
+    faults = _together(config, worker)
     if faults:
         raise FaultyConfigError(str(path), faults)
     return ConnectorFile(path, config)
@@ -167,8 +169,12 @@ def _refusal(name: str) -> str:
     return errors.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
 
 
-def _together(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
-    faults = client_faults(worker, config)
+def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fault, ...]:
+    chain = fit_faults(config.given, worker.given if worker else None, resolve)
+    faults = tuple(Fault(key, text) for key, text in chain)
+    if worker is None:
+        return faults
+    faults = (*faults, *client_faults(worker, config))
     if config.snapshot_path and config.snapshot_path.resolve() == worker.storage_path.resolve():
         text = "is the worker's storage.location; snapshots need a folder of their own."
         faults = (*faults, Fault("snapshot.location", text))

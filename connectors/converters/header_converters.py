@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from connectors.data.java_text import to_string
 from connectors.data.schema import Schema
 from connectors.data.values import convert_to_string
 from connectors.errors import DataError
@@ -37,8 +38,12 @@ class SimpleHeaderConverter(HeaderConverter):
         return None if text is None else text.encode()
 
 
-class StringHeaderConverter(SimpleHeaderConverter):
-    """Texts; other values are written as text too."""
+class StringHeaderConverter(HeaderConverter):
+    """Texts; other values as Java writes them (`StringConverter.fromConnectHeader`)."""
+
+    def from_connect_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `HeaderConverter`."""
+        return None if value is None else to_string(schema, value).encode()
 
 
 class ByteArrayHeaderConverter(HeaderConverter):

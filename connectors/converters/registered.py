@@ -15,6 +15,9 @@ from connectors.registry.settings import OPTIONS, registry_settings
 
 _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
+MOST_IDS: Final = 10_000
+"""How many ids a converter knows; the oldest are asked for again."""
+
 
 def _check_strategy(name: str) -> str | None:
     known = name.rpartition(".")[2] in _STRATEGIES
@@ -106,6 +109,8 @@ class RegisteredConverter(Converter):
                 found = self.registry.register(subject, asked, normalize=normalize)
             else:
                 found = self.registry.find(subject, asked, normalize=normalize)
+            if len(self._ids) >= MOST_IDS:
+                del self._ids[next(iter(self._ids))]
             self._ids[(topic, text, name)] = found
         return found
 

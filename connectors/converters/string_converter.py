@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from connectors.converters.converter import Converter, Headers
+from connectors.data.java_text import to_string
 from connectors.data.schema import Schema, Type
-from connectors.data.values import convert_to_string
 from connectors.errors import DataError
 from connectors.options import Option
 
@@ -45,8 +45,9 @@ class StringConverter(Converter):
         """Returns the text of `value` as bytes: of any type, as Java's class writes it (`Object.toString`)."""
         if value is None:
             return None
-        text = value if isinstance(value, str) else convert_to_string(schema, value)
         try:
-            return (text or "").encode(self._encoding)
+            return to_string(schema, value).encode(self._encoding)
         except UnicodeError as error:
             raise DataError(f"The text cannot be written in {self._encoding}: {error}.") from None
+        except OverflowError:
+            raise DataError("A date is not in the years 1 to 9999, and has no text.") from None

@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import httpx
 from msgspec import Struct
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from connectors.errors import DataError, RegistryError
 from connectors.registry.refusals import Refusals
@@ -24,10 +23,10 @@ from connectors.registry.settings import RegistrySettings
 
 Result = TypeVar("Result")
 
-TRIES: Final = 4
-"""How often a registry is asked that does not answer: other connectors may wait for the same process meanwhile."""
-FIRST_WAIT_S: Final = 0.1
-TIMEOUT_S: Final = 5.0
+WAITS_S: Final = (0.1, 0.2, 0.4)
+"""How long it is waited for before a registry that does not answer is asked again."""
+LIMIT_S: Final = 5.0
+"""How long (s) one question takes in all: other connectors may wait for the same process meanwhile."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = frozenset({40401, 40402, 40403})
@@ -87,7 +86,7 @@ class _NoAnswerError(Exception):
 
 
 class SchemaRegistry:
-    """One registry, at one or several addresses. Used by one thread; `monotonic` is for what is missing."""
+    """One registry, at one or several addresses. Used by one thread."""
 
     def __init__(
         self,
@@ -101,18 +100,12 @@ class SchemaRegistry:
         self._client = httpx.Client(
             auth=(settings.user, settings.password) if settings.user else None,
             headers={"Accept": _KIND, **({"Authorization": f"Bearer {settings.token}"} if settings.token else {})},
-            timeout=TIMEOUT_S,
             verify=_trust(settings),
             transport=transport,
         )
         self._refusals = Refusals(monotonic)
-        self._retrying = Retrying(
-            stop=stop_after_attempt(TRIES),
-            wait=wait_exponential(FIRST_WAIT_S, max=1.0),
-            retry=retry_if_exception_type(_NoAnswerError),
-            sleep=sleep,
-            reraise=True,
-        )
+        self._monotonic = monotonic
+        self._sleep = sleep
         self._schemas: dict[str, RegisteredSchema] = {}
 
     def close(self) -> None:
@@ -169,38 +162,48 @@ class SchemaRegistry:
         return answer.read(_id)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
-        """Asks until there is an answer. Raises RegistryError where there is none, or no right."""
-        try:
-            return self._retrying(self._ask_each, method, path, body)
-        except _NoAnswerError as error:
-            raise RegistryError(
-                f"The schema registry does not answer: {error}.",
-                "It is asked again when the connector is started again; check schema.registry.url.",
-            ) from None
-
-    def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None) -> RegistryAnswer:
-        """Asks one address after the other."""
-        last = _NoAnswerError("no address")
-        for url in self._urls:
+        """Asks until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right."""
+        end = self._monotonic() + LIMIT_S
+        for wait in (*WAITS_S, LIMIT_S):  # the last one is never waited for
             try:
-                return self._ask_one(method, url + path, body)
+                return self._ask_each(method, path, body, end)
+            except _NoAnswerError as error:
+                last = error
+            if wait == LIMIT_S or self._monotonic() + wait >= end:
+                break
+            self._sleep(wait)
+        raise RegistryError(
+            f"The schema registry does not answer: {last}.",
+            "It is asked again when the connector is started again; check schema.registry.url.",
+        )
+
+    def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None, end: float) -> RegistryAnswer:
+        """Asks one address after the other, each for its share of the time until `end`."""
+        last = _NoAnswerError("no address")
+        for number, url in enumerate(self._urls):
+            left = end - self._monotonic()
+            if left <= 0:
+                break
+            try:
+                return self._ask_one(method, url + path, body, left / (len(self._urls) - number))
             except _NoAnswerError as error:
                 last = error
         raise last
 
-    def _ask_one(self, method: str, url: str, body: Mapping[str, Any] | None) -> RegistryAnswer:
+    def _ask_one(self, method: str, url: str, body: Mapping[str, Any] | None, share_s: float) -> RegistryAnswer:
         headers = {"Content-Type": _KIND} if body is not None else {}
+        limits = httpx.Timeout(share_s, connect=share_s / 2)  # of each step: to connect, to send, to read
         try:
-            found = self._client.request(method, url, json=body, headers=headers)
+            found = self._client.request(method, url, json=body, headers=headers, timeout=limits)
         except httpx.HTTPError as error:
-            raise _NoAnswerError(f"{type(error).__name__} at {httpx.URL(url).host}") from None
+            raise _NoAnswerError(f"{type(error).__name__} at {_address(url)}") from None
         if found.status_code in _UNAUTHORIZED:
             raise RegistryError(
                 f"The schema registry answers {method} {url} with {found.status_code}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
         if found.status_code in _BUSY or found.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _NoAnswerError(f"{found.status_code} from {httpx.URL(url).host}")
+            raise _NoAnswerError(f"{found.status_code} from {_address(url)}")
         try:
             return RegistryAnswer(f"{method} {url}", found.status_code, found.json())
         except ValueError:
@@ -209,6 +212,12 @@ class SchemaRegistry:
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
+
+
+def _address(url: str) -> str:
+    """Returns where a registry is, without path and user."""
+    at = httpx.URL(url)
+    return f"{at.scheme}://{at.netloc.decode()}"
 
 
 def _schema(body: Mapping[str, Any]) -> RegisteredSchema:

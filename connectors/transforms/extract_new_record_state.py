@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_struct, with_fields
 
+_log = structlog.get_logger()
 _PURPOSE: Final = "taking the row out of a change event"
 _DELETED: Final = "__deleted"
 _OF_ENVELOPE: Final = frozenset({"op", "ts_ms", "ts_us", "ts_ns"})
@@ -78,6 +80,7 @@ class ExtractNewRecordState(Transform):
         self._row_schema = OfSchema(_row_schema)
         self._updated = OfSchema(self._with_added)
         self._found = OfSchema(self._find_headers)
+        self._has_warned = False
 
     def fields_of(self, schema: Schema) -> frozenset[str] | None:
         """See `Transform.fields_of`."""
@@ -91,7 +94,10 @@ class ExtractNewRecordState(Transform):
         schema, value = record.value_schema, record.value
         if value is None:
             return replace(record, value_schema=None) if self._mode == "rewrite-with-tombstone" else None
-        if schema is None or not _is_envelope(schema):
+        if schema is None:
+            self._warn_once(record.topic)
+            return record
+        if not _is_envelope(schema):
             return record
         event = require_struct(schema, value, _PURPOSE)
         after, before = event.get("after"), event.get("before")
@@ -99,6 +105,15 @@ class ExtractNewRecordState(Transform):
             return None  # a truncate
         made = self._changed(record, schema, event) if after is not None else self._deleted(record, schema, event)
         return self._with_headers(made, schema, event) if made is not None and self._headers else made
+
+    def _warn_once(self, topic: str) -> None:
+        """Logs that change events without a schema are not seen: the transform is kept for all of its connector."""
+        if not self._has_warned:
+            self._has_warned = True
+            action = "set the value.converter that gives their schema"
+            _log.warning(
+                "ExtractNewRecordState passes records without a schema as they are", topic=topic, action=action
+            )
 
     def _changed(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
         row = event["after"]

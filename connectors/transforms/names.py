@@ -43,6 +43,23 @@ TRANSFORMS: Final = ClassNames(
         "io.debezium.transforms.ByLogicalTableRouter": (
             f"{_ONE_OUTPUT}run it in the connector that writes the source topic, or name one connector for each table."
         ),
+        **dict.fromkeys(
+            (f"io.confluent.connect.transforms.Filter{side}" for side in ("", "$Key", "$Value")),
+            "it is Confluent's own, by a condition on fields, not Apache Kafka's Filter, which drops the records of "
+            f"which a predicate is true: use {_KAFKA}Filter with RecordIsTombstone, HasHeaderKey or "
+            "TopicNameMatches, or filter by fields where the topic is written.",
+        ),
+        **dict.fromkeys(
+            (
+                "io.debezium.transforms.outbox.EventRouter",
+                "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter",
+            ),
+            f"{_ONE_OUTPUT}run it in the connector that writes the source topics, and name those in topics.",
+        ),
+        "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState": (
+            "it reads MongoDB's change events, whose documents are texts of JSON; run it in the Debezium connector "
+            "that writes the source topic, with delete.tombstone.handling.mode=tombstone."
+        ),
     },
 )
 

@@ -38,7 +38,7 @@ Answer = dict[str, Any]
 
 def ask_java(folders: Sequence[Path], asked: Sequence[Asked]) -> list[Answer]:
     """Returns what the real classes in the JARs of `folders` answer."""
-    command = [find_java(), "-cp", ":".join(f"{folder}/*" for folder in folders), str(PROGRAM)]
+    command = [find_java(), "-Duser.timezone=UTC", "-cp", ":".join(f"{folder}/*" for folder in folders), str(PROGRAM)]
     lines = "".join(json.dumps(one) + "\n" for one in asked)
     run = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     found = [json.loads(line) for line in run.stdout.split("\n") if line.startswith("{")]

@@ -28,6 +28,11 @@ def test_converters_of_java_are_names_of_ours() -> None:
         ("org.apache.kafka.connect.transforms.Cast", r"\$Key or .*\$Value"),
         ("org.apache.kafka.connect.transforms.TimestampRouter", "one output topic"),
         ("io.debezium.transforms.ByLogicalTableRouter", "one output topic"),
+        ("io.confluent.connect.transforms.Filter$Value", "Confluent's own.*Kafka's Filter.*predicate"),
+        ("io.confluent.connect.transforms.Filter", "Confluent's own"),
+        ("io.debezium.transforms.outbox.EventRouter", "one output topic.*source topics"),
+        ("io.debezium.connector.mongodb.transforms.ExtractNewDocumentState", "MongoDB's.*source topic"),
+        ("io.debezium.transforms.ExtractNewDocumentState", "MongoDB's.*source topic"),
         ("InsertFeild$Value", r'did you mean "InsertField\$Value"'),
     ],
 )

@@ -57,6 +57,16 @@ def test_py4j_is_quiet_below_a_warning(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("name", ["httpx", "httpcore.connection"])
+def test_a_request_to_a_registry_is_no_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A warning of its client is one."""
+    logging_setup.configure("debug", "json")
+    logging.getLogger(name).info("HTTP Request")
+    assert capsys.readouterr().err == ""
+    logging.getLogger(name).warning("late")
+    assert _only(capsys)["event"] == "late"
+
+
 def test_a_warning_of_python_is_a_line_too(capsys: pytest.CaptureFixture[str]) -> None:
     """Not a loose text between the lines."""
     logging_setup.configure("info", "json")

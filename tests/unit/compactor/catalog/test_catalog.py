@@ -107,6 +107,19 @@ def test_rules_are_fixed_with_the_first_commit(storage: Storage) -> None:
         again.require("offset", "key", "partition")
 
 
+def test_what_is_changed_is_named_first(storage: Storage) -> None:
+    """By its setting, as it was and as it is; what is as it was is not spoken of."""
+    new = Catalog.open(storage, "c")
+    new.require("offset", "json", "partition")
+    new.take_over("host:1", NOW)
+    with pytest.raises(CatalogError) as caught:
+        Catalog.open(storage, "c").require("offset", "key", "partition")
+    said = "Connector c: compaction.key.identity was json at the first start and is bytes now."
+    assert caught.value.message == said
+    with pytest.raises(CatalogError, match=r"order was offset .*identity was json .*, scope was partition"):
+        Catalog.open(storage, "c").require("timestamp", "key", "topic")
+
+
 def test_rules_that_lost_the_race_to_create_are_refused(storage: Storage) -> None:
     """Rules asked of an absent catalog hold against one that another created meanwhile."""
     late = Catalog.open(storage, "c")

@@ -302,6 +302,34 @@ def test_the_chain_gives_each_record_the_identity_of_its_key() -> None:
     ]  # fmt: skip
 
 
+def test_a_record_whose_new_key_has_no_identity_is_as_it_was_read() -> None:
+    """Its dead letter goes back to the source topic, where the transforms are applied once more."""
+    settings = {
+        **JSON,
+        "key.converter": "StringConverter",
+        "value.converter": "JsonConverter",
+        "value.converter.schemas.enable": "false",
+        "transforms": "key,id,move",
+        "transforms.key.type": "ValueToKey",
+        "transforms.key.fields": "id",
+        "transforms.id.type": "ExtractField$Key",
+        "transforms.id.field": "id",
+        "transforms.move.type": "HeaderFrom$Value",
+        "transforms.move.fields": "id",
+        "transforms.move.headers": "h",
+        "transforms.move.operation": "move",
+    }
+    assert chain_faults(settings, str) == ()
+    read = batch((b"x", b'{ "id": "{" }'), (b"y", b'{ "id": "7" }'), headers=[("own", b"1")])
+    found = Chain(chain_spec(settings), str).apply(read)
+    assert [one is not None for one in found["rejected"].to_pylist()] == [True, False]
+    assert [found[name][0] for name in ("key", "value", "headers")] == [
+        read[name][0] for name in ("key", "value", "headers")
+    ]
+    assert (found["key"][1].as_py(), found["value"][1].as_py()) == (b"7", b"{}")
+    assert [one["key"] for one in found["headers"][1].as_py()] == ["own", "h"]
+
+
 def test_an_empty_batch_has_the_columns_too() -> None:
     """A filter may have dropped all of it."""
     found = Chain(chain_spec(JSON), str).apply(batch())

@@ -367,3 +367,22 @@ def test_a_router_alone_does_nothing_with_a_record() -> None:
     assert is_plain(chain_spec({}))
     assert not is_plain(chain_spec({**routers, "compaction.key.identity": "json"}))
     assert not is_plain(chain_spec({**routers, "transforms.s.type": "InsertHeader"}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("ExtractNewRecordState", "drop.tombstones", "write delete.tombstone.handling.mode (rewrite-with-tombstone"),
+        ("ExtractNewRecordState", "delete.handling.mode", "delete.tombstone.handling.mode"),
+        ("ExtractNewRecordState", "operation.header", "write add.headers"),
+        ("ExtractNewRecordState", "add.source.fields", "write add.fields"),
+        ("ReplaceField$Value", "blacklist", "write exclude"),
+        ("ReplaceField$Value", "whitelist", "write include"),
+        ("Flatten$Value", "blacklist", "has no such setting"),
+    ],
+)
+def test_an_older_name_of_a_setting_is_told_with_the_one_of_today(kind: str, name: str, said: str) -> None:
+    """Files of years ago have them; the newer setting has to be there, in that class."""
+    (fault,) = chain_faults({"transforms": "t", "transforms.t.type": kind, f"transforms.t.{name}": "x"}, str)
+    assert fault[0] == f"transforms.t.{name}"
+    assert said in fault[1]

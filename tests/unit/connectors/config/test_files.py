@@ -209,3 +209,16 @@ k+6u5iVFjR/RagcqtAtGwl8FIr2CzAIhAIoYaHwug6C5aeqFC/cwSoRcn1heUkMG
 Rf/KFgJEYt1/
 -----END CERTIFICATE-----
 """
+
+
+def test_a_worker_s_converter_counts_for_a_connector_s_transforms(tmp_path: Path) -> None:
+    """A connector that names none is refused only where it is known that its worker has none either."""
+    bare = {"bootstrap.servers": "h:1", "storage.location": str(tmp_path)}
+    path = file(tmp_path, {**LEAST, "transforms": "f", "transforms.f.type": "Flatten$Value"})
+    load_connector(path)
+    load_connector(path, load_worker(file(tmp_path, {**bare, "value.converter": "keyfold.Json"}, "w.json")))
+    without = load_worker(file(tmp_path, bare, "w.json"))
+    with pytest.raises(ConfigError, match=r"value\.converter: missing; .*Flatten\$Value \(transforms\.f\) needs them"):
+        load_connector(path, without)
+    with pytest.raises(ConfigError, match=r"keyfold\.Bytes"):
+        load_connector(file(tmp_path, {**json.loads(path.read_text()), "value.converter": "keyfold.Bytes"}))

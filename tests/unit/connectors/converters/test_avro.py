@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from connectors.converters import registered
 from connectors.converters.avro_converter import AvroConverter
 from connectors.converters.avro_schemas import ENUM, FromAvro, ToAvro
 from connectors.data.record import Header
@@ -321,3 +322,17 @@ def test_a_field_that_avro_cannot_name_is_an_error_that_says_how_to_rename() -> 
     schema = Schema(type=Type.STRUCT, fields=(Field("a.b", Schema(type=Type.STRING)),))
     with pytest.raises(DataError, match="Rename"):
         converter(MemoryRegistry()).from_connect_data("t", [], schema, {"a.b": "x"})
+
+
+def test_ids_are_kept_of_the_newest_schemas_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that makes a new schema for each record costs requests, and no memory."""
+    monkeypatch.setattr(registered, "MOST_IDS", 3)
+    memory = MemoryRegistry()
+    found = converter(memory)
+    ids = [found.id_of("t", json.dumps({"type": "fixed", "name": "f", "size": size}), None) for size in range(1, 6)]
+    assert len(found._ids) == 3
+    asked = len(memory.asked)
+    assert found.id_of("t", json.dumps({"type": "fixed", "name": "f", "size": 5}), None) == ids[-1]
+    assert len(memory.asked) == asked
+    assert found.id_of("t", json.dumps({"type": "fixed", "name": "f", "size": 1}), None) == ids[0]
+    assert len(memory.asked) == asked + 1

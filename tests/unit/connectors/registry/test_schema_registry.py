@@ -12,7 +12,7 @@ import pytest
 from connectors.errors import DataError, RegistryError
 from connectors.options import OptionsError, read
 from connectors.registry.refusals import KEPT_S, Refusals
-from connectors.registry.schema_registry import TRIES, RegisteredSchema, SchemaRegistry
+from connectors.registry.schema_registry import LIMIT_S, WAITS_S, RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 from tests.support.memory.schema_registry import MemoryRegistry
 
@@ -78,11 +78,36 @@ def test_a_registry_that_is_away_is_asked_again() -> None:
 def test_a_registry_that_stays_away_is_no_error_of_a_record() -> None:
     """Nothing is known then, and it is asked again later."""
     memory = MemoryRegistry()
-    memory.fails = [httpx.ReadTimeout("late")] * TRIES
+    memory.fails = [httpx.ReadTimeout("late")] * (len(WAITS_S) + 1)
     clock = Clock()
-    with pytest.raises(RegistryError, match="does not answer"):
+    with pytest.raises(RegistryError, match="does not answer: ReadTimeout at http://a:1"):
         registry(memory, clock).schema(memory.add(SCHEMA))
     assert clock.slept == [0.1, 0.2, 0.4]
+
+
+class Hanging(httpx.BaseTransport):
+    """Answers nothing, for as long as it is waited for; `asked` has the addresses."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.asked: list[str] = []
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Waits."""
+        self.asked.append(f"{request.url.host}:{request.url.port}")
+        self.clock.now += request.extensions["timeout"]["read"]
+        raise httpx.ReadTimeout("late")
+
+
+@pytest.mark.parametrize("urls", ["http://a:1", "http://a:1,http://b:2", "http://a:1,http://b:2,http://c:3"])
+def test_a_registry_that_hangs_takes_some_seconds_in_all(urls: str) -> None:
+    """All tries and all addresses together, each of which is asked."""
+    clock = Clock()
+    hanging = Hanging(clock)
+    with pytest.raises(RegistryError, match="ReadTimeout at http://"):
+        registry(hanging, clock, schema_registry_url=urls).schema(1)
+    assert clock.now <= LIMIT_S + 0.01
+    assert {f"http://{one}" for one in hanging.asked} == set(urls.split(","))
 
 
 def error(status: int, code: int) -> httpx.Response:

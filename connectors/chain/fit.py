@@ -1,0 +1,163 @@
+"""Finds what a chain's converters and transforms cannot do together, before any record is lost for it. Pure.
+
+What each class takes is checked where it is named (`spec.chain_faults`); here a worker's converters count too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from msgspec import Struct
+
+from connectors.chain.spec import (
+    KEY_CONVERTER,
+    VALUE_CONVERTER,
+    ChainSpec,
+    ClassSpec,
+    Fault,
+    Resolve,
+    StepSpec,
+    chain_spec,
+    options_of,
+)
+from connectors.converters.names import BYTES, CONVERTERS
+from connectors.transforms.names import TRANSFORMS
+from connectors.transforms.transform import Side
+
+_KEYS: Final = {Side.KEY: KEY_CONVERTER, Side.VALUE: VALUE_CONVERTER}
+_JSON: Final = "keyfold.Json"
+_NO_FIELDS: Final = frozenset(
+    {BYTES, *(f"keyfold.{name}" for name in ("String", "Boolean", "Short", "Integer", "Long", "Float", "Double"))}
+)
+"""Converters whose values are never of fields."""
+_NEEDS_FIELDS: Final = frozenset(
+    {"ExtractField", "Flatten", "HeaderFrom", "InsertField", "MaskField", "ReplaceField", "SetSchemaMetadata"}
+)
+_OF_A_FIELD: Final = {"Cast": "spec", "TimestampConverter": "field"}
+"""Transforms that take fields or the whole, and the setting that says so."""
+_NAME_ONE: Final = "keyfold.Json, keyfold.Avro, keyfold.JsonSchema or keyfold.Protobuf"
+_WITH_SCHEMA: Final = (
+    "Set value.converter as the topic is written: keyfold.Avro, keyfold.JsonSchema, keyfold.Protobuf, or keyfold.Json "
+    "with schemas.enable=true (and schema.content, where messages do not have their schema)."
+)
+
+
+class _Whole(Enum):
+    """What a key or a value is behind the steps so far."""
+
+    READ = "what the converter has made of it"
+    HOISTED = "that, as the field of a struct"
+    MADE = "a struct or a text that a step has made"
+    TAKEN = "a field of such a struct: it may be bytes"
+
+
+class _Part(Struct):
+    """A key or a value on its way: its converter, `named` where a file names that; `by` made it what it is."""
+
+    key: str
+    converter: ClassSpec
+    named: bool
+    has_fields: bool
+    whole: _Whole = _Whole.READ
+    by: str = ""
+
+    @property
+    def java(self) -> str:
+        """Our name of the converter."""
+        return CONVERTERS.find(self.converter.name).of.java
+
+
+def fit_faults(settings: Mapping[str, str], worker: Mapping[str, str] | None, resolve: Resolve) -> tuple[Fault, ...]:
+    """Returns what cannot work of a chain in which each class by itself is right.
+
+    `worker` has the worker's converters. Where it is None they are not known: of a key or value whose converter the
+    connector does not name nothing is said.
+    """
+    given = {**settings} if worker is None else {**worker, **settings}
+    spec = chain_spec(settings, worker)
+    parts = {side: _part(spec, side, given) for side in Side}
+    known = {key for key in _KEYS.values() if worker is not None or key in settings}
+    found: dict[str, str] = {}
+    for step in spec.steps:
+        for key, text in _step_faults(step, parts, resolve):
+            found.setdefault(key, text)
+    for part in parts.values():
+        for key, text in _written_faults(part):
+            found.setdefault(key, text)
+    return tuple((key, text) for key, text in found.items() if _converter_of(key) in known)
+
+
+def _converter_of(key: str) -> str:
+    """Returns the converter that a fault on `key` comes of: a step's is that of values."""
+    return key if key in _KEYS.values() else VALUE_CONVERTER
+
+
+def _part(spec: ChainSpec, side: Side, given: Mapping[str, str]) -> _Part:
+    key = _KEYS[side]
+    own = spec.key if side is Side.KEY else spec.value
+    part = _Part(key, own, key in given, has_fields=True)
+    part.has_fields = part.java not in _NO_FIELDS
+    return part
+
+
+def _step_faults(step: StepSpec, parts: Mapping[Side, _Part], resolve: Resolve) -> Iterator[Fault]:
+    """Yields what a step lacks, and says what it makes of keys and values."""
+    named = TRANSFORMS.find(step.of.name)
+    name = named.of.simple
+    if name == "ExtractNewRecordState":
+        yield from _schema_faults(step, parts[Side.VALUE], resolve)
+    side = Side(named.side) if named.side is not None else Side.VALUE
+    part = parts[side]
+    if _needs_fields(name, step) and not part.has_fields:
+        yield part.key, _no_fields(part, step)
+    if name == "ValueToKey":
+        key = parts[Side.KEY]
+        key.whole, key.by, key.has_fields = _Whole.MADE, step.alias, True
+    elif name == "HoistField":
+        part.whole = _Whole.HOISTED if part.whole is _Whole.READ else part.whole
+        part.by, part.has_fields = step.alias, True
+    elif name == "ExtractField":
+        part.whole = _Whole.READ if part.whole in {_Whole.READ, _Whole.HOISTED} else _Whole.TAKEN
+    elif name == "Cast" and not _needs_fields(name, step):
+        part.whole, part.by = _Whole.MADE, step.alias
+
+
+def _needs_fields(name: str, step: StepSpec) -> bool:
+    if name in _OF_A_FIELD:
+        text = step.of.texts.get(_OF_A_FIELD[name], "").strip()
+        return ":" in text if name == "Cast" else bool(text)
+    return name in _NEEDS_FIELDS or name == "ValueToKey"
+
+
+def _no_fields(part: _Part, step: StepSpec) -> str:
+    what = (
+        f'"{part.converter.name}" gives values without fields'
+        if part.named
+        else "missing; without it there is no field"
+    )
+    return f"{what}, and {step.of.name} (transforms.{step.alias}) needs them. Name one that reads them: {_NAME_ONE}."
+
+
+def _schema_faults(step: StepSpec, value: _Part, resolve: Resolve) -> Iterator[Fault]:
+    if value.java == _JSON:
+        if options_of(value.converter, CONVERTERS, resolve)["schemas.enable"]:
+            return
+        gives = "value.converter.schemas.enable is false"
+    elif value.java in _NO_FIELDS:
+        gives = f'value.converter is "{value.converter.name}"' if value.named else "value.converter is not set"
+    else:
+        return
+    text = f"{step.of.name} needs records with a schema, and {gives}: change events would pass as they are, and "
+    yield f"transforms.{step.alias}.type", f"{text}deleted rows stay. {_WITH_SCHEMA}"
+
+
+def _written_faults(part: _Part) -> Iterator[Fault]:
+    """Yields what the default converter cannot write; where a file names it, a field may be bytes that it does."""
+    made = part.whole in {_Whole.HOISTED, _Whole.MADE} or (part.whole is _Whole.TAKEN and not part.named)
+    if part.java == BYTES and made:
+        what = f'"{part.converter.name}" writes bytes alone' if part.named else "missing"
+        kind = "key" if part.key == KEY_CONVERTER else "value"
+        text = f"{what}; transforms.{part.by} makes a {kind} that has to be written. Name one that writes it, "
+        yield part.key, f"{text}as its readers expect it: for example keyfold.String or keyfold.Json."

@@ -1,0 +1,90 @@
+"""Writes values as Java's `toString` does, which is what Kafka's StringConverter writes of anything but text.
+
+On its own because Connect has another text of the same values (`values.convert_to_string`), which is that of
+its SimpleHeaderConverter.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
+from connectors.data.values import Date, decimal_of, java_double, java_float
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_DAY_MS: Final = 86_400_000
+
+
+def to_string(schema: Schema | None, value: Any) -> str:
+    """Returns `value` as text: `Struct{id=1}`, `{a=1, b=null}`, `[1, 2]`, dates as java.util.Date has them in UTC.
+
+    Bytes, of which Java writes where they are in memory, are in Base64. Raises OverflowError for a year above 9999.
+    """
+    write = _WRITERS.get(dict if isinstance(value, dict) else type(value))
+    if write is None:
+        raise TypeError(f"a {type(value).__name__} has no text")
+    return write(schema, value)
+
+
+def _list_text(schema: Schema | None, value: list[Any]) -> str:
+    inner = schema.value_schema if schema else None
+    return f"[{', '.join(to_string(inner, one) for one in value)}]"
+
+
+def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
+    if schema is not None and schema.type is Type.STRUCT:
+        return _struct_text(schema, value)
+    keys, values = (schema.key_schema, schema.value_schema) if schema else (None, None)
+    return f"{{{', '.join(f'{to_string(keys, name)}={to_string(values, one)}' for name, one in value.items())}}}"
+
+
+def _struct_text(schema: Schema, value: dict[Any, Any]) -> str:
+    """Returns the text of a struct: fields that are null are left out, also those that have a default."""
+    there = ((one, value.get(one.name)) for one in schema.fields)
+    fields = (f"{one.name}={to_string(one.schema, held)}" for one, held in there if held is not None)
+    return f"Struct{{{','.join(fields)}}}"
+
+
+def _float_text(schema: Schema | None, value: float) -> str:
+    return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
+
+
+def _bytes_text(schema: Schema | None, value: bytes) -> str:
+    if schema is not None and schema.name == DECIMAL:
+        return str(decimal_of(schema, value))
+    return base64.b64encode(value).decode()
+
+
+def _int_text(schema: Schema | None, value: int) -> str:
+    match schema.name if schema is not None else None:
+        case x if x == DATE:
+            return _moment_text(value * _DAY_MS)
+        case x if x in {TIME, TIMESTAMP}:
+            return _moment_text(value)
+    return str(value)
+
+
+def _moment_text(ms: int) -> str:
+    """Returns a moment in the form `Sat Jan 31 12:00:00 UTC 2026`."""
+    at = _EPOCH + timedelta(milliseconds=ms)
+    return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year:04}"
+
+
+_WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {
+    type(None): lambda _, value: "null",  # noqa: ARG005
+    bool: lambda _, value: "true" if value else "false",
+    str: lambda _, value: value,
+    Date: lambda _, value: _moment_text(value),
+    Decimal: lambda _, value: str(value),
+    bytes: _bytes_text,
+    int: _int_text,
+    float: _float_text,
+    list: _list_text,
+    dict: _dict_text,
+}

@@ -1,0 +1,43 @@
+"""README.md is true: its files are valid, together, and its table has every command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.chain.chain import Chain
+from connectors.chain.spec import chain_spec
+from connectors.cli.main import COMMANDS
+from connectors.config.files import load_connector, load_worker
+from tests.unit.connectors.chain.test_chain import batch
+
+TEXT = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+FILES: list[dict[str, Any]] = [json.loads(one) for one in re.findall(r"```json\n(\{.*?)```", TEXT, re.DOTALL)]
+WORKER, *CONNECTORS = FILES
+
+
+@pytest.mark.parametrize("connector", CONNECTORS, ids=[one["name"] for one in CONNECTORS])
+def test_its_files_are_valid_together(connector: dict[str, Any], tmp_path: Path) -> None:
+    """As `keyfold validate` reads them."""
+    paths = (tmp_path / "worker.json", tmp_path / "connector.json")
+    for path, content in zip(paths, (WORKER, connector), strict=True):
+        path.write_text(json.dumps(content), encoding="utf-8")
+    assert load_connector(paths[1], load_worker(paths[0])).config.name == connector["name"]
+
+
+def test_its_events_get_their_field_as_key() -> None:
+    """And keep their bytes."""
+    event = b'{"customer_id": "c-7", "event": "login"}'
+    (settings,) = (one for one in CONNECTORS if one["name"] == "events")
+    found = Chain(chain_spec(settings), str).apply(batch((None, event)))
+    assert (found["key"].to_pylist(), found["value"].to_pylist()) == ([b"c-7"], [event])
+
+
+def test_every_command_stands_in_its_table() -> None:
+    """What a command is for is read there first."""
+    rows = re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
+    assert {"dlq", "connectors", *(one.__name__ for one in COMMANDS)} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
