@@ -182,8 +182,7 @@ class Catalog:
         Any instance may do it, however late: what the newest checkpoints replace is never needed again.
         """
         gone = trimmable(self._storage.walk(FOLDER), now_ms)
-        for path in gone:
-            self._storage.delete(path)
+        self._storage.delete_all(gone)
         return len(gone)
 
     def unreferenced_since(self, path: str) -> int:

@@ -53,8 +53,8 @@ def vacuum(
     since = catalog.unreferenced_since
     gone = [*removable(files, state, since, now_ms - grace_ms, jobs), *_abandoned(storage, now_ms - grace_ms)]
     hit("vacuum.delete")
+    storage.delete_all([info.path for info in gone])
     for info in gone:
-        storage.delete(info.path)
         catalog.forget(info.path)
     catalog.trim(now_ms)
     done = Vacuumed(len(gone), sum(info.bytes for info in gone))

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from compactor.errors import DEFECT, FoldError, MissingFileError
 from compactor.fold.latest_per_key import Folded, FoldJob, Work, compared_column, foldable_column, rejected_column
+from compactor.fold.task_scan import scan_in_tasks
 from compactor.fold.task_split import RangeSplit, split_by_offset
 from compactor.fold.throttler import Throttler
 from compactor.model import record
@@ -73,6 +74,8 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
     every row is checked against the bounds of its own file. The schema is given, not inferred; the frame is
     empty where no file is needed. Raises MissingFileError, DamagedFileError.
     """
+    if not storage.is_folder:
+        return scan_in_tasks(spark, storage, ranges)
     for file in files_of(ranges).values():
         checksums.verify_footer(storage, file)
     reads = plan_wide_reads(ranges)

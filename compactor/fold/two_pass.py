@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import Struct
 
 from compactor.errors import DEFECT, FoldError
@@ -152,11 +151,6 @@ def _read(scan: FileScan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yields `columns` of all records, and the number of each one's range (LOG)."""
     reads, files = plan_reads(scan.ranges), files_of(scan.ranges)
     for path in scan.paths:
-        checksums.verify_footer(scan.storage, files[path])  # each time: no page's checksum covers what it says
-        with (
-            checksums.readable(scan.storage, path),
-            scan.storage.open_input(path) as source,
-            pq.ParquetFile(source, page_checksum_verification=True) as opened,
-        ):
+        with checksums.open_verified(scan.storage, files[path]) as opened:  # each time: no page's checksum covers it
             for batch in read_ranges(opened, reads[path], columns):
                 yield batch.select([*columns, LOG])

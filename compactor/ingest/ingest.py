@@ -24,6 +24,7 @@ from compactor.model.record import RangeRead, TopicPartition
 from compactor.runs import file_stats, paths, writer
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tag, unwrap, unwrapping
+from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +33,7 @@ _FILE: Final = "file"
 _RANGE_REPORT: Final = "range"
 _READ: Final = "read"
 _ERROR: Final = "error"
+_REQUESTS: Final = "requests"
 _PORTION: Final = pa.field("portion", pa.int64())
 _TEXT: Final = pa.field("error", pa.string())
 _BYTES_READ: Final = pa.field("bytes_read", pa.int64())
@@ -52,7 +54,7 @@ WRITTEN: Final = pa.schema(
 )
 """What a reading task yields once its records are in files: a row for each partition of a file, one for each range
 report, and one for the bytes of all that was read; each names its portion. A row of kind `error` stands for a portion
-that could not be taken in."""
+that could not be taken in, one of kind `requests` reports what was asked of an object store."""
 
 
 class Intake(Struct, frozen=True, kw_only=True):
@@ -77,7 +79,7 @@ def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int
 
     Raises StorageError, and what the source raises.
     """
-    prefold = Prefold()
+    prefold, before = Prefold(), REQUESTS.values()
     reports = RangeReports(prefold.superseded)
     records: Iterable[pa.RecordBatch | None] = reports.separate(batches, keyed=intake.keyed)
     if intake.folds:
@@ -86,6 +88,8 @@ def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int
     yield _rows(file_stats.to_batch(found), _FILE, portion)
     yield _rows(reports.rows(), _RANGE_REPORT, portion)
     yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ, portion)
+    if (report := REQUESTS.report_since(before)) is not None:
+        yield _rows(pa.RecordBatch.from_pydict({_TEXT.name: [report]}), _REQUESTS, portion)
 
 
 def error_row(portion: int, error: KeyfoldError) -> pa.RecordBatch:
@@ -108,6 +112,9 @@ def portions(rows: Iterable[Mapping[str, Any]]) -> dict[int, Batch | KeyfoldErro
     """Returns what rows of WRITTEN say of each portion; see `gather`."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
+        if row["kind"] == _REQUESTS:
+            REQUESTS.add_report(row[_TEXT.name])
+            continue
         found.setdefault(row[_PORTION.name], []).append(row)
     return {portion: _error(mine) or _batch(mine) for portion, mine in found.items()}
 

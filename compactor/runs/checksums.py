@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
 from compactor.storage.base import UNHEALTHY, Storage
@@ -31,14 +34,31 @@ def verify_footer(storage: Storage, file: RunFile) -> None:
 
     Raises MissingFileError, DamagedFileError; StorageError where the store does not answer.
     """
+    if file.footer is not None:
+        with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+            _verify_footer(storage, file, source)
+
+
+@contextmanager
+def open_verified(storage: Storage, file: RunFile) -> Iterator[pq.ParquetFile]:
+    """Opens `file`, whose footer is verified before anything is planned with it; damaged pages raise when read.
+
+    Raises MissingFileError, DamagedFileError; StorageError where the store does not answer, also within the block.
+    """
+    with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+        _verify_footer(storage, file, source)
+        source.seek(0)
+        # Of an object store the columns of a row group are asked for together, not one by one.
+        with pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=not storage.is_folder) as opened:
+            yield opened
+
+
+def _verify_footer(storage: Storage, file: RunFile, source: pa.NativeFile) -> None:
     if file.footer is None:
         return
-    length = int(file.footer.partition(":")[0])
-    with readable(storage, file.path), storage.open_input(file.path) as source:
-        size = source.size()
-        source.seek(max(0, size - length))
-        found = source.read(length)
-    if size != file.file_bytes or fingerprint(found) != file.footer:
+    length, size = int(file.footer.partition(":")[0]), source.size()
+    source.seek(max(0, size - length))
+    if size != file.file_bytes or fingerprint(source.read(length)) != file.footer:
         raise DamagedFileError(f"{storage.location}/{file.path} is damaged: its end is not what was written.", RESTORE)
 
 
@@ -61,7 +81,7 @@ def is_damage(error: BaseException | None) -> bool:
 def verify_file(storage: Storage, file: RunFile) -> bool:
     """Reads all of `file`; returns whether it is, byte for byte, what was written. Raises StorageError."""
     digest = hashlib.sha256()
-    with readable(storage, file.path), storage.open_input(file.path) as source:
+    with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
         while data := source.read(_PIECE):
             digest.update(data)
     return digest.hexdigest() == file.sha256

@@ -39,11 +39,7 @@ def read_file_range(
 ) -> Iterator[pa.RecordBatch]:
     """Reads the records of `file_range` by offset. Raises StorageError where its file cannot be opened."""
     names = list(columns or record.RUN.names)
-    checksums.verify_footer(storage, file_range.file)
-    with (
-        storage.open_input(file_range.file.path) as source,
-        pq.ParquetFile(source, page_checksum_verification=True) as file,
-    ):
+    with checksums.open_verified(storage, file_range.file) as file:
         bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
         asked = file_range.tp, file_range.start, file_range.end
         groups = [(group, one.tp is not None) for group, one in enumerate(bounds) if one.overlap(*asked)]

@@ -9,7 +9,7 @@ snapshot without that mark, or a manifest that names the catalog, is never remov
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Final
 
@@ -183,6 +183,10 @@ class SnapshotStorage:
     def location(self) -> str:
         return self._inner.location
 
+    @property
+    def is_folder(self) -> bool:
+        return self._inner.is_folder
+
     def read(self, path: str) -> bytes:
         with _as_snapshot_error():
             return self._inner.read(path)
@@ -215,6 +219,10 @@ class SnapshotStorage:
         with _as_snapshot_error():
             self._inner.delete(path)
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        with _as_snapshot_error():
+            self._inner.delete_all(paths)
+
     def delete_folder(self, folder: str) -> None:
         with _as_snapshot_error():
             self._inner.delete_folder(folder)
@@ -223,9 +231,9 @@ class SnapshotStorage:
         with _as_snapshot_error():
             return self._inner.exists(path)
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         with _as_snapshot_error():
-            return self._inner.open_input(path)
+            return self._inner.open_input(path, size)
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:

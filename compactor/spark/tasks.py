@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import structlog
@@ -11,10 +11,13 @@ import structlog
 from compactor.errors import KeyfoldError
 from compactor.model import record
 from compactor.spark.errors import briefly, is_process_failure, tagging, unwrapping
+from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
+_REQUESTS: Final = pa.field("store_requests", pa.string())
+"""The column of the row in which a task reports what it has asked of object stores; null in its answers."""
 
 _log = structlog.get_logger()
 
@@ -24,20 +27,37 @@ def run(
 ) -> list[dict[str, Any]]:
     """Runs `task(number)` in a Spark task for each number below `count`; returns the rows of all (`answers`).
 
-    `task` is pickled with all that it holds. A KeyfoldError that it raises is raised here as it was.
+    `task` is pickled with all that it holds. A KeyfoldError that it raises is raised here as it was. What tasks have
+    asked of object stores is counted here.
     """
+    schema = answers.append(_REQUESTS)
 
     def of_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        before = REQUESTS.values()
         with tagging():
             for batch in batches:
                 for number in batch["id"].to_pylist():
-                    yield from task(number)
+                    for found in task(number):
+                        yield found.append_column(_REQUESTS, pa.nulls(found.num_rows, _REQUESTS.type))
+        if (report := REQUESTS.report_since(before)) is not None:
+            yield pa.RecordBatch.from_pylist([{_REQUESTS.name: report}], schema=schema)
 
     if count == 0:
         return []
     with unwrapping():
-        rows = spark.range(0, count, 1, count).mapInArrow(of_numbers, record.ddl(answers)).collect()
-    return [row.asDict() for row in rows]
+        rows = spark.range(0, count, 1, count).mapInArrow(of_numbers, record.ddl(schema)).collect()
+    return list(_answers(rows))
+
+
+def _answers(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yields the answers among `rows`, and counts the requests that the others report."""
+    for row in rows:
+        fields = row.asDict()
+        report = fields.pop(_REQUESTS.name)
+        if report is None:
+            yield fields
+        else:
+            REQUESTS.add_report(report)
 
 
 class TaskFallback:

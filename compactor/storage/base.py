@@ -6,11 +6,12 @@ The engine relies on this, and every implementation must give it:
     list      shows every file whose making returned before the list began, and that is still there
     durable   what create, write and open_output have returned from survives a loss of power
 
-`file:` is in `compactor.storage.local`. Other stores are refused.
+Folders are in `compactor.storage.local`, object stores in `object_store`; `locations` tells which one a location names.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -21,6 +22,9 @@ from compactor.errors import UnsupportedStorageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+TEMPORARY: Final = ".tmp-"
+"""What names begin with that `list` and `walk` leave out."""
 
 UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
 """What to do where the error says nothing more exact."""
@@ -64,6 +68,11 @@ class Storage(Protocol):
         """The folder as it is shown in messages."""
         ...
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of a file system, which Spark's JVM reads by its `url`; False for an object store."""
+        ...
+
     def read(self, path: str) -> bytes:
         """Reads the whole file; MissingFileError where it is absent."""
         ...
@@ -96,6 +105,10 @@ class Storage(Protocol):
         """Removes a file, if it is there."""
         ...
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        """Removes files, those that are there, in as few requests as the store needs."""
+        ...
+
     def delete_folder(self, folder: str) -> None:
         """Removes `folder` and all that is in it, if it is there."""
         ...
@@ -104,8 +117,11 @@ class Storage(Protocol):
         """Returns whether the file or folder is there."""
         ...
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        """Opens a file for random access; MissingFileError where it is absent."""
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        """Opens a file for random access; MissingFileError where it is absent.
+
+        `size`: its bytes, where they are known, which spares a store a request.
+        """
         ...
 
     def open_output(self, path: str) -> AbstractContextManager[IO[bytes]]:

@@ -1,4 +1,4 @@
-"""Keeps files in a folder of a file system, as a `Storage`; opens the storage that a location names.
+"""Keeps files in a folder of a file system, as a `Storage`.
 
 A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
 must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
@@ -15,24 +15,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import re
 import secrets
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
-from compactor.storage.base import UNHEALTHY, FileInfo, Files, Lock, Storage, relative
-
-TEMPORARY: Final = ".tmp-"
-
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+from compactor.errors import MissingFileError, StorageError
+from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, relative
 
 _OWNER: Final = 0o700
 _READABLE: Final = 0o055
@@ -59,25 +53,6 @@ _ACTIONS: Final = {
 }
 
 
-def open_storage(location: str, *, shared: bool = False) -> Storage:
-    """Opens the storage at `location`, a path or a `file:` URL; its folder is made with the first file.
-
-    Only this account may read what is made there; where it is `shared`, also the accounts that may read the folder
-    `location` (none, where keyfold makes that folder). Raises StorageError for any other scheme.
-    """
-    scheme = _SCHEME.match(location)
-    if scheme is None:
-        return LocalStorage(location, location if shared else None)
-    url = urlsplit(location)
-    if url.scheme != "file" or url.netloc not in ("", "localhost"):
-        raise UnsupportedStorageError(
-            f"Storage {location!r}: only paths and file: URLs on this machine are supported so far.",
-            "Give a path, or file:///path; a file system that is mounted here works too.",
-        )
-    path = unquote(url.path)
-    return LocalStorage(path, path if shared else None)
-
-
 class LocalStorage:
     """`root` and what is below it; a relative root counts from the current folder at the time of the call.
 
@@ -91,6 +66,10 @@ class LocalStorage:
     @property
     def location(self) -> str:
         return str(self._root)
+
+    @property
+    def is_folder(self) -> bool:
+        return True
 
     def read(self, path: str) -> bytes:
         with _storage_errors("read", self._at(path)) as file:
@@ -142,6 +121,10 @@ class LocalStorage:
         with _storage_errors("delete", self._at(path)) as file:
             file.unlink(missing_ok=True)
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
     def delete_folder(self, folder: str) -> None:
         with _storage_errors("delete", self._at(folder)) as found, suppress(FileNotFoundError):
             shutil.rmtree(found)
@@ -150,7 +133,7 @@ class LocalStorage:
         with _storage_errors("look at", self._at(path)) as file:
             return file.exists()
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:  # noqa: ARG002 - a file says it itself
         with _storage_errors("read", self._at(path)) as file:
             return pa.OSFile(str(file), "rb")
 

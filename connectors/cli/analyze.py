@@ -100,7 +100,8 @@ def _report(
 ) -> AnalyzeReport:
     from compactor.catalog import owner_lock
     from connectors.cli.analyze_view import report
-    from connectors.config.engine_settings import connector_storage, engine_settings, kept_catalog
+    from connectors.config.engine_settings import engine_settings, kept_catalog
+    from connectors.config.stores import connector_storage
 
     storage = connector_storage(worker, present.name)
     catalog = kept_catalog(storage, present.name)

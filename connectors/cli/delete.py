@@ -30,9 +30,8 @@ def delete(
 ) -> None:
     """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
     config = worker_of(worker)
-    from compactor.storage.local import open_storage
-    from connectors.config.engine_settings import connector_storage
     from connectors.config.files import load_connector
+    from connectors.config.stores import connector_storage, snapshot_storage
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
     from connectors.kafka.probe import probe_all
@@ -44,7 +43,7 @@ def delete(
     _refuse_living(storage, settings.name)
     clients = ClientSettings.of(config, settings)
     probe_all(settings.name, clients, PROBE_S)
-    location = None if settings.snapshot_path is None else open_storage(str(settings.snapshot_path))
+    location = snapshot_storage(config, settings)
     found = preview(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
     if found.nothing:
         say(f"There is nothing to delete of connector {settings.name} in {storage.location} and on the brokers.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
@@ -22,8 +23,9 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from compactor.catalog.catalog import Catalog
     from connectors.cli.describe_view import text
     from connectors.cli.source_ends import source_ends
-    from connectors.config.engine_settings import connector_storage
+    from connectors.config.engine_settings import other_snapshots
     from connectors.config.files import load_connector
+    from connectors.config.stores import connector_storage
     from connectors.source.source_errors import left_out
 
     settings = load_connector(connector, config).config
@@ -32,18 +34,26 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     closed = left_out(catalog.state)  # where their names end now says nothing of our offsets
     ends = source_ends(config, settings, [log.tp for log in catalog.state.logs if log.topic not in closed])
     now_ms = SystemClock().now_ms()
-    description = describing(catalog, storage, settings, ends, now_ms)
+    others = other_snapshots(config, settings, catalog.state)
+    description = describing(catalog, storage, settings, ends, others, now_ms)
     if as_json:
         say_json(description)
     else:
         say(text(description, now_ms, storage.location))
 
 
-def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, ends: Ends, now_ms: int) -> Description:
-    """Describes `connector` from its catalog, its folder and the broker's answer."""
+def describing(
+    catalog: Catalog,
+    storage: Storage,
+    connector: ConnectorConfig,
+    ends: Ends,
+    others: Mapping[str, tuple[str, ...]],
+    now_ms: int,
+) -> Description:
+    """Describes `connector` from its catalog, its folder, the broker's answer, and snapshots of `others` by topic."""
     from compactor.snapshot import location
     from connectors.cli import describe_view
-    from connectors.config.engine_settings import engine_settings, other_snapshots
+    from connectors.config.engine_settings import engine_settings
     from connectors.config.secrets import printable_text
     from connectors.runtime import status
 
@@ -58,7 +68,7 @@ def describing(catalog: Catalog, storage: Storage, connector: ConnectorConfig, e
         status=describe_view.status(status.read(storage), now_ms),
         broker_error=printable_text(ends.error) if ends.error else None,
         snapshots=location.read_note(storage),
-        topics=describe_view.topics(catalog.state, other_snapshots(connector, catalog.state), changed),
+        topics=describe_view.topics(catalog.state, others, changed),
         partitions=describe_view.partitions(catalog.state, offsets, engine_settings(connector), now_ms),
     )
 

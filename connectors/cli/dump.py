@@ -60,8 +60,8 @@ def dump(
     from compactor.model.record import TopicPartition
     from compactor.runs import reader
     from compactor.runs.scan import whole
-    from connectors.config.engine_settings import connector_storage
     from connectors.config.files import load_connector
+    from connectors.config.stores import connector_storage
 
     name = load_connector(connector, config).config.name
     storage = connector_storage(config, name)

@@ -48,6 +48,7 @@ def run(connectors: FilesArgument = None, once: OnceOption = False, worker: Work
 def _run(paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once: bool) -> tuple[Worker, int]:
     """Runs a worker over the files `paths` and those that it finds; returns it and its exit code."""
     from connectors.config.folder_checks import check_storage
+    from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
     from connectors.runtime.connector_files import ConnectorFiles
     from connectors.spark.session import SparkStart
@@ -62,7 +63,7 @@ def _run(paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once
         )
     check_storage(config)
     bound = bind(config) if listens else ()
-    log.info("starting", storage=str(config.storage_path.absolute()), connectors=[file.config.name for file in found])
+    log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in found])
     spark = SparkStart(config.spark_master, config.spark_settings)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
     from connectors.runtime.connector_store import ConnectorStore

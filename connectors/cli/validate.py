@@ -80,7 +80,7 @@ def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[
         config = load_worker(worker) if worker or BOOTSTRAP_VARIABLE in os.environ else None
     except FaultyConfigError as error:
         return [_faulty(error), *(_verdict(path, (), None, broker=False) for path in paths)]
-    here = _at_this_machine(config) if config else ()
+    here = _at_this_machine(config, broker=broker) if config else ()
     others = [other_file(path) for path in paths]
     first = [_faulty(FaultyConfigError(str(worker or "environment"), here))] if here else []
     return [*first, *(_verdict(path, others[:at], config, broker=broker) for at, path in enumerate(paths))]
@@ -100,8 +100,8 @@ def _verdict(path: Path, before: Sequence[OtherFile], worker: WorkerConfig | Non
     return Verdict(str(path), config.name, True, [], config.effective())
 
 
-def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
-    """Lists what a worker would not find here: Java, a folder for its storage."""
+def _at_this_machine(worker: WorkerConfig, *, broker: bool) -> tuple[Fault, ...]:
+    """Lists what a worker would not find here: Java, a place for its storage. `broker`: an object store is asked."""
     from connectors.config.errors import Fault
     from connectors.config.folder_checks import storage_faults
     from connectors.jvm.java import find_java
@@ -109,14 +109,14 @@ def _at_this_machine(worker: WorkerConfig) -> tuple[Fault, ...]:
     try:
         find_java()
     except ConfigError as error:
-        return (*storage_faults(worker), Fault("", str(error)))
-    return storage_faults(worker)
+        return (*storage_faults(worker, asks=broker), Fault("", str(error)))
+    return storage_faults(worker, asks=broker)
 
 
 def _around(config: ConnectorConfig, worker: WorkerConfig, *, broker: bool) -> tuple[Fault, ...]:
     from connectors.config.folder_checks import snapshot_faults
 
-    return (*snapshot_faults(config), *(_at_the_broker(config, worker) if broker else ()))
+    return (*snapshot_faults(worker, config, asks=broker), *(_at_the_broker(config, worker) if broker else ()))
 
 
 def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:

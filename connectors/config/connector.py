@@ -31,8 +31,8 @@ from connectors.config.fields import (
     ConnectorClass,
     ConnectorName,
     Flag,
-    FolderNameOrNone,
     Int,
+    LocationOrNone,
     Long,
     LongOrUnlimited,
     OutputTopic,
@@ -150,7 +150,7 @@ class ConnectorConfig(BaseModel):
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a topic has when it is first seen before anything of it is published, so that a reader of a
     fresh output topic gets each key once."""
-    snapshot_location: FolderNameOrNone = _snapshots("snapshot.location", "none", importance="high")
+    snapshot_location: LocationOrNone = _snapshots("snapshot.location", "none", importance="high")
     """Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`; a relative path counts from the
     folder of the connector file. `none`: no snapshots."""
     snapshot_interval_ms: Annotated[Long, or_minus_one("only at the end of `--once` and by command", least=1)] = (
@@ -173,7 +173,7 @@ class ConnectorConfig(BaseModel):
     )
     """Upper bound of offsets that one micro-batch takes, over all topics of the connector."""
     trigger_interval_ms: Long = _pace("trigger.interval.ms", "0", ge=0, unit="ms", importance="medium")
-    """Shortest time between the beginnings of two micro-batches."""
+    """Shortest time between the beginnings of two micro-batches. Not set, on an object store: 500."""
     publish_local_max_records: Annotated[Long, or_minus_one("everything is published by Spark's tasks")] = _pace(
         "publish.local.max.records", "100000", unit="records", importance="low"
     )
@@ -297,7 +297,7 @@ class ConnectorConfig(BaseModel):
 
     @property
     def snapshot_path(self) -> Path | None:
-        """The folder of `snapshot.location`; None where there are no snapshots."""
+        """The folder of `snapshot.location`; None where there are none. Raises ValueError for an object store."""
         return local_path(self.snapshot_location) if self.snapshot_location else None
 
     def output_topic(self, topic: str) -> str | None:

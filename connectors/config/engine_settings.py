@@ -1,4 +1,4 @@
-"""Makes the engine's settings and the storage that it works in from a connector's configuration."""
+"""Makes the engine's settings from a connector's configuration, and opens what a connector keeps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from compactor.errors import StorageError
 from compactor.model.state import CatalogState
 from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from compactor.storage.base import Storage
-from compactor.storage.local import open_storage
 from connectors.config.connector import ConnectorConfig
+from connectors.config.fields import is_folder
+from connectors.config.stores import snapshot_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UsageError
 
@@ -45,13 +46,10 @@ def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> 
     return {name: getattr(connector, prefix + name) for name in names}
 
 
-def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
-    """Opens the connector's folder in storage.location: catalog/, runs/, requests/."""
-    return open_storage(str(worker.storage_path)).sub(connector)
-
-
 def warn_of_readers(worker: WorkerConfig, connector: str) -> None:
     """Logs that other accounts may read the connector's records; the rights of an existing folder are never changed."""
+    if not is_folder(worker.storage_location):
+        return
     folder = worker.storage_path / connector
     if all(_is_open(one) for one in (folder, worker.storage_path)):
         _log.warning(
@@ -67,13 +65,15 @@ def _is_open(folder: Path) -> bool:
         return False
 
 
-def other_snapshots(connector: ConnectorConfig, state: CatalogState) -> dict[str, tuple[str, ...]]:
+def other_snapshots(
+    worker: WorkerConfig, connector: ConnectorConfig, state: CatalogState
+) -> dict[str, tuple[str, ...]]:
     """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as it can be read."""
-    if connector.snapshot_path is None:
+    storage, found = snapshot_storage(worker, connector), dict[str, tuple[str, ...]]()
+    if storage is None:
         return {}
     from compactor.snapshot import listing
 
-    storage, found = open_storage(str(connector.snapshot_path)), dict[str, tuple[str, ...]]()
     with suppress(StorageError):
         for topic in sorted(state.topics):
             found[topic] = listing.list_others(storage, state, topic)

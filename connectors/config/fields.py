@@ -148,7 +148,7 @@ def local_path(text: str) -> Path:
 
 def _path_of_url(text: str, scheme: str) -> Path:
     if scheme != "file":
-        raise ValueError(f"stores of the scheme {scheme}: are not available yet; name a local folder")
+        raise ValueError(f"{scheme}: names no folder of this machine; name a path or a file: URL")
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
         raise ValueError(f"a file: URL has no host ({parts.hostname}); write file:///folder")
@@ -231,6 +231,36 @@ def _folder(text: str) -> str:
     return text
 
 
+def store_location(text: str) -> str:
+    """Returns a location as `open_storage` takes it: of a folder the path, of an object store the URL as it is.
+
+    Raises ValueError, with the reason, where it names neither.
+    """
+    scheme = _SCHEME.match(text)
+    if scheme is None or scheme[1].lower() == "file":
+        return str(local_path(text))
+    from compactor.storage.locations import location_fault
+
+    if (fault := location_fault(text)) is not None:
+        raise ValueError(fault)
+    return text
+
+
+def is_folder(text: str) -> bool:
+    """Returns whether a location is that of a folder, not of an object store."""
+    scheme = _SCHEME.match(text)
+    return scheme is None or scheme[1].lower() == "file"
+
+
+def _location(text: str) -> str:
+    store_location(text)
+    return text
+
+
+def _location_or_none(text: str) -> str | None:
+    return None if text.lower() == "none" else _location(text)
+
+
 def _folder_or_none(text: str) -> str | None:
     return None if text.lower() == "none" else _folder(text)
 
@@ -309,6 +339,11 @@ HostName = Annotated[str, _matching(_HOST), Allowed("a host name or an address")
 FolderName = Annotated[str, _of_text(_folder), Folder(), Allowed("a folder: a path or a file: URL")]
 FolderNameOrNone = Annotated[
     str | None, _of_text(_folder_or_none), Folder(optional=True), Allowed("a folder: a path or a file: URL, or none")
+]
+_LOCATIONS = "a folder (a path or a file: URL), or s3://, gs://, az:// or abfss:// with a bucket and a prefix"
+Location = Annotated[str, _of_text(_location), Folder(), Allowed(_LOCATIONS)]
+LocationOrNone = Annotated[
+    str | None, _of_text(_location_or_none), Folder(optional=True), Allowed(f"{_LOCATIONS}; or none")
 ]
 Listeners = Annotated[
     tuple[Listener, ...],

@@ -14,6 +14,7 @@ from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
+from connectors.config.fields import is_folder, store_location
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
@@ -175,10 +176,16 @@ def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fau
     if worker is None:
         return faults
     faults = (*faults, *client_faults(worker, config))
-    if config.snapshot_path and config.snapshot_path.resolve() == worker.storage_path.resolve():
+    if config.snapshot_location and _place(config.snapshot_location) == _place(worker.storage_location):
         text = "is the worker's storage.location; snapshots need a folder of their own."
         faults = (*faults, Fault("snapshot.location", text))
     return faults
+
+
+def _place(location: str) -> str:
+    """Returns a location as it can be compared with another."""
+    found = store_location(location)
+    return str(Path(found).resolve()) if is_folder(location) else found.rstrip("/")
 
 
 def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:

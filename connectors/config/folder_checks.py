@@ -1,4 +1,4 @@
-"""Tries whether the folders that the files name can be made and written to on this machine."""
+"""Tries whether what the files name as places can be written to: folders on this machine, object stores."""
 
 from __future__ import annotations
 
@@ -7,27 +7,55 @@ from pathlib import Path
 from typing import Final
 
 from compactor.errors import StorageError
+from compactor.storage.base import Storage
+from compactor.storage.object_store import ObjectStorage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
+from connectors.config.fields import is_folder, local_path
+from connectors.config.stores import snapshot_storage, worker_storage
 from connectors.config.worker import WorkerConfig
 
 _TEMPORARY: Final = ".tmp-keyfold-"
 
 
-def storage_faults(worker: WorkerConfig) -> tuple[Fault, ...]:
-    """Returns a fault where the folder of storage.location cannot be made or written to."""
-    return _faults("storage.location", worker.storage_path)
+def storage_faults(worker: WorkerConfig, *, asks: bool = False) -> tuple[Fault, ...]:
+    """Returns a fault where storage.location cannot be written to; an object store is asked only where it `asks`."""
+    if is_folder(worker.storage_location):
+        return _faults("storage.location", worker.storage_path)
+    return _store_faults("storage.location", worker_storage(worker)) if asks else ()
 
 
 def check_storage(worker: WorkerConfig) -> None:
-    """Raises StorageError where the folder of storage.location cannot be made or written to: nothing has begun yet."""
+    """Raises StorageError where storage.location cannot be written to: nothing has begun yet."""
+    if not is_folder(worker.storage_location):
+        _check_store(worker_storage(worker))
+        return
     for fault in storage_faults(worker):
         raise StorageError(f"storage.location: {fault.text}", "keyfold validate tells whether it can, without a start.")
 
 
-def snapshot_faults(connector: ConnectorConfig) -> tuple[Fault, ...]:
-    """Returns a fault where the folder of snapshot.location cannot be made or written to."""
-    return _faults("snapshot.location", connector.snapshot_path) if connector.snapshot_path else ()
+def snapshot_faults(worker: WorkerConfig, connector: ConnectorConfig, *, asks: bool = False) -> tuple[Fault, ...]:
+    """Returns a fault where snapshot.location cannot be written to; an object store is asked only where it `asks`."""
+    if connector.snapshot_location is None:
+        return ()
+    if is_folder(connector.snapshot_location):
+        return _faults("snapshot.location", local_path(connector.snapshot_location))
+    storage = snapshot_storage(worker, connector)
+    return _store_faults("snapshot.location", storage) if asks and storage is not None else ()
+
+
+def _store_faults(key: str, storage: Storage) -> tuple[Fault, ...]:
+    try:
+        _check_store(storage)
+    except StorageError as error:
+        return (Fault(key, f"{error.message} {error.action}".strip()),)
+    return ()
+
+
+def _check_store(storage: Storage) -> None:
+    """Raises StorageError where the store is not reached, refuses, or does not create objects exclusively."""
+    if isinstance(storage, ObjectStorage):
+        storage.check_creates()
 
 
 def _faults(key: str, folder: Path) -> tuple[Fault, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from connectors.config.definitions import Definition
-from connectors.config.fields import local_path
+from connectors.config.fields import is_folder, local_path
 from connectors.config.secrets import resolve
 
 _FAMILIES: Final = re.compile(r"(consumer|producer|admin)\.")
@@ -47,7 +47,7 @@ def _place(name: str, keys: Mapping[str, Definition]) -> Callable[[str], Path] |
 
 
 def _folder(text: str) -> Path:
-    if text.lower() == "none":
+    if text.lower() == "none" or not is_folder(text):
         raise ValueError("no path")
     return local_path(text)
 

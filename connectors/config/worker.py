@@ -23,11 +23,11 @@ from connectors.config.fields import (
     ANY_CASE,
     FilePath,
     Flag,
-    FolderName,
     FolderNameOrNone,
     HostName,
     Int,
     Listeners,
+    Location,
     Long,
     Servers,
     SparkMaster,
@@ -53,6 +53,7 @@ _KUBERNETES: Final = re.compile(
 _worker: Final = partial(setting, group="The worker")
 _rest: Final = partial(setting, group="REST")
 _converters: Final = partial(setting, group="Converters")
+_stores: Final = partial(setting, group="Object stores", importance="medium")
 
 
 def _spark_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
@@ -93,8 +94,9 @@ class WorkerConfig(BaseSettings):
 
     bootstrap_servers: Servers = _worker("bootstrap.servers", ..., importance="high")
     """The brokers to begin with."""
-    storage_location: FolderName = _worker("storage.location", "keyfold-data", importance="high")
-    """Folder of the runs and catalogs of all connectors; a relative path counts from the folder of the worker file."""
+    storage_location: Location = _worker("storage.location", "keyfold-data", importance="high")
+    """Where the runs and catalogs of all connectors are kept: a folder, or an object store
+    ([stores.md](stores.md)); a relative path counts from the folder of the worker file."""
     spark_master: SparkMaster = _worker("spark.master", "local[*]", importance="high")
     """Where Spark runs: `local[N]`, `spark://HOST:PORT`, `k8s://…`, `yarn`."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
@@ -168,6 +170,48 @@ class WorkerConfig(BaseSettings):
     """Whether `/connectors/NAME/topics` tells which topics a connector has used."""
     topic_tracking_allow_reset: Flag = _rest("topic.tracking.allow.reset", "true", importance="low")
     """Whether `/connectors/NAME/topics/reset` is allowed."""
+    storage_s3_endpoint: Text | None = _stores("storage.s3.endpoint", None)
+    """The URL of a store that speaks S3's protocol. Not set: Amazon's of the region."""
+    storage_s3_region: Text | None = _stores("storage.s3.region", None)
+    """The region. Not set here and below: as the environment says (`AWS_REGION`, `AWS_ACCESS_KEY_ID` and so on), or the
+    role of the machine, pod or task."""
+    storage_s3_access_key_id: Text | None = _stores("storage.s3.access.key.id", None)
+    """The access key."""
+    storage_s3_secret_access_key: Text | None = _stores("storage.s3.secret.access.key", None)
+    """Its secret."""
+    storage_s3_session_token: Text | None = _stores("storage.s3.session.token", None)
+    """The session's token, of credentials that end."""
+    storage_s3_role_arn: Text | None = _stores("storage.s3.role.arn", None)
+    """The role to take, with the token of `AWS_WEB_IDENTITY_TOKEN_FILE`."""
+    storage_s3_path_style: Flag = _stores("storage.s3.path.style", "true")
+    """Whether the bucket stands in the path of a URL, not in the name of the host."""
+    storage_s3_allow_http: Flag = _stores("storage.s3.allow.http", "false")
+    """Whether `storage.s3.endpoint` may be without TLS."""
+    storage_azure_account_name: Text | None = _stores("storage.azure.account.name", None)
+    """The storage account. Not set here and below: as the environment says (`AZURE_STORAGE_ACCOUNT_NAME` and so on)."""
+    storage_azure_account_key: Text | None = _stores("storage.azure.account.key", None)
+    """Its key."""
+    storage_azure_sas_token: Text | None = _stores("storage.azure.sas.token", None)
+    """A shared access signature, in place of the key."""
+    storage_azure_client_id: Text | None = _stores("storage.azure.client.id", None)
+    """The application, in place of a key."""
+    storage_azure_client_secret: Text | None = _stores("storage.azure.client.secret", None)
+    """Its secret."""
+    storage_azure_tenant_id: Text | None = _stores("storage.azure.tenant.id", None)
+    """The tenant of the application."""
+    storage_azure_endpoint: Text | None = _stores("storage.azure.endpoint", None)
+    """The URL of the account. Not set: Azure's public one."""
+    storage_azure_allow_http: Flag = _stores("storage.azure.allow.http", "false")
+    """Whether that may be without TLS."""
+    storage_gcs_service_account_file: FilePath | None = _stores("storage.gcs.service.account.file", None)
+    """The JSON file of a service account. Not set, nor its key: as the environment says
+    (`GOOGLE_APPLICATION_CREDENTIALS`), or the account of the machine or pod."""
+    storage_gcs_service_account_key: Text | None = _stores("storage.gcs.service.account.key", None)
+    """The content of that file."""
+    storage_gcs_endpoint: Text | None = _stores("storage.gcs.endpoint", None)
+    """The URL of the store. Not set: Google's."""
+    storage_gcs_allow_http: Flag = _stores("storage.gcs.allow.http", "false")
+    """Whether that may be without TLS."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""
@@ -221,7 +265,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def storage_path(self) -> Path:
-        """The folder of `storage.location`."""
+        """The folder of `storage.location`. Raises ValueError where that is an object store."""
         return local_path(self.storage_location)
 
     @property

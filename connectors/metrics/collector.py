@@ -16,6 +16,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from compactor.metrics import FRESHNESS_BOUNDS_S
+from compactor.storage.request_counts import BYTES_BY_KIND, REQUESTS, REQUESTS_BY_KIND
 from connectors.clock import Clock
 from connectors.metrics.measured import MeasuredConnector, MeasuredLog, measure
 from connectors.runtime.herder import Herder
@@ -144,6 +145,7 @@ class WorkerCollector(Collector):
             yield _own(metric, found, now_ms)
         yield _durations(found)
         yield _freshness(found)
+        yield from _of_stores()
         if self._partitions:
             yield from _of_partitions(found)
 
@@ -212,6 +214,19 @@ def _freshness(found: Sequence[MeasuredConnector]) -> Metric:
         bounds = [*(str(bound) for bound in FRESHNESS_BOUNDS_S), "+Inf"]
         family.add_metric((one.name,), list(zip(bounds, counts, strict=True)), sum_value=one.freshness.seconds)
     return family
+
+
+def _of_stores() -> Iterator[Metric]:
+    """Yields what was asked of object stores, by the worker and by its tasks."""
+    counts = REQUESTS.values()
+    for name, text, kinds in (
+        ("keyfold_storage_requests", "Requests to object stores.", REQUESTS_BY_KIND),
+        ("keyfold_storage_bytes", "Bytes of objects that were read and written.", BYTES_BY_KIND),
+    ):
+        family = CounterMetricFamily(name, text, labels=("kind",))
+        for kind in kinds:
+            family.add_metric((kind.removeprefix("bytes_"),), counts[kind])
+        yield family
 
 
 def _of_partitions(found: Sequence[MeasuredConnector]) -> Iterator[Metric]:

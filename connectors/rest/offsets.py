@@ -14,7 +14,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.generation.plan import OffsetChange
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
-from connectors.config.engine_settings import connector_storage
+from connectors.config.stores import connector_storage
 from connectors.errors import UsageError
 from connectors.rest import bodies, shapes
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -21,7 +20,8 @@ from compactor.model.actions import AddSnapshot
 from compactor.storage.base import Storage
 from connectors.clock import Clock, SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import connector_storage, kept_catalog, other_snapshots
+from connectors.config.engine_settings import kept_catalog, other_snapshots
+from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError, UsageError
 from connectors.kafka.client_settings import ClientSettings
@@ -67,14 +67,15 @@ def take_snapshot(
     Raises ConfigError without snapshot.location, UsageError where it keeps nothing yet, UnreachableError where a live
     worker does not answer.
     """
-    if connector.snapshot_path is None:
+    place = snapshot_storage(worker, connector)
+    if place is None:
         raise ConfigError(
             f"Connector {connector.name} has no snapshot.location.", "Set it in the connector file, then try again."
         )
     result = _perform(worker, connector, timeout, _request(SNAPSHOT))
     taken = msgspec.convert(result.get("snapshots", ()), tuple[AddSnapshot, ...])
     state = kept_catalog(connector_storage(worker, connector.name), connector.name).state
-    return tuple(_infos(connector.snapshot_path, taken, other_snapshots(connector, state)))
+    return tuple(_infos(place, taken, other_snapshots(worker, connector, state)))
 
 
 def fold_logs(
@@ -233,10 +234,10 @@ def _take_over(
 
 
 def _infos(
-    location: Path, taken: Iterable[AddSnapshot], others: Mapping[str, tuple[str, ...]]
+    place: Storage, taken: Iterable[AddSnapshot], others: Mapping[str, tuple[str, ...]]
 ) -> Iterable[SnapshotInfo]:
     for one in taken:
-        path = str(location / one.path)
+        path = f"{place.location}/{one.path}"
         yield SnapshotInfo(one.topic, one.id, path, one.records, one.bytes, others.get(one.topic, ()))
 
 

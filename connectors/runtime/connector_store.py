@@ -22,8 +22,8 @@ from msgspec import Struct
 from compactor.catalog import owner_lock
 from compactor.errors import StorageError
 from compactor.storage.base import Storage
-from compactor.storage.local import open_storage
 from connectors.config.fields import is_connector_name
+from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
 
 FOLDER: Final = ".worker"
@@ -65,7 +65,7 @@ class ConnectorStore:
     @classmethod
     def of(cls, worker: WorkerConfig) -> ConnectorStore:
         """Opens the store of a worker, whose folder need not exist."""
-        return cls(open_storage(str(worker.storage_path)).sub(FOLDER))
+        return cls(worker_storage(worker).sub(FOLDER))
 
     @property
     def location(self) -> str:

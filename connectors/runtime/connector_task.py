@@ -28,12 +28,11 @@ from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
-from compactor.storage.base import Storage
-from compactor.storage.local import open_storage
 from connectors.chain.spec import chain_spec
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import connector_storage, engine_settings
+from connectors.config.engine_settings import engine_settings
+from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
@@ -65,6 +64,8 @@ WATCH_MS: Final = 500
 WATCH_WORKED_MS: Final = 1_000
 """How often after that: what cannot wait (a stop, a thread that ends) wakes the thread that watches."""
 FENCE_CHECK_MS: Final = 5_000
+STORE_REQUESTS_MS: Final = 5_000
+"""How often requests are looked for in an object store, where each look is paid for."""
 IDLE_S: Final = 10.0
 
 
@@ -105,6 +106,7 @@ class ConnectorTask:
         self._observer = observer
         self._report = report
         self._storage = connector_storage(worker, connector.name)
+        self._snapshot_storage = snapshot_storage(worker, connector)
         self._clients = ClientSettings.of(worker, connector)
         self._chain = chain_spec(connector.given, worker.given)
         self._claim = OwnerClaim(self._storage, lock)
@@ -207,11 +209,11 @@ class ConnectorTask:
 
     def _components(self, catalog: Catalog, broker: KafkaBroker) -> TaskComponents:
         settings = engine_settings(self._connector)
-        now_ms, snapshot_storage, stopping = self._clock.now_ms, _snapshot_storage(self._connector), threading.Event()
+        now_ms, snapshot_place, stopping = self._clock.now_ms, self._snapshot_storage, threading.Event()
         quarantine = QuarantineManager(catalog, stopping)
         publish = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
         engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
-        snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
+        snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_place, engine.uncertain)
         few = settings.fold.local_max_records
         rewriter = Rewriter(self._spark, self._storage, stopping.is_set, local_records=few)
         cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
@@ -292,7 +294,9 @@ class ConnectorTask:
             catalog.refresh()  # an idle owner commits nothing: only so it sees a newer owner
         elif not self._claim.held:
             self._claim.claim(catalog.epoch)
-        if components.requests.is_any_pending():
+        if self._every("requests", 0 if self._storage.is_folder else STORE_REQUESTS_MS) and (
+            components.requests.is_any_pending()
+        ):
             maintenance.wake()
         self._note_idle(components.engine, reading)
         self._show(components.engine)
@@ -363,10 +367,3 @@ def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
             with suppress(StorageError, CatalogError):
                 catalog.refresh()
         raise
-
-
-def _snapshot_storage(connector: ConnectorConfig) -> Storage | None:
-    """Returns where the connector's snapshots are kept, None where it takes none."""
-    if connector.snapshot_path is None:
-        return None
-    return open_storage(str(connector.snapshot_path), shared=True)

@@ -25,7 +25,7 @@ from compactor.rebuild.plan import LostLog, check, position_of, restored
 from compactor.rebuild.records import write_records
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import connector_storage
+from connectors.config.stores import connector_storage
 from connectors.config.topics import select
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.admin import TopicInfo

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import connector_storage
+from connectors.config.stores import connector_storage
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError

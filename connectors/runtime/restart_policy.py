@@ -29,6 +29,8 @@ from connectors.runtime.request_handler import OF_A_RUN, RESYNC
 
 POLL_S: Final = 1.0
 """How often a connector that waits for its restart looks at requests and at the storage."""
+STORE_LOOK_S: Final = 5.0
+"""How often an object store is asked for requests of a new run."""
 ASK_EVERY_S: Final = 2.0
 """How often brokers that do not answer are asked again; this and a take-over fit into 5 s (docs/reliability.md)."""
 ASK_S: Final = 2.0
@@ -135,9 +137,17 @@ class RestartRequests:
         self._storage = storage
         self._clock = clock
         self._begun: dict[str, None] = {}
+        self._next_look = clock.monotonic()
 
     def restart_requested(self) -> bool:
-        """Returns whether a command asks for something that a new run begins with, and that has not begun."""
+        """Returns whether a command asks for something that a new run begins with, and that has not begun.
+
+        An object store is asked every STORE_LOOK_S only: each look is paid for.
+        """
+        now = self._clock.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now if self._storage.is_folder else now + STORE_LOOK_S
         return any(request.kind in OF_A_RUN and request.id not in self._begun for request in self._pending())
 
     def begin_restarts(self) -> tuple[Request, ...]:

@@ -23,7 +23,8 @@ from compactor.model.times import moment
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import connector_storage, warn_of_readers
+from connectors.config.engine_settings import warn_of_readers
+from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import NoConnectionError, SparkGoneError
 from connectors.progress.observer import Interval, Observer

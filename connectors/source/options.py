@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _REQUEST_S: Final = 10.0
 
+STORE_INTERVAL_MS: Final = 500
+"""The shortest time between two micro-batches on an object store: each takes some ten requests, which are paid for."""
+
 
 class Selection(msgspec.Struct, frozen=True):
     """Which topics are read: those named, or those that match a pattern."""
@@ -103,10 +106,16 @@ def source_options(
         limits=ReadLimits(max_offsets=connector.max_offsets_per_trigger, tasks_max=tasks_max),
         skip_lost=connector.on_data_loss == "skip",
         intake=intake,
-        interval_ms=connector.trigger_interval_ms,
+        interval_ms=_interval_ms(connector, intake),
         pinned=pinned,
         chain=None if chain is None or is_plain(chain) else chain,
     )
+
+
+def _interval_ms(connector: ConnectorConfig, intake: Intake) -> int:
+    """Returns trigger.interval.ms; on an object store at least STORE_INTERVAL_MS, unless the file sets it."""
+    on_store = not intake.target.storage.is_folder and "trigger.interval.ms" not in connector.given
+    return STORE_INTERVAL_MS if on_store else connector.trigger_interval_ms
 
 
 def starts(state: CatalogState) -> dict[str, TopicOffsets]:

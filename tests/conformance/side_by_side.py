@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.dev.embedded_config import Layout
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.conformance.compare import Record, of_log, of_topic

@@ -15,7 +15,7 @@ from compactor.model.record import TopicPartition
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.settings import CompactionPolicy
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import EXIT_FAILED, EXIT_OK
 from connectors.runtime import status

@@ -14,7 +14,7 @@ from compactor.errors import FailpointError, FencedError, OffsetChangeError
 from compactor.generation.plan import OffsetChange
 from compactor.model.actions import CloseTopic
 from compactor.model.record import TopicPartition
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.config.files import load_worker
 from connectors.errors import UnreachableError
 from connectors.kafka import admin

@@ -12,8 +12,8 @@ from compactor.catalog.owner_lock import is_alive
 from compactor.errors import KeyfoldError
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
-from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_worker
+from connectors.config.stores import connector_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status

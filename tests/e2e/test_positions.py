@@ -15,7 +15,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
 from tests.support.deployment import Deployment

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
-from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_worker
+from connectors.config.stores import connector_storage
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, produce
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from compactor.catalog import requests
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.clock import SystemClock
 from tests.faults import checks
 from tests.faults.load import RATE, Load

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from compactor.runs.writer import RunTarget
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from tests.faults.inject.concerned import concerns
 
 pytestmark = pytest.mark.selected

@@ -22,7 +22,7 @@ from compactor.model import record
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append
 from compactor.model.log import Run, RunFile
 from compactor.storage.base import Storage
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 
 if TYPE_CHECKING:
     from connectors.config.files import ConnectorFile

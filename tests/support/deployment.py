@@ -18,7 +18,7 @@ import psutil
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.state import CatalogState
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker

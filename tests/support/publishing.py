@@ -13,7 +13,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import RUN, TopicPartition
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.kafka.admin import Admin, group_id
 from connectors.sinks.output_topic import FOREVER
 from connectors.sinks.producer_session import read_positions

@@ -6,7 +6,7 @@ Both behave like the local storage; tests/unit/compactor/storage holds all of th
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TypeVar
 
@@ -31,6 +31,10 @@ class MemoryStorage:
     @property
     def location(self) -> str:
         return f"memory:/{self._root}".rstrip("/")
+
+    @property
+    def is_folder(self) -> bool:
+        return False
 
     def read(self, path: str) -> bytes:
         try:
@@ -63,6 +67,10 @@ class MemoryStorage:
     def delete(self, path: str) -> None:
         self._files.pop(self._at(path), None)
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
     def delete_folder(self, folder: str) -> None:
         for info in self.walk(folder):
             self.delete(info.path)
@@ -70,7 +78,7 @@ class MemoryStorage:
     def exists(self, path: str) -> bool:
         return self._at(path) in self._files or bool(self.list(path))
 
-    def open_input(self, path: str) -> pa.NativeFile:
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         return pa.BufferReader(self.read(path))
 
     @contextmanager
@@ -157,6 +165,10 @@ class FailingStorage:
         """Lists answer the truth again."""
         self._frozen.clear()
 
+    @property
+    def is_folder(self) -> bool:
+        return self._inner.is_folder
+
     def read(self, path: str) -> bytes:
         return self._call("read", path, lambda: self._inner.read(path))
 
@@ -182,14 +194,18 @@ class FailingStorage:
     def delete(self, path: str) -> None:
         self._call("delete", path, lambda: self._inner.delete(path))
 
+    def delete_all(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.delete(path)
+
     def delete_folder(self, folder: str) -> None:
         self._call("delete_folder", folder, lambda: self._inner.delete_folder(folder))
 
     def exists(self, path: str) -> bool:
         return self._call("exists", path, lambda: self._inner.exists(path))
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        return self._call("open_input", path, lambda: self._inner.open_input(path))
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        return self._call("open_input", path, lambda: self._inner.open_input(path, size))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:

@@ -28,8 +28,10 @@ class Kills(LocalStorage):
         self.owner = os.getpid()
         self.at = range(0)
 
-    def open_input(self, path: str) -> Any:
-        return super().open_input(path) if os.getpid() == self.owner else _Trap(f"{self.location}/{path}", self.at)
+    def open_input(self, path: str, size: int | None = None) -> Any:
+        return (
+            super().open_input(path, size) if os.getpid() == self.owner else _Trap(f"{self.location}/{path}", self.at)
+        )
 
 
 class _Trap(io.FileIO):

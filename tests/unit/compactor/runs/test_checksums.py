@@ -36,8 +36,8 @@ FILE = RunFile(
 class BadSector(MemoryStorage):
     """A store on which a file can be opened, and not read."""
 
-    def open_input(self, path: str) -> pa.NativeFile:
-        inner = super().open_input(path)
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        inner = super().open_input(path, size)
 
         class Broken:
             def __enter__(self) -> Any:

@@ -6,6 +6,7 @@ import errno
 import multiprocessing
 import os
 import pickle
+import secrets
 from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -16,14 +17,26 @@ import pytest
 
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
-from compactor.storage.local import LocalStorage, open_storage
+from compactor.storage.local import LocalStorage
+from compactor.storage.locations import open_storage
 from tests.support.memory.storage import FailingStorage, MemoryStorage
+from tests.support.stores.moto_server import BUCKET, MotoServer
 
 
-@pytest.fixture(params=["local", "memory", "failing"])
+@pytest.fixture(scope="module")
+def moto() -> Iterator[MotoServer]:
+    server = MotoServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["local", "memory", "failing", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "local":
         return LocalStorage(str(tmp_path / "store"))
+    if request.param == "s3":
+        server: MotoServer = request.getfixturevalue("moto")
+        return open_storage(f"s3://{BUCKET}/{tmp_path.name}/{secrets.token_hex(4)}", server.options())
     return MemoryStorage() if request.param == "memory" else FailingStorage(MemoryStorage())
 
 
@@ -302,7 +315,10 @@ def test_relative_location_counts_from_here(tmp_path: Path, monkeypatch: pytest.
     assert storage.url("a") == f"file://{tmp_path}/data/a"
 
 
-@pytest.mark.parametrize("location", ["s3://bucket/x", "hdfs://n/x", "gs:/x", "file://server/x"])
+@pytest.mark.parametrize(
+    "location",
+    ["hdfs://n/x", "gs:/x", "s3://key:secret@bucket/x", "abfss://a.dfs.core.windows.net/x", "file://server/x"],
+)
 def test_other_stores_are_refused(location: str) -> None:
     """A store that is not supported yet is refused by its name, for good."""
     with pytest.raises(StorageError, match="supported") as refused:

@@ -15,7 +15,7 @@ from compactor.model.state import CatalogState, Topic, apply
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
 from connectors.cli.describe_view import text
@@ -361,7 +361,7 @@ def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:
     catalog = keep(tmp_path, [row(0, b"a", b"1")])
     config = load_connector(connector_file(tmp_path)).config
     ends = Ends({}, "GET https://user:hunter2@host/token?client_secret=hunter2 failed")
-    found = describing(catalog, storage_of(tmp_path), config, ends, 0)
+    found = describing(catalog, storage_of(tmp_path), config, ends, {}, 0)
     assert found.broker_error == "GET https://[hidden]@host/token?client_secret=[hidden] failed"
 
 

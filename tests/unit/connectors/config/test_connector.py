@@ -130,7 +130,7 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
         ({"output.topic": "${topic}", "topics": ..., "topics.regex": "a.*"}, "is the source topic itself"),
         ({"topics": "a,a.compacted"}, '"a.compacted" is the output topic of "a"'),
         ({"topics": "a" * 245}, "more than 249 characters"),
-        ({"snapshot.location": "s3://b/x"}, "stores of the scheme s3: are not available yet"),
+        ({"snapshot.location": "s4://b/x"}, "keyfold knows no stores of the scheme s4:"),
         ({"snapshot.location": "file://host/x"}, "a file: URL has no host"),
         ({"snapshot.interval.ms": 5}, "has no effect without snapshot.location"),
         ({"snapshot.string.columns": "value"}, "snapshot.string.columns: has no effect without snapshot.location"),

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import connector_storage, engine_settings, warn_of_readers
+from connectors.config.engine_settings import engine_settings, warn_of_readers
+from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 
 NO_SETTINGS = {

@@ -83,7 +83,7 @@ def test_every_key_has_a_variable(key: str) -> None:
         ({"bootstrap.servers": "a:70000"}, '"a:70000" is not HOST:PORT'),
         ({"bootstrap.servers": "SSL://a:1"}, "is not HOST:PORT"),
         ({"storage.locaton": "x"}, 'did you mean "storage.location"?'),
-        ({"storage.location": "hdfs://x/y"}, "stores of the scheme hdfs: are not available yet"),
+        ({"storage.location": "hdfs://x/y"}, "keyfold knows no stores of the scheme hdfs:"),
         ({"spark.master": "foo"}, '"foo" is not allowed: allowed is local, local[N]'),
         ({"spark.master": "local[0]"}, "is not allowed"),
         ({"spark.master": "spark://host"}, "is not allowed"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from compactor.metrics import Counters, Freshness
 from compactor.model.log import Quarantined
 from compactor.model.record import TopicPartition
 from compactor.model.state import Topic
+from compactor.storage.request_counts import REQUESTS_BY_KIND, RequestCounts
 from connectors.metrics.collector import OWN, PARTITIONS
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
@@ -194,7 +196,8 @@ def test_our_own_names_are_the_same_in_both_families(names: str) -> None:
     histogram = {f"keyfold_publish_freshness_seconds_{part}" for part in ("bucket", "count", "sum")}
     summary = {f"keyfold_log_cleaner_duration_seconds_{part}" for part in ("count", "sum")}
     own = {series.name for series in found if series.name.startswith("keyfold")}
-    assert own == {*COUNTED, *GAUGES, *histogram, *summary}
+    stores = {"keyfold_storage_requests_total", "keyfold_storage_bytes_total"}
+    assert own == {*COUNTED, *GAUGES, *histogram, *summary, *stores}
 
 
 @pytest.mark.parametrize("is_now", ConnectorState)
@@ -249,9 +252,28 @@ def test_partitions_are_there_when_they_are_asked_for() -> None:
     assert of_partitions == values
 
 
+def test_requests_to_object_stores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By kind, for the whole worker, and what a task in another process reports with them."""
+    counts = RequestCounts()
+    monkeypatch.setattr("connectors.metrics.collector.REQUESTS", counts)
+    before = counts.values()
+    counts.add("get", 3)
+    counts.add("bytes_read", 500)
+    report = counts.report_since(before)
+    counts.add_report(report)  # of this process, which has counted it
+    counts.add_report(str(report).replace(str(os.getpid()), "0"))
+    found = {one: value for one, value in Scrape().values().items() if "_storage_" in one.name}
+    assert found == {
+        **dict.fromkeys((Series("keyfold_storage_requests_total", (kind,)) for kind in REQUESTS_BY_KIND), 0),
+        Series("keyfold_storage_requests_total", ("get",)): 6,
+        Series("keyfold_storage_bytes_total", ("read",)): 1_000,
+        Series("keyfold_storage_bytes_total", ("written",)): 0,
+    }
+
+
 def test_without_connectors() -> None:
     """A worker that has none says that it has none."""
-    found = Scrape(partitions=True).values()
+    found = {one: value for one, value in Scrape(partitions=True).values().items() if "_storage_" not in one.name}
     assert found == {Series("kafka_connect_worker_connector_count"): 0, Series("kafka_connect_worker_task_count"): 0}
 
 

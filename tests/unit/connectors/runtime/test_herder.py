@@ -12,7 +12,7 @@ import structlog
 
 from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.errors import FencedError, StorageError
-from compactor.storage.local import open_storage
+from compactor.storage.locations import open_storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_connector, load_worker

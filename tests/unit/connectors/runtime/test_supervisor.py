@@ -22,8 +22,8 @@ from compactor.catalog.owner_lock import is_alive, this_process
 from compactor.errors import CatalogError, FencedError, OffsetChangeError, StorageError
 from compactor.generation.plan import OffsetChange
 from compactor.metrics import Freshness
-from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
+from connectors.config.stores import connector_storage
 from connectors.errors import EXIT_FAILED, ConnectorError, NoConnectionError, SparkGoneError, exit_code
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor

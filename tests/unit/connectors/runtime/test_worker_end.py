@@ -12,8 +12,8 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
-from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
+from connectors.config.stores import connector_storage
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.runtime import status, supervisor
 from connectors.runtime import worker as workers

@@ -12,8 +12,8 @@ import structlog
 from compactor.catalog.owner_lock import is_alive
 from compactor.errors import FencedError
 from connectors.clock import SystemClock
-from connectors.config.engine_settings import connector_storage
 from connectors.config.files import load_connector, load_worker
+from connectors.config.stores import connector_storage
 from connectors.progress.observer import NullObserver
 from connectors.runtime import worker as workers
 from connectors.runtime.connector_files import ConnectorFiles

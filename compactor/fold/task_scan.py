@@ -1,0 +1,61 @@
+"""Reads offset ranges of an object store for Spark's fold: in Python tasks, as Spark's JVM knows no such store.
+
+Stands alone beside `on_spark`, which lets Spark's JVM read the files of a folder. A file is read whole, by one request,
+and held against its checksum before anything of it is decoded: a damaged page header could end the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compactor.bin_packing import Until, pack
+from compactor.errors import DamagedFileError
+from compactor.fold.task_split import task_bytes
+from compactor.model import record
+from compactor.model.log import RunFile
+from compactor.runs.checksums import RESTORE
+from compactor.runs.reader import read_ranges
+from compactor.runs.scan import SCAN, FileRange, OffsetRange, files_of, plan_reads
+from compactor.spark.errors import tagging
+from compactor.storage.base import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TASK_BYTES: Final = 256 << 20
+
+
+def scan_in_tasks(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -> DataFrame:
+    """Reads the records of all `ranges`: the columns of SCAN, `log` being the number of a row's range.
+
+    Raises StorageError, MissingFileError and DamagedFileError when the frame is used.
+    """
+    files, reads = files_of(ranges), plan_reads(ranges)
+    size = task_bytes(
+        sum(file.file_bytes for file in files.values()), _TASK_BYTES, spark.sparkContext.defaultParallelism
+    )
+    work = [tuple(paths) for paths in pack(sorted(reads), Until(size, lambda path: files[path].file_bytes))]
+    if not work:
+        return spark.createDataFrame([], record.ddl(SCAN))
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tagging():
+            for number in (number for batch in batches for number in batch["id"].to_pylist()):
+                for path in work[number]:
+                    yield from _records(storage, files[path], reads[path])
+
+    return spark.range(0, len(work), 1, len(work)).mapInArrow(task, record.ddl(SCAN))
+
+
+def _records(storage: Storage, file: RunFile, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+    data = storage.read(file.path)
+    if hashlib.sha256(data).hexdigest() != file.sha256:
+        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
+    with pq.ParquetFile(pa.BufferReader(data)) as opened:
+        for batch in read_ranges(opened, ranges, record.RUN.names):
+            yield batch.select(SCAN.names)

@@ -1,0 +1,145 @@
+"""Locks on an object store: an object that its holder writes again every few seconds, while it lives.
+
+An object store has no locks that end with their process. So a lock that was not written for LEASE_MS counts as free; by
+the store's own clock, as the clocks of machines differ. No promise rests on it (`Storage.lock`): who is frozen for
+longer loses it and notices at the next writing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Final
+
+import structlog
+
+from compactor.errors import StorageError
+from compactor.storage.base import TEMPORARY
+from compactor.storage.object_client import ObjectClient
+
+LEASE_MS: Final = 45_000
+RENEW_S: Final = 10.0
+PROBE: Final = f"{TEMPORARY}clock"
+"""The object that is written to ask the store for the time."""
+
+_HOLDER: Final = "keyfoldholder"
+
+_log = structlog.get_logger()
+
+
+class Lease:
+    """The lock `key`, held by this process until `release`."""
+
+    def __init__(self, client: ObjectClient, key: str) -> None:
+        self._client = client
+        self._key = key
+        self._holder = secrets.token_hex(8)
+        self._data = b""
+        self._released = False
+        self._turn = threading.Lock()
+
+    @classmethod
+    def take(cls, client: ObjectClient, key: str) -> Lease | None:
+        """Takes the lock; None where another process holds it."""
+        if held_by(client, key) is not None:
+            return None
+        lease = cls(client, key)
+        lease._put()
+        if not lease.is_current():  # another has taken it at the same moment, and was later
+            return None
+        _RENEWALS.add(lease)
+        return lease
+
+    def write(self, data: bytes) -> None:
+        """Writes what `held_by` returns from now on; nothing where that is what stands there."""
+        if data != self._data:
+            self._data = data
+            self._put()
+
+    def is_current(self) -> bool:
+        """Returns whether the lock is still this holder's."""
+        found = self._client.attributes(self._key)
+        return not self._released and found is not None and found.get(_HOLDER) == self._holder
+
+    def release(self) -> None:
+        """Gives the lock back; a second call does nothing."""
+        _RENEWALS.remove(self)
+        with self._turn:
+            try:
+                if self.is_current():
+                    self._client.delete([self._key])
+            except StorageError as error:
+                _log.debug("a lock was not given back; it ends by itself", lock=self._key, error=str(error))
+            self._released = True
+
+    def renew(self) -> None:
+        """Writes the lock again, if it is still this holder's."""
+        try:
+            if self.is_current():
+                self._put()
+        except StorageError as error:
+            _log.debug("a lock was not renewed", lock=self._key, error=str(error))
+
+    def _put(self) -> None:
+        with self._turn:
+            if not self._released:
+                self._client.put(self._key, self._data, {_HOLDER: self._holder})
+
+
+def held_by(client: ObjectClient, key: str) -> bytes | None:
+    """Reads what the holder of the lock `key` wrote last; None where nobody holds it."""
+    found = client.head(key)
+    if found is None or _store_time_ms(client, key) - found.modified_ms > LEASE_MS:
+        return None
+    try:
+        return client.get(key)
+    except StorageError:
+        if client.head(key) is None:  # it was given back meanwhile
+            return None
+        raise
+
+
+def _store_time_ms(client: ObjectClient, key: str) -> int:
+    """Asks the store for the time in ms; 0 where it takes no object from us: then a lock counts as held."""
+    probe = f"{key.rpartition('/')[0]}/{PROBE}".lstrip("/")
+    try:
+        client.put(probe, b"")
+        found = client.head(probe)
+    except StorageError:
+        return 0
+    return found.modified_ms if found else 0
+
+
+class _Renewals:
+    """The thread of this process that renews its leases, while there are any."""
+
+    def __init__(self) -> None:
+        self._leases: set[Lease] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def add(self, lease: Lease) -> None:
+        with self._changed:
+            self._leases.add(lease)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="storage-leases", daemon=True)
+                self._thread.start()
+
+    def remove(self, lease: Lease) -> None:
+        with self._changed:
+            self._leases.discard(lease)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._leases, timeout=RENEW_S)
+                leases = tuple(self._leases)
+                if not leases:
+                    self._thread = None
+                    return
+            for lease in leases:
+                lease.renew()
+
+
+_RENEWALS: Final = _Renewals()

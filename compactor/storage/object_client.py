@@ -1,0 +1,318 @@
+"""Talks to one bucket of an object store: S3, Google Cloud Storage, Azure Blob Storage and what speaks their protocols.
+
+The one place that knows obstore. Every method raises StorageError with the object's URL and what to do; a request that
+the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to RETRY_S.
+
+A create is different: where its answer was lost, to send it again would find the object that it has made itself. So it
+is sent once at a time, and carries a random mark among the object's attributes, which says whose the object is that
+stands there. A store may also answer that the object exists where two creates meet and neither is done (S3: 409).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random_exponential
+
+from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
+from compactor.storage.base import UNHEALTHY
+from compactor.storage.request_counts import REQUESTS
+
+if TYPE_CHECKING:
+    from obstore import WritableFile
+    from obstore.store import ObjectStore
+
+RETRY_S: Final = 20
+"""How long a request is sent again, in seconds: longer outages are for the restart policy of a connector."""
+
+PART_BYTES: Final = 8 << 20
+"""What is larger is uploaded in parts of so many bytes."""
+
+_LIST_MAX: Final = 1000
+_DELETE_MAX: Final = 256
+"""As many as Azure takes in a request; S3 takes 1,000."""
+_MARK: Final = "keyfoldcreate"
+"""The attribute that says which create has made an object; Azure takes letters and digits only."""
+
+_DENIED: Final = "Let the worker's credentials list, read, write and delete there; docs/operating.md has the rights."
+_NO_CREATES: Final = "Choose a store that creates an object only if it is absent (S3: If-None-Match)."
+_UNKNOWN: Final = "Make the bucket, or correct the location; keyfold makes none."
+
+
+class StoreBucket(Struct, frozen=True):
+    """A bucket (in Azure: a container) and how it is reached.
+
+    `scheme` is s3, gs or az; `options` are obstore's names and values, secrets among them: never printed.
+    """
+
+    scheme: str
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+    allow_http: bool = False
+
+    @property
+    def url(self) -> str:
+        """The bucket as messages show it."""
+        return f"{self.scheme}://{self.name}"
+
+    def __repr__(self) -> str:
+        return f"StoreBucket({self.url})"
+
+
+class ObjectInfo(Struct, frozen=True):
+    """An object: its key, size in bytes, and when it was made by the store's clock, in ms."""
+
+    key: str
+    bytes: int
+    modified_ms: int
+
+
+class ObjectClient:
+    """Reads and writes the objects of a bucket by their keys."""
+
+    def __init__(self, bucket: StoreBucket) -> None:
+        self._bucket = bucket
+        self._store = _open(bucket, {"max_retries": 100, "retry_timeout": timedelta(seconds=RETRY_S)})
+        self._once = _open(bucket, {"max_retries": 0, "retry_timeout": timedelta(seconds=RETRY_S)})
+
+    def url(self, key: str) -> str:
+        """Returns the object as messages show it."""
+        return f"{self._bucket.url}/{key}"
+
+    def get(self, key: str) -> bytes:
+        """Reads a whole object; MissingFileError where it is absent."""
+        return self._get(key, {})[0]
+
+    def get_start(self, key: str, length: int) -> tuple[bytes, int]:
+        """Reads the first `length` bytes of an object, or all where it has less; returns its size too."""
+        try:
+            return self._get(key, {"range": (0, length)})
+        except MissingFileError:
+            raise
+        except StorageError:  # an empty object has no range
+            return self._get(key, {})
+
+    def get_range(self, key: str, start: int, end: int) -> tuple[bytes, int]:
+        """Reads the bytes [start, end) of an object, fewer where it ends before; returns its size too.
+
+        Raises MissingFileError; StorageError also where `start` is not below the object's size.
+        """
+        return self._get(key, {"range": (start, end)})
+
+    def _get(self, key: str, options: Any) -> tuple[bytes, int]:
+        import obstore
+
+        with self._errors("read", key, missing=True):
+            found = obstore.get(self._store, key, options=options)
+            data, size = bytes(found.bytes()), found.meta["size"]
+        REQUESTS.add("get")
+        REQUESTS.add("bytes_read", len(data))
+        return data, size
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Asks for an object; None where it is absent."""
+        import obstore
+
+        REQUESTS.add("head")
+        with self._errors("look at", key):
+            try:
+                return _info(obstore.head(self._store, key))
+            except FileNotFoundError:
+                return None
+
+    def attributes(self, key: str) -> Mapping[str, str] | None:
+        """Asks for the attributes of an object; None where it is absent."""
+        import obstore
+
+        REQUESTS.add("head")
+        with self._errors("look at", key):
+            try:
+                found = obstore.get(self._store, key, options={"head": True}).attributes
+            except FileNotFoundError:
+                return None
+        return {str(name).lower(): str(value) for name, value in found.items()}
+
+    def put(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> None:
+        """Makes or replaces an object."""
+        import obstore
+
+        with self._errors("write", key):
+            obstore.put(self._store, key, data, attributes=dict(attributes or {}), use_multipart=False)
+        REQUESTS.add("put")
+        REQUESTS.add("bytes_written", len(data))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Makes an object if it is absent; True where this call has made it, whatever answers were lost.
+
+        Raises StorageError where that stays unknown.
+        """
+        mark = secrets.token_hex(8)
+        retrying = Retrying(
+            retry=retry_if_result(lambda made: made is None or isinstance(made, StorageError)),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            stop=stop_after_delay(RETRY_S),
+        )
+        try:
+            return retrying(self._try_create, key, data, mark) is True
+        except RetryError as error:
+            failure = error.last_attempt.result()
+            raise failure or StorageError(
+                f"Could not create {self.url(key)}: it is there, and is not.", UNHEALTHY
+            ) from error
+
+    def _try_create(self, key: str, data: bytes, mark: str) -> bool | StorageError | None:
+        """Returns whether this create made the object; a StorageError where that is unknown, None where it is absent.
+
+        Raises what is no use to try again.
+        """
+        import obstore
+        from obstore import exceptions
+
+        REQUESTS.add("put")
+        REQUESTS.add("bytes_written", len(data))
+        try:
+            with self._errors("create", key):
+                try:
+                    obstore.put(self._once, key, data, mode="create", attributes={_MARK: mark})
+                except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
+                    found = self.attributes(key)
+                    return None if found is None else found.get(_MARK) == mark
+                return True
+        except UnsupportedStorageError:
+            raise
+        except StorageError as error:
+            return error
+
+    def open_writer(self, key: str) -> WritableFile:
+        """Opens a new object, which is uploaded in parts of PART_BYTES, and appears with `close_writer`."""
+        import obstore
+
+        REQUESTS.add("put")
+        with self._errors("write", key):
+            return obstore.open_writer(self._store, key, buffer_size=PART_BYTES)
+
+    def write_part(self, key: str, writer: WritableFile, data: bytes) -> None:
+        """Uploads `data`, the next part of the object `key`."""
+        with self._errors("write", key):
+            writer.write(data)
+        REQUESTS.add("put")
+        REQUESTS.add("bytes_written", len(data))
+
+    def abort_writer(self, key: str, writer: WritableFile, error: BaseException) -> None:
+        """Gives up the object `key`, whose parts the store then removes."""
+        with self._errors("give up", key):
+            writer.__exit__(type(error), error, error.__traceback__)
+
+    def close_writer(self, key: str, writer: WritableFile) -> None:
+        """Completes the object `key` of its parts."""
+        REQUESTS.add("put")
+        with self._errors("write", key):
+            writer.close()
+
+    def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Lists every object below the folder `prefix`, by key."""
+        import obstore
+
+        with self._errors("list", prefix):
+            for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_MAX):
+                REQUESTS.add("list")
+                yield from map(_info, page)
+
+    def list_folder(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
+        """Lists the objects directly in the folder `prefix`, and the keys of the folders in it."""
+        import obstore
+
+        with self._errors("list", prefix):
+            found = obstore.list_with_delimiter(self._store, prefix or None)
+        objects, folders = list(map(_info, found["objects"])), list(found["common_prefixes"])
+        REQUESTS.add("list", 1 + (len(objects) + len(folders)) // (_LIST_MAX + 1))
+        return objects, folders
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Removes objects, many in a request where the store can; those that are absent are no error."""
+        import obstore
+
+        for start in range(0, len(keys), _DELETE_MAX):
+            some = list(keys[start : start + _DELETE_MAX])
+            with self._errors("delete", some[0]):
+                try:
+                    obstore.delete(self._store, some)
+                except FileNotFoundError:
+                    self._delete_each(some)
+            REQUESTS.add("delete")
+
+    def _delete_each(self, keys: Sequence[str]) -> None:
+        """Removes `keys` one by one: one of many that is absent ends the request for all of them on some stores."""
+        import obstore
+
+        for key in keys:
+            REQUESTS.add("delete")
+            try:
+                obstore.delete(self._store, key)
+            except FileNotFoundError:
+                continue
+
+    @contextmanager
+    def _errors(self, what: str, key: str, *, missing: bool = False) -> Iterator[None]:
+        """Raises what obstore raises as a StorageError: `what` failed with `key`, and what to do next."""
+        from obstore import exceptions
+
+        try:
+            yield
+        except FileNotFoundError as error:
+            kind, action = (MissingFileError, UNHEALTHY) if missing else (StorageError, _UNKNOWN)
+            raise kind(f"Could not {what} {self.url(key)}: {_brief(error)}.", action) from error
+        except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+            raise StorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _DENIED) from error
+        except (exceptions.NotSupportedError, NotImplementedError) as error:
+            raise UnsupportedStorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _NO_CREATES) from error
+        except (exceptions.BaseError, OSError, ValueError) as error:
+            raise StorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", UNHEALTHY) from error
+
+
+_CLIENTS: Final[dict[StoreBucket, ObjectClient]] = {}
+_PROCESS: Final[list[int]] = []
+"""The process that made the first client: obstore's threads are in no process that is forked from it."""
+
+
+def client_of(bucket: StoreBucket) -> ObjectClient:
+    """Returns this process's client of `bucket`. Raises StorageError where a process has used one and then forked."""
+    if not _PROCESS:
+        _PROCESS.append(os.getpid())
+    if [os.getpid()] != _PROCESS:
+        raise StorageError(
+            f"Storage {bucket.url} is used in process {os.getpid()}, forked from one that used an object store.",
+            "Start processes anew (spawn) in place of forking them: requests of this one would wait for ever.",
+        )
+    if bucket not in _CLIENTS:
+        _CLIENTS[bucket] = ObjectClient(bucket)
+    return _CLIENTS[bucket]
+
+
+def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
+    from obstore import exceptions, store
+
+    kind: Any = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}[bucket.scheme]
+    client = {"allow_http": True} if bucket.allow_http else {}
+    try:
+        return kind(bucket.name, config=dict(bucket.options), client_options=client, retry_config=retry)
+    except (exceptions.BaseError, ValueError) as error:
+        raise UnsupportedStorageError(
+            f"Storage {bucket.url} cannot be opened: {_brief(error)}.", "Correct the storage.* keys of the worker file."
+        ) from error
+
+
+def _info(found: Mapping[str, Any]) -> ObjectInfo:
+    modified: datetime = found["last_modified"]
+    return ObjectInfo(found["path"], found["size"], round(modified.timestamp() * 1000))
+
+
+def _brief(error: BaseException) -> str:
+    """Returns the first line of what obstore says, without the debug text behind it."""
+    return (str(error).partition("\n")[0].strip() or type(error).__name__).rstrip(".")

@@ -1,0 +1,147 @@
+"""Keeps files as objects of a bucket, as a `Storage`: S3, Google Cloud Storage, Azure, and what speaks their protocols.
+
+A file is an object, which appears whole or not at all, and is durable once its request was answered. A folder is what
+keys begin with, so it needs no making. What `create` promises rests on the store alone: on a conditional request that
+makes an object only if it is absent. Not every store that speaks S3 keeps that promise; `check_creates` finds out.
+
+Parts of an upload that ended early stay in the bucket, where no listing shows them: the bucket's lifecycle removes
+them (docs/operating.md).
+"""
+
+# ruff: noqa: D102 - `Storage` says what each method gives
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, Final, cast
+
+import pyarrow as pa
+
+from compactor.errors import UnsupportedStorageError
+from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
+from compactor.storage.lease import Lease, held_by
+from compactor.storage.object_client import ObjectClient, ObjectInfo, StoreBucket, client_of
+from compactor.storage.object_file import ObjectReader, ObjectWriter
+from compactor.storage.written import WRITTEN
+
+_TRIALS: Final = f"{TEMPORARY}creates-"
+"""What the keys of trials begin with: listings leave out names that begin with `.tmp-`."""
+
+
+class ObjectStorage:
+    """The objects of `bucket` whose keys begin with `folder`."""
+
+    def __init__(self, bucket: StoreBucket, folder: str = "") -> None:
+        self._bucket = bucket
+        self._folder = folder.strip("/")
+
+    @property
+    def location(self) -> str:
+        return self.url("").rstrip("/")
+
+    @property
+    def is_folder(self) -> bool:
+        return False
+
+    def read(self, path: str) -> bytes:
+        key = self._at(path)
+        data = WRITTEN.get(self._bucket.url, key)
+        return self._client.get(key) if data is None else data
+
+    def create(self, path: str, data: bytes) -> bool:
+        return self._client.create(self._at(path), data)
+
+    def write(self, path: str, data: bytes) -> None:
+        self._client.put(self._at(path), data)
+
+    def link(self, path: str, folder: str) -> bool:  # noqa: ARG002 - there are no links
+        return False
+
+    def list(self, folder: str) -> list[str]:
+        objects, folders = self._client.list_folder(self._at(folder))
+        names = {key.rpartition("/")[2] for key in (*(one.key for one in objects), *folders)}
+        return sorted(name for name in names if not name.startswith(TEMPORARY))
+
+    def walk(self, folder: str) -> Files:
+        return [info for info in self._files(folder) if not _is_temporary(info)]
+
+    def unfinished(self, folder: str) -> Files:
+        return [info for info in self._files(folder) if _is_temporary(info)]
+
+    def delete(self, path: str) -> None:
+        self.delete_all([path])
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        keys = [self._at(path) for path in paths]
+        for key in keys:
+            WRITTEN.drop(self._bucket.url, key)
+        self._client.delete(keys)
+
+    def delete_folder(self, folder: str) -> None:
+        self._client.delete([found.key for found in self._client.list_all(self._at(folder))])
+
+    def exists(self, path: str) -> bool:
+        return self._client.head(self._at(path)) is not None or bool(self.list(path))
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        key = self._at(path)
+        data = WRITTEN.get(self._bucket.url, key)
+        return pa.PythonFile(ObjectReader(self._client, key, size), mode="r") if data is None else pa.BufferReader(data)
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        key = self._at(path)
+        writer = ObjectWriter(self._client, key)
+        try:
+            yield cast("IO[bytes]", writer)
+            data = writer.complete()
+        except BaseException as error:
+            writer.abort(error)
+            raise
+        if data is not None:
+            WRITTEN.put(self._bucket.url, key, data)
+
+    def url(self, path: str) -> str:
+        return f"{self._bucket.url}/{self._at(path)}"
+
+    def sub(self, *parts: str) -> ObjectStorage:
+        return ObjectStorage(self._bucket, self._at("/".join(parts)))
+
+    def lock(self, path: str) -> Lock | None:
+        return Lease.take(self._client, self._at(path))
+
+    def locked_by(self, path: str) -> bytes | None:
+        return held_by(self._client, self._at(path))
+
+    def check_creates(self) -> None:
+        """Creates one object twice: UnsupportedStorageError where the store lets both do so. Nothing of it is left."""
+        path = f"{_TRIALS}{secrets.token_hex(8)}"
+        try:
+            if not self.create(path, b"1") or self.create(path, b"2") or self.read(path) != b"1":
+                raise UnsupportedStorageError(
+                    f"Storage {self.location}: the store makes an object again that exists, though it was told to "
+                    "create it only if it is absent (If-None-Match: *). Two workers could both own a connector there.",
+                    "Choose a store that honours conditional writes, or a version of this one that does.",
+                )
+        finally:
+            self.delete(path)
+
+    @property
+    def _client(self) -> ObjectClient:
+        return client_of(self._bucket)
+
+    def _at(self, path: str) -> str:
+        return f"{self._folder}/{relative(path)}".strip("/")
+
+    def _files(self, folder: str) -> Files:
+        infos = map(self._info, self._client.list_all(self._at(folder)))
+        return sorted(infos, key=lambda info: info.path)
+
+    def _info(self, found: ObjectInfo) -> FileInfo:
+        return FileInfo(found.key.removeprefix(self._folder).lstrip("/"), found.bytes, found.modified_ms)
+
+
+def _is_temporary(info: FileInfo) -> bool:
+    return info.path.rpartition("/")[2].startswith(TEMPORARY)
