@@ -151,7 +151,8 @@ def test_a_rebuilt_log_knows_the_keys_of_its_output(spark: SparkSession, deploym
     connector, worker = deployment.write()
     result = invoke("rebuild", connector, "--worker", worker, "--json")
     assert result.exit_code == 0, result.output
-    assert sum(one["records"] for one in json.loads(result.stdout)) == 3
+    records = sum(one["records"] for one in json.loads(result.stdout))
+    assert records == 2, "the key that an identity's tombstone retired is no part of the table"
     put(deployment, (SORTED[1], b"d"), (SPACED[0], b"e"))
     deployment.run_once(spark)
     assert table(deployment) == {SORTED[1]: b"d", SPACED[0]: b"e"}
