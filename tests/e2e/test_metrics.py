@@ -45,6 +45,8 @@ def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, t
         produce_transaction(broker.bootstrap, topic, [(0, b"a", b"aborted")], commit=False)
         wait_until(one.caught_up, "everything is published", PROCESS_TIMEOUT_S)
         wait_until(lambda: "keyfold_snapshot_age_seconds" in _scraped(worker), "a snapshot", PROCESS_TIMEOUT_S)
+        cleaned = "keyfold_log_cleaner_compactions_total"  # the first snapshot may be of a log that has nothing yet
+        wait_until(lambda: _scraped(worker)[cleaned], "a snapshot of what was published", PROCESS_TIMEOUT_S)
         found = _scraped(worker)
         assert asked_names() - found.keys() == BY_PROMETHEUS
         sent = len(consume_all(broker.bootstrap, one.output))
