@@ -74,7 +74,10 @@ def _body(one: Ask, found: httpx.Response) -> Any:
 
 
 def _settled(client: httpx.Client, name: str, state: str) -> Callable[[], bool]:
-    """Returns whether connector and tasks are in `state`, or for "offsets" and "topics" whether there are any."""
+    """Returns whether connector and tasks are in `state`, for "offsets" and "topics" whether there are any.
+
+    Of a connector that is deleted ("gone") Kafka Connect still answers the status for a moment.
+    """
 
     def is_settled() -> bool:
         if state == "topics":
@@ -83,8 +86,8 @@ def _settled(client: httpx.Client, name: str, state: str) -> Callable[[], bool]:
             found = client.get(f"/connectors/{name}/offsets")
             return found.status_code == httpx.codes.OK and bool(found.json()["offsets"])
         found = client.get(f"/connectors/{name}/status")
-        if found.status_code != httpx.codes.OK:
-            return False
+        if state == "gone" or found.status_code != httpx.codes.OK:
+            return state == "gone" and found.status_code == httpx.codes.NOT_FOUND
         tasks = [one["state"] for one in found.json()["tasks"]]
         there = [found.json()["connector"]["state"], *tasks]
         has_tasks = bool(tasks) or state != "RUNNING"  # Kafka Connect makes none for what is paused from the start

@@ -287,7 +287,7 @@ _OFFSETS: Final = (
     Ask("GET", "/connectors/a/offsets"),
     Ask("DELETE", "/connectors/a/offsets"),
     Ask("DELETE", "/connectors/a/offsets"),
-    Ask("DELETE", "/connectors/a"),
+    Ask("DELETE", "/connectors/a", settle=("a", "gone")),
     Ask("GET", "/connectors/a"),
     Ask("GET", "/connectors/a/status"),
 )
