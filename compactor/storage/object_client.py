@@ -1,7 +1,8 @@
 """Talks to one bucket of an object store: S3, Google Cloud Storage, Azure Blob Storage and what speaks their protocols.
 
 The one place that knows obstore. Every method raises StorageError with the object's URL and what to do; a request that
-the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to RETRY_S.
+the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to RETRY_S. A store that
+takes a request and never answers is given up after REQUEST_S.
 
 A create is different: where its answer was lost, to send it again would find the object that it has made itself. So it
 is sent once at a time, and carries a random mark among the object's attributes, which says whose the object is that
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 
 RETRY_S: Final = 20
 """How long a request is sent again, in seconds: longer outages are for the restart policy of a connector."""
+
+CONNECT_S: Final = 5
+"""How long a connection may take to be made, in seconds."""
+
+REQUEST_S: Final = 60
+"""How long a request may take with its answer, in seconds: a part of PART_BYTES fits in at 140 kB/s."""
 
 PART_BYTES: Final = 8 << 20
 """What is larger is uploaded in parts of so many bytes."""
@@ -299,7 +306,11 @@ def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
     from obstore import exceptions, store
 
     kind: Any = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}[bucket.scheme]
-    client = {"allow_http": True} if bucket.allow_http else {}
+    client: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=CONNECT_S),
+        "timeout": timedelta(seconds=REQUEST_S),
+        **({"allow_http": True} if bucket.allow_http else {}),
+    }
     try:
         return kind(bucket.name, config=dict(bucket.options), client_options=client, retry_config=retry)
     except (exceptions.BaseError, ValueError) as error:

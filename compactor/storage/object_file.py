@@ -90,6 +90,7 @@ class ObjectWriter(io.RawIOBase):
         self._client = client
         self._key = key
         self._waiting = bytearray()
+        self._sent = 0
         self._parts: WritableFile | None = None
 
     def writable(self) -> bool:
@@ -114,7 +115,7 @@ class ObjectWriter(io.RawIOBase):
             self._send(self._parts)
             made = self._client.head(self._key) is None
             if made:
-                self._client.close_writer(self._key, self._parts)
+                self._close(self._parts)
         if not made:
             raise StorageError(
                 f"{self._client.url(self._key)} exists already.", "This is a defect of keyfold; it was left as it is."
@@ -127,6 +128,16 @@ class ObjectWriter(io.RawIOBase):
             with suppress(StorageError):  # the first error counts; the bucket's lifecycle removes what is left
                 self._client.abort_writer(self._key, self._parts, error)
 
+    def _close(self, parts: WritableFile) -> None:
+        """Completes the upload; where the answer was lost, and to ask again is refused, the object says that it is."""
+        try:
+            self._client.close_writer(self._key, parts)
+        except StorageError:
+            found = self._client.head(self._key)
+            if found is None or found.bytes != self._sent:
+                raise
+
     def _send(self, parts: WritableFile) -> None:
         self._client.write_part(self._key, parts, bytes(self._waiting))
+        self._sent += len(self._waiting)
         self._waiting.clear()

@@ -1,0 +1,250 @@
+"""An object store that fails, is slow, loses answers or hangs: what a Storage promises holds, or is refused."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import httpx
+import pytest
+
+from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
+from compactor.storage import object_client
+from compactor.storage.base import Storage
+from compactor.storage.locations import open_storage
+from compactor.storage.object_client import PART_BYTES
+from compactor.storage.object_store import ObjectStorage
+from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
+from tests.support.stores.moto_server import BUCKET, MotoServer
+
+RACERS = 20
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[MotoServer]:
+    server = MotoServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def proxy(moto: MotoServer) -> Iterator[FaultyProxy]:
+    """A proxy of its own, so that clients, which are kept by their endpoint, are new for each test."""
+    with faulty_proxy(moto.url) as running:
+        yield running
+
+
+@pytest.fixture
+def storage(moto: MotoServer, proxy: FaultyProxy) -> ObjectStorage:
+    """A new folder of the store, through the proxy."""
+    opened = open_storage(f"s3://{BUCKET}/{secrets.token_hex(8)}", moto.options(proxy.url))
+    assert isinstance(opened, ObjectStorage)
+    return opened
+
+
+def once(concerned: Callable[[Request], bool]) -> Callable[[Request], bool]:
+    """Concerns the first such request, and no later one."""
+    left = [True]
+    return lambda request: concerned(request) and (left.pop() if left else False)
+
+
+def puts(request: Request) -> bool:
+    """Concerns requests that make or replace an object."""
+    return request.method == "PUT"
+
+
+def test_requests_pass_as_they_are(storage: Storage, proxy: FaultyProxy) -> None:
+    """Without faults the proxy is not seen; otherwise the tests below would try it, and not the storage."""
+    assert storage.create("a", b"1")
+    storage.write("b/c", b"x" * 100_000)
+    assert [(info.path, info.bytes) for info in storage.walk("")] == [("a", 1), ("b/c", 100_000)]
+    assert storage.read("b/c") == b"x" * 100_000
+    storage.delete_all(["a", "b/c"])
+    assert storage.list("") == []
+    assert sum(proxy.counts.values()) == 0
+
+
+def test_a_create_whose_answer_is_lost_is_true_once(storage: Storage, proxy: FaultyProxy) -> None:
+    """It finds what it has made, and knows it by its mark; whoever comes later has not made it."""
+    proxy.faults = Faults(lost=1, concerns=once(puts))
+    assert storage.create("catalog/1", b"mine")
+    assert proxy.counts["lost"] == 1
+    assert not storage.create("catalog/1", b"mine")
+    assert storage.read("catalog/1") == b"mine"
+
+
+def test_a_create_that_lost_and_whose_answer_is_lost_is_false(storage: Storage, proxy: FaultyProxy) -> None:
+    """Another has made the object; that this was not heard changes nothing, also where the contents are equal."""
+    assert storage.create("catalog/1", b"same")
+    proxy.faults = Faults(lost=1, concerns=once(puts))
+    assert not storage.create("catalog/1", b"same")
+    assert proxy.counts["lost"] == 1
+
+
+@pytest.mark.parametrize("lost", [0, 0.3])
+def test_racing_creates_have_one_winner(storage: Storage, proxy: FaultyProxy, lost: float) -> None:
+    """Of twenty that create an object at once one has made it, and reads its own; answers may be lost meanwhile."""
+    proxy.faults = Faults(lost=lost)
+    barrier = Barrier(RACERS)
+
+    def race(number: int) -> bool:
+        barrier.wait(30)
+        return storage.create("catalog/1", b"%d" % number)
+
+    with ThreadPoolExecutor(RACERS) as racers:
+        made = list(racers.map(race, range(RACERS)))
+    assert sum(made) == 1
+    assert storage.read("catalog/1") == b"%d" % made.index(True)
+    assert (proxy.counts["lost"] > 0) == (lost > 0)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [Faults(refused=0.1, statuses=(503, 429)), Faults(lost=0.1), Faults(delay_s=0.005)],
+    ids=["503 and 429", "lost answers", "delays"],
+)
+def test_operations_are_those_of_a_healthy_store(storage: Storage, proxy: FaultyProxy, faults: Faults) -> None:
+    """Where a tenth of all requests is refused, or done without an answer, each operation does what it promises."""
+    proxy.faults = faults
+    large = secrets.token_bytes(2 * PART_BYTES + 5)
+    for turn in range(10):
+        assert storage.create(f"{turn}/created", b"1")
+        assert not storage.create(f"{turn}/created", b"2")
+        storage.write(f"{turn}/written", b"old")
+        storage.write(f"{turn}/written", b"new")
+        with storage.open_output(f"{turn}/runs/small") as stream:
+            stream.write(b"small")
+        assert storage.list(str(turn)) == ["created", "runs", "written"]
+        assert [info.bytes for info in storage.walk(str(turn))] == [1, 5, 3]
+        assert [storage.read(f"{turn}/{name}") for name in ("created", "written", "runs/small")] == [
+            *(b"1", b"new", b"small")
+        ]
+        assert storage.exists(f"{turn}/created")
+        assert not storage.exists(f"{turn}/nothing")
+        with pytest.raises(MissingFileError):
+            storage.read(f"{turn}/nothing")
+        storage.delete_all([f"{turn}/created", f"{turn}/nothing"])
+        storage.delete_folder(f"{turn}/runs")
+        assert storage.list(str(turn)) == ["written"]
+        lock = storage.lock(f"{turn}/owner.lock")
+        assert lock is not None
+        lock.write(b"me")
+        assert (storage.lock(f"{turn}/owner.lock"), storage.locked_by(f"{turn}/owner.lock")) == (None, b"me")
+        lock.release()
+    with storage.open_output("large") as stream:
+        for start in range(0, len(large), 1_000_000):
+            stream.write(large[start : start + 1_000_000])
+    with storage.open_input("large") as source:
+        assert source.read() == large
+    assert not faults.refused or proxy.counts["refused"] > 10
+    assert not faults.lost or proxy.counts["lost"] > 10
+
+
+@pytest.fixture
+def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"CONNECT_S": 1, "REQUEST_S": 1, "RETRY_S": 2}.items():
+        monkeypatch.setattr(object_client, name, seconds)
+
+
+@pytest.mark.usefixtures("_short_times")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda storage: storage.read("a"),
+        lambda storage: storage.create("a", b"1"),
+        lambda storage: storage.write("a", b"1"),
+        lambda storage: storage.list(""),
+        lambda storage: storage.walk(""),
+        lambda storage: storage.delete_all(["a", "b"]),
+        lambda storage: storage.exists("a"),
+        lambda storage: storage.open_input("a"),
+    ],
+    ids=["read", "create", "write", "list", "walk", "delete", "exists", "open"],
+)
+def test_a_store_that_never_answers_is_an_error(
+    storage: Storage, proxy: FaultyProxy, ask: Callable[[Storage], object]
+) -> None:
+    """No longer than a request and its repetitions may take together, with the object's URL and what to do."""
+    proxy.faults = Faults(hangs=True)
+    began = time.monotonic()
+    with pytest.raises(StorageError, match=rf"s3://{BUCKET}/.*healthy"):
+        ask(storage)
+    assert time.monotonic() - began < 2 * (object_client.REQUEST_S + object_client.RETRY_S)
+    assert proxy.counts["hangs"] >= 1
+
+
+def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(
+    storage: Storage, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where its block fails, nor where a part or the last request is refused; what was sent is given up."""
+    monkeypatch.setattr(object_client, "RETRY_S", 1)
+    data = bytes(PART_BYTES)
+
+    def write(*, fails: bool = False) -> None:
+        with storage.open_output("runs/large") as stream:
+            for _ in range(3):
+                stream.write(data)
+            assert not fails
+
+    with pytest.raises(AssertionError):
+        write(fails=True)
+    assert "<UploadId>" not in httpx.get(f"{proxy.url}/{BUCKET}?uploads").text
+    for concerned in (
+        lambda request: "partNumber=2" in request.path,
+        lambda request: request.method == "POST" and "uploadId=" in request.path,
+    ):
+        proxy.faults = Faults(refused=1, concerns=concerned)
+        with pytest.raises(StorageError, match="runs/large"):
+            write()
+        assert proxy.counts["refused"] > 1
+        proxy.faults = NO_FAULTS
+        assert storage.walk("") == []
+        assert "<UploadId>" not in httpx.get(f"{proxy.url}/{BUCKET}?uploads").text
+    write()
+    assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
+
+
+@pytest.mark.parametrize(("method", "step"), [("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")])
+def test_an_upload_in_parts_whose_answer_is_lost_is_there(
+    storage: Storage, proxy: FaultyProxy, method: str, step: str
+) -> None:
+    """Also where the last one is: then the upload is over when it is asked for again, and the object stands there."""
+    proxy.faults = Faults(lost=1, concerns=once(lambda request: request.method == method and step in request.path))
+    with storage.open_output("runs/large") as stream:
+        for _ in range(3):
+            stream.write(bytes(PART_BYTES))
+    assert proxy.counts["lost"] == 1
+    assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
+
+
+def test_an_upload_in_parts_whose_last_answers_are_all_lost_is_there(
+    storage: Storage, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may also say that the upload, which it has completed, is not there: the object is what counts."""
+    monkeypatch.setattr(object_client, "RETRY_S", 1)
+    proxy.faults = Faults(lost=1, concerns=lambda request: request.method == "POST" and "uploadId=" in request.path)
+    with storage.open_output("runs/large") as stream:
+        stream.write(bytes(PART_BYTES + 1))
+    assert proxy.counts["lost"] > 1
+    assert [info.bytes for info in storage.walk("")] == [PART_BYTES + 1]
+
+
+def test_a_bucket_that_ignores_conditions_is_refused_by_name(storage: ObjectStorage, proxy: FaultyProxy) -> None:
+    """A store that overlooks If-None-Match would have two owners: found out before anything starts."""
+    storage.check_creates()
+    proxy.faults = Faults(without=frozenset({"if-none-match"}))
+    with pytest.raises(UnsupportedStorageError, match=rf"{storage.location}.*If-None-Match"):
+        storage.check_creates()
+    assert storage.unfinished("") == []
+
+
+def test_a_list_that_is_late_comes_right(storage: Storage, proxy: FaultyProxy) -> None:
+    """The proxy leaves out what was just made, files and folders, and only that; so the tests with it try something."""
+    storage.write("old/1", b"")
+    proxy.faults = Faults(lists_late_s=600)
+    assert (storage.list(""), storage.list("old"), storage.walk("")) == ([], [], [])
+    proxy.faults = NO_FAULTS
+    assert (storage.list(""), storage.list("old")) == (["old"], ["1"])
