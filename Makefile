@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test histories mutants faults soak conformance registry bench bench-quick clean
+.PHONY: help setup demo test histories mutants faults soak conformance registry stores bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,9 @@ conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloa
 
 registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
 	@REGISTRY=1 $(BIN)/pytest -v tests/registry
+
+stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's; fetches the first two once (57 MB with Maven, 186 MB with npm).
+	@STORES=1 $(BIN)/pytest -v tests/stores
 
 bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some, MINUTES=30 for sustained rows): build/bench; takes hours.
 	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))

@@ -10,7 +10,7 @@ import http.client
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
@@ -96,6 +96,14 @@ class FaultyProxy:
         self._thread.join()
         self._server.server_close()
 
+    def asked(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Returns the headers that the store gets of a request's `headers`."""
+        return list(headers)
+
+    def answered(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Returns the headers that the client gets of an answer's `headers`."""
+        return list(headers)
+
     def strikes(self, what: str, share: float) -> bool:
         """Returns whether a fault with this share of the requests strikes now, and counts it."""
         with self._turn:
@@ -178,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             fresh, self._store = self._store is None, store
             try:
                 store.putrequest(request.method, request.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
+                for name, value in self.proxy.asked(self.headers.items()):
                     if name.lower() not in without and name.lower() != "connection":
                         store.putheader(name, value)
                 store.endheaders(body or None)
@@ -196,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, answer: Answer) -> None:
         self.send_response_only(answer.status)
-        for name, value in answer.headers:
+        for name, value in self.proxy.answered(answer.headers):
             self.send_header(name, value)
         has_body = self.command != "HEAD" and answer.status != http.client.NO_CONTENT
         if has_body:

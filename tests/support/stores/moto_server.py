@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import httpx
 from moto.server import ThreadedMotoServer
 
-from compactor.storage.locations import StoreOptions
-
-BUCKET = "keyfold-tests"
+from tests.support.stores.running import BUCKET, RunningStore, s3_keys
 
 
-class MotoServer:
-    """The server; `url` is its endpoint."""
-
-    def __init__(self) -> None:
-        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._server.start()
-        host, port = self._server.get_host_and_port()
-        self.url = f"http://{host}:{port}"
-        httpx.put(f"{self.url}/{BUCKET}").raise_for_status()
-
-    def options(self, url: str | None = None) -> StoreOptions:
-        """Returns how it is reached, at `url` where a proxy is in between."""
-        found = {"endpoint": url or self.url, "region": "us-east-1", "access_key_id": "k", "secret_access_key": "s"}
-        return StoreOptions(s3=found, allow_http=frozenset({"s3"}))
-
-    def stop(self) -> None:
-        """Ends it."""
-        self._server.stop()
+@contextmanager
+def moto_server() -> Iterator[RunningStore]:
+    """Runs one during the block."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        url = f"http://{host}:{port}"
+        httpx.put(f"{url}/{BUCKET}").raise_for_status()
+        yield RunningStore("moto", url, f"s3://{BUCKET}", s3_keys)
+    finally:
+        server.stop()

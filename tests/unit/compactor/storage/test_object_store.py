@@ -18,29 +18,29 @@ from compactor.storage.locations import open_storage
 from compactor.storage.object_client import PART_BYTES
 from compactor.storage.object_store import ObjectStorage
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
-from tests.support.stores.moto_server import BUCKET, MotoServer
+from tests.support.stores.moto_server import moto_server
+from tests.support.stores.running import BUCKET, RunningStore
 
 RACERS = 20
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[MotoServer]:
-    server = MotoServer()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def proxy(moto: MotoServer) -> Iterator[FaultyProxy]:
-    """A proxy of its own, so that clients, which are kept by their endpoint, are new for each test."""
-    with faulty_proxy(moto.url) as running:
+def store() -> Iterator[RunningStore]:
+    with moto_server() as running:
         yield running
 
 
 @pytest.fixture
-def storage(moto: MotoServer, proxy: FaultyProxy) -> ObjectStorage:
+def proxy(store: RunningStore) -> Iterator[FaultyProxy]:
+    """A proxy of its own, so that clients, which are kept by their endpoint, are new for each test."""
+    with faulty_proxy(store.url) as running:
+        yield running
+
+
+@pytest.fixture
+def storage(store: RunningStore, proxy: FaultyProxy) -> ObjectStorage:
     """A new folder of the store, through the proxy."""
-    opened = open_storage(f"s3://{BUCKET}/{secrets.token_hex(8)}", moto.options(proxy.url))
+    opened = open_storage(f"{store.location}/{secrets.token_hex(8)}", store.options(proxy.url))
     assert isinstance(opened, ObjectStorage)
     return opened
 
@@ -54,6 +54,21 @@ def once(concerned: Callable[[Request], bool]) -> Callable[[Request], bool]:
 def puts(request: Request) -> bool:
     """Concerns requests that make or replace an object."""
     return request.method == "PUT"
+
+
+def begins(request: Request) -> bool:
+    """Concerns the request that begins an upload in parts; Azure has none."""
+    return request.method == "POST" and "?uploads" in request.path
+
+
+def sends(request: Request) -> bool:
+    """Concerns requests that upload a part: in S3 and Google's store, in Azure."""
+    return request.method == "PUT" and ("partNumber=" in request.path or "comp=block&" in request.path)
+
+
+def completes(request: Request) -> bool:
+    """Concerns the request that completes an upload in parts: in S3 and Google's store, in Azure."""
+    return (request.method == "POST" and "uploadId=" in request.path) or "comp=blocklist" in request.path
 
 
 def test_requests_pass_as_they_are(storage: Storage, proxy: FaultyProxy) -> None:
@@ -170,7 +185,7 @@ def test_a_store_that_never_answers_is_an_error(
     """No longer than a request and its repetitions may take together, with the object's URL and what to do."""
     proxy.faults = Faults(hangs=True)
     began = time.monotonic()
-    with pytest.raises(StorageError, match=rf"s3://{BUCKET}/.*healthy"):
+    with pytest.raises(StorageError, match=rf"{BUCKET}/.*healthy"):
         ask(storage)
     assert time.monotonic() - began < 2 * (object_client.REQUEST_S + object_client.RETRY_S)
     assert proxy.counts["hangs"] >= 1
@@ -192,10 +207,7 @@ def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(
     with pytest.raises(AssertionError):
         write(fails=True)
     assert "<UploadId>" not in httpx.get(f"{proxy.url}/{BUCKET}?uploads").text
-    for concerned in (
-        lambda request: "partNumber=2" in request.path,
-        lambda request: request.method == "POST" and "uploadId=" in request.path,
-    ):
+    for concerned in (sends, completes):
         proxy.faults = Faults(refused=1, concerns=concerned)
         with pytest.raises(StorageError, match="runs/large"):
             write()
@@ -207,12 +219,14 @@ def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(
     assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
 
 
-@pytest.mark.parametrize(("method", "step"), [("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")])
+@pytest.mark.parametrize("step", [begins, sends, completes])
 def test_an_upload_in_parts_whose_answer_is_lost_is_there(
-    storage: Storage, proxy: FaultyProxy, method: str, step: str
+    storage: Storage, proxy: FaultyProxy, step: Callable[[Request], bool]
 ) -> None:
     """Also where the last one is: then the upload is over when it is asked for again, and the object stands there."""
-    proxy.faults = Faults(lost=1, concerns=once(lambda request: request.method == method and step in request.path))
+    if step is begins and storage.location.startswith("az:"):
+        pytest.skip("an upload to Azure begins with its first part")
+    proxy.faults = Faults(lost=1, concerns=once(step))
     with storage.open_output("runs/large") as stream:
         for _ in range(3):
             stream.write(bytes(PART_BYTES))
@@ -225,7 +239,7 @@ def test_an_upload_in_parts_whose_last_answers_are_all_lost_is_there(
 ) -> None:
     """A store may also say that the upload, which it has completed, is not there: the object is what counts."""
     monkeypatch.setattr(object_client, "RETRY_S", 1)
-    proxy.faults = Faults(lost=1, concerns=lambda request: request.method == "POST" and "uploadId=" in request.path)
+    proxy.faults = Faults(lost=1, concerns=completes)
     with storage.open_output("runs/large") as stream:
         stream.write(bytes(PART_BYTES + 1))
     assert proxy.counts["lost"] > 1
@@ -234,8 +248,10 @@ def test_an_upload_in_parts_whose_last_answers_are_all_lost_is_there(
 
 def test_a_bucket_that_ignores_conditions_is_refused_by_name(storage: ObjectStorage, proxy: FaultyProxy) -> None:
     """A store that overlooks If-None-Match would have two owners: found out before anything starts."""
+    if storage.location.startswith("az:"):
+        pytest.skip("a signature covers this header in Azure: a proxy cannot leave it out")
     storage.check_creates()
-    proxy.faults = Faults(without=frozenset({"if-none-match"}))
+    proxy.faults = Faults(without=frozenset({"if-none-match", "x-goog-if-generation-match"}))
     with pytest.raises(UnsupportedStorageError, match=rf"{storage.location}.*If-None-Match"):
         storage.check_creates()
     assert storage.unfinished("") == []

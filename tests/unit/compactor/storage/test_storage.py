@@ -20,14 +20,14 @@ from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.locations import open_storage
 from tests.support.memory.storage import FailingStorage, MemoryStorage
-from tests.support.stores.moto_server import BUCKET, MotoServer
+from tests.support.stores.moto_server import moto_server
+from tests.support.stores.running import RunningStore
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[MotoServer]:
-    server = MotoServer()
-    yield server
-    server.stop()
+def moto() -> Iterator[RunningStore]:
+    with moto_server() as running:
+        yield running
 
 
 @pytest.fixture(params=["local", "memory", "failing", "s3"])
@@ -35,8 +35,8 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "local":
         return LocalStorage(str(tmp_path / "store"))
     if request.param == "s3":
-        server: MotoServer = request.getfixturevalue("moto")
-        return open_storage(f"s3://{BUCKET}/{tmp_path.name}/{secrets.token_hex(4)}", server.options())
+        store: RunningStore = request.getfixturevalue("moto")
+        return open_storage(f"{store.location}/{tmp_path.name}/{secrets.token_hex(4)}", store.options())
     return MemoryStorage() if request.param == "memory" else FailingStorage(MemoryStorage())
 
 

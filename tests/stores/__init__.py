@@ -1,0 +1,1 @@
+"""Real object stores, or their emulators, that are fetched once: `make stores`."""
