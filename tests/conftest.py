@@ -51,6 +51,18 @@ def _folder(item: pytest.Item) -> str:
     return folder if folder in _ORDER else _ORDER[0]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The object store of workers, where the environment names one (`tests/support/stores/chosen.py`)."""
+    if not os.environ.get("STORE"):
+        yield
+        return
+    from tests.support.stores.chosen import chosen_store
+
+    with chosen_store(tmp_path_factory.mktemp("store")):
+        yield
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
     """The one broker of the session; tests keep apart by the names of their topics."""

@@ -80,7 +80,10 @@ class ObjectStorage:
         self._client.delete(keys)
 
     def delete_folder(self, folder: str) -> None:
-        self._client.delete([found.key for found in self._client.list_all(self._at(folder))])
+        keys = [found.key for found in self._client.list_all(self._at(folder))]
+        for key in keys:
+            WRITTEN.drop(self._bucket.url, key)
+        self._client.delete(keys)
 
     def exists(self, path: str) -> bool:
         return self._client.head(self._at(path)) is not None or bool(self.list(path))

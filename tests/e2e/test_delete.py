@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +14,6 @@ from tests.support.kafka import consume_all, produce
 from tests.support.records import random_records
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 
@@ -28,18 +25,18 @@ def delete(deployment: Deployment, *more: str) -> str:
     return done.output
 
 
-def test_starting_over_after_the_storage_is_lost(spark: SparkSession, deployment: Deployment, tmp_path: Path) -> None:
+def test_starting_over_after_the_storage_is_lost(spark: SparkSession, deployment: Deployment) -> None:
     """The error of a lost storage says how to start over; done, the same file publishes everything anew."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
     deployment.publishing_only().run_once(spark)
     before = consume_all(deployment.bootstrap, deployment.output)
-    shutil.rmtree(tmp_path / "storage")
+    deployment.storage.delete_folder("")
     with pytest.raises(PositionError, match=r"keyfold delete CONNECTOR\.json --outputs"):
         deployment.run_once(spark)
     assert f"output topic {deployment.output}" in delete(deployment, "--outputs")
     admin = Admin({"bootstrap.servers": deployment.bootstrap})
     assert (admin.describe([deployment.output]), admin.has_group(f"connect-{deployment.name}")) == ({}, False)
-    assert not (tmp_path / "storage" / deployment.name).exists()
+    assert deployment.storage.walk("") == []
     deployment.run_once(spark)
     assert deployment.violations() == []
     assert [(one.key, one.value) for one in consume_all(deployment.bootstrap, deployment.output)] == [

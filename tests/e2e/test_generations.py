@@ -136,9 +136,7 @@ def test_records_that_the_source_has_lost(spark: SparkSession, ran: Deployment) 
 
 def test_a_log_whose_file_is_lost(spark: SparkSession, ran: Deployment) -> None:
     """It is set aside; the source still has its records, and read anew it is one as others again."""
-    paths = {ran.folder / "storage" / ran.name / path for path in ran.state().paths if path.startswith("runs/")}
-    for path in paths:
-        path.unlink()
+    ran.storage.delete_all([path for path in ran.state().paths if path.startswith("runs/")])
     produce(ran.bootstrap, ran.topic, random_records(6, 50))
     with pytest.raises(QuarantinedError):
         ran.run_once(spark, min_cleanable_dirty_ratio=0, max_compaction_lag_ms=1)

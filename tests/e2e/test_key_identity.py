@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -147,7 +146,7 @@ def test_a_rebuilt_log_knows_the_keys_of_its_output(spark: SparkSession, deploym
     deployment.run_once(spark)
     put(deployment, (SORTED[0], b"c"))
     deployment.run_once(spark)
-    shutil.rmtree(deployment.folder / "storage" / deployment.name)
+    deployment.storage.delete_folder("")
     connector, worker = deployment.write()
     result = invoke("rebuild", connector, "--worker", worker, "--json")
     assert result.exit_code == 0, result.output

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,7 +41,7 @@ def lost(spark: SparkSession, deployment: Deployment) -> Deployment:
 
 def lose(deployment: Deployment) -> None:
     """Loses the storage."""
-    shutil.rmtree(deployment.folder / "storage" / deployment.name)
+    deployment.storage.delete_folder("")
 
 
 def rebuild(deployment: Deployment, *options: str) -> list[dict[str, Any]]:

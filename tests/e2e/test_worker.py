@@ -38,7 +38,7 @@ def test_topics_by_pattern_and_a_changed_file(deployment: Deployment) -> None:
     produce(deployment.bootstrap, stem, random_records(1, 50))
     with deployment.process() as worker:
         wait_until(
-            lambda: (deployment.folder / "storage").exists() and holds(deployment, stem, 1),
+            lambda: deployment.taken_over() and holds(deployment, stem, 1),
             "it publishes",
             PROCESS_TIMEOUT_S,
         )

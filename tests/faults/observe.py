@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, TopicPartition
 
+from compactor.errors import MissingFileError
 from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.snapshot.listing import LATEST
+from compactor.storage.base import Storage
 from tests.faults.checks import Observation, Row, SnapshotFiles
 from tests.faults.load import Load, TopicRecords
 from tests.support.deployment import Deployment
@@ -57,22 +58,22 @@ def newest(deployment: Deployment) -> SnapshotFiles | None:
 
     A running worker may remove it while it is read: then LATEST names another by now.
     """
-    folder = Path(deployment.settings["snapshot.location"]) / deployment.name / deployment.topic
+    folder = deployment.snapshots
     for _ in range(TRIES):
-        if not (folder / LATEST).exists():
+        if not folder.exists(LATEST):
             return None
-        name = (folder / LATEST).read_text().strip()
+        name = folder.read(LATEST).decode().strip()
         try:
-            return _taken(folder / name)
-        except FileNotFoundError:
-            if (folder / LATEST).read_text().strip() == name:
+            return _taken(folder.sub(name))
+        except MissingFileError:
+            if folder.read(LATEST).decode().strip() == name:
                 raise
-    raise AssertionError(f"{folder}: {TRIES} snapshots went while they were read")
+    raise AssertionError(f"{folder.location}: {TRIES} snapshots went while they were read")
 
 
-def _taken(folder: Path) -> SnapshotFiles:
-    found = manifest.decode((folder / manifest.NAME).read_bytes())
-    files = {file.path: (folder / file.path).read_bytes() for file in found.files}
+def _taken(folder: Storage) -> SnapshotFiles:
+    found = manifest.decode(folder.read(manifest.NAME))
+    files = {file.path: folder.read(file.path) for file in found.files}
     tables = {path: pq.read_table(io.BytesIO(data)) for path, data in files.items()}
     rows = (row for table in tables.values() for row in table.to_pylist())
     return SnapshotFiles(
@@ -88,21 +89,21 @@ def _damaged(deployment: Deployment, state: CatalogState) -> Iterator[str]:
 
     A running worker may have replaced and removed one meanwhile: what the catalog names no more does not count.
     """
-    root = Path(deployment.worker["storage.location"]) / deployment.name
+    root = deployment.storage
     said = {
         file.path: file.sha256
         for log in state.logs
         for run in (*log.runs, *([log.base] if log.base else []))
         for file in run.files
     }
-    wrong = [path for path, digest in said.items() if _digest(root / path) != digest]
+    wrong = [path for path, digest in said.items() if _digest(root, path) != digest]
     if wrong:
         still = {path for log in deployment.state().logs for path in log.paths}
         yield from (f"{path} is damaged or gone" for path in wrong if path in still)
 
 
-def _digest(path: Path) -> str | None:
+def _digest(root: Storage, path: str) -> str | None:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
+        return hashlib.sha256(root.read(path)).hexdigest()
+    except MissingFileError:
         return None

@@ -15,7 +15,6 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from compactor.catalog import requests
-from compactor.storage.locations import open_storage
 from connectors.clock import SystemClock
 from tests.faults import checks
 from tests.faults.load import RATE, Load
@@ -136,8 +135,7 @@ class Scenario:
 
     def ask_resync(self) -> None:
         """Asks the worker to begin all logs anew."""
-        storage = open_storage(str(self.deployment.folder / "storage")).sub(self.deployment.name)
-        requests.leave(storage, "resync", SystemClock().now_ms())
+        requests.leave(self.deployment.storage, "resync", SystemClock().now_ms())
 
     def resync(self) -> None:
         """Has the worker begin all logs anew, and waits until they are published again."""

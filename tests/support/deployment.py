@@ -13,11 +13,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 import psutil
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.state import CatalogState
+from compactor.storage.base import Storage
 from compactor.storage.locations import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
@@ -29,6 +31,7 @@ from connectors.runtime.shared_query import SharedQuery
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import broken_promises
 from tests.support.spark_settings import FAST_START
+from tests.support.stores.chosen import chosen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,17 +59,19 @@ class Deployment:
         self.bootstrap = bootstrap
         self.topic = topic
         self.name = f"c-{topic}"
+        self._store = chosen()
         self.settings: dict[str, Any] = {
             "name": self.name,
             "connector.class": "keyfold.CompactedTopic",
             "topics": topic,
             "tasks.max": 2,
-            "snapshot.location": str(folder / "snapshots"),
+            "snapshot.location": self._location("snapshots"),
             "errors.deadletterqueue.topic.replication.factor": 1,
         }
         self.worker: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
-            "storage.location": str(folder / "storage"),
+            "storage.location": self._location("storage"),
+            **(self._store.worker_keys() if self._store else {}),
             "spark.master": "local[2]",
             "listeners": "",
             "spark.sql.shuffle.partitions": "2",
@@ -77,6 +82,23 @@ class Deployment:
     def output(self) -> str:
         """Name of the output topic."""
         return f"{self.topic}.compacted"
+
+    @property
+    def storage(self) -> Storage:
+        """The connector's folder in storage.location, as it is: without the faults that a worker may see."""
+        return self._open(self.worker["storage.location"]).sub(self.name)
+
+    @property
+    def snapshots(self) -> Storage:
+        """The topic's folder in snapshot.location."""
+        return self._open(self.settings["snapshot.location"]).sub(self.name, self.topic)
+
+    def _location(self, name: str) -> str:
+        """Returns a location that no other deployment has."""
+        return self._store.location(f"{self.name}-{uuid4().hex[:8]}/{name}") if self._store else str(self.folder / name)
+
+    def _open(self, location: str) -> Storage:
+        return self._store.open(location) if self._store else open_storage(location)
 
     def for_topic(self, topic: str) -> Self:
         """Returns the same deployment with `topic`, another source topic of the connector."""
@@ -139,7 +161,7 @@ class Deployment:
 
     def state(self) -> CatalogState:
         """Returns the catalog's state."""
-        return Catalog.open(open_storage(str(self.folder / "storage")).sub(self.name), self.name).state
+        return Catalog.open(self.storage, self.name).state
 
     def published(self) -> dict[int, int]:
         """Returns the published offset of each source partition."""
@@ -147,7 +169,7 @@ class Deployment:
 
     def taken_over(self) -> bool:
         """Whether a worker has ever taken the connector over."""
-        return (self.folder / "storage" / self.name / "catalog").is_dir() and self.state().epoch > 0
+        return self.storage.exists("catalog") and self.state().epoch > 0
 
     def has_published(self, wanted: Mapping[int, int]) -> bool:
         """Returns whether a worker has taken over and published each partition up to its offset in `wanted`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 
 from tests.support.deployment import Deployment
 from tests.support.kafka import ToSend, consume_all
@@ -41,9 +43,15 @@ def newest_snapshot(deployment: Deployment) -> Path:
 
 def read_snapshot(deployment: Deployment) -> tuple[dict[str, Any], dict[tuple[int, bytes | None], tuple[int, bytes]]]:
     """Returns the newest snapshot's manifest, whose record count it checks, and (partition, key) → (offset, value)."""
-    folder = newest_snapshot(deployment)
-    query = f"select partition, key, \"offset\", value from '{folder}/data/*.parquet'"
-    rows = duckdb.connect().execute(query).fetchall()
-    manifest = json.loads((folder / "_manifest.json").read_text())
+    snapshot = deployment.snapshots.sub(deployment.snapshots.read("LATEST").decode().strip())
+    columns = ["partition", "key", "offset", "value"]
+    if snapshot.is_folder:
+        query = f"select partition, key, \"offset\", value from '{snapshot.location}/data/*.parquet'"
+        rows = duckdb.connect().execute(query).fetchall()
+    else:
+        files = [io.BytesIO(snapshot.read(info.path)) for info in snapshot.walk("data")]
+        tables = [pq.read_table(file, columns=columns).to_pylist() for file in files]
+        rows = [tuple(row[name] for name in columns) for table in tables for row in table]
+    manifest = json.loads(snapshot.read("_manifest.json"))
     assert manifest["records"] == len(rows)
     return manifest, {(partition, key): (offset, value) for partition, key, offset, value in rows}
