@@ -57,8 +57,11 @@ def delete(
 
 def _refuse_living(storage: Storage, name: str) -> None:
     from compactor.catalog import owner_lock
+    from connectors.kafka.retry import poll_until
+    from connectors.runtime.takeover import LOCK_POLL_S, abandoned_s
 
-    living = owner_lock.live_owner(storage)
+    wait_s = abandoned_s(storage)  # a worker that was killed may still have its lock
+    living = poll_until(lambda found: found is None, lambda: owner_lock.live_owner(storage), wait_s, LOCK_POLL_S)
     if living is not None:
         raise _is_run_error(name, str(living))
 

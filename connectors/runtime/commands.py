@@ -149,12 +149,21 @@ def resync(
     storage = connector_storage(worker, connector.name)
     _check(storage, connector.name, request)
     lock = owner_lock.OwnerLock(storage)
-    if lock.claim(owner_lock.this_process()):
+
+    def change() -> tuple[ChangedLog, ...]:
         try:
             return _change(worker, connector, storage, every_log(topic, partition, accepts_loss=accepts_loss))
         finally:
             lock.release()
-    result = ask(storage, connector.name, request, timeout, SystemClock())
+
+    if lock.claim(owner_lock.this_process()):
+        return change()
+    try:
+        result = ask(storage, connector.name, request, timeout, SystemClock())
+    except UnreachableError:
+        if not lock.claim(owner_lock.this_process()):
+            raise
+        return change()  # the worker was killed, and its lock has ended meanwhile, as on an object store
     return msgspec.convert(result.get("logs", ()), tuple[ChangedLog, ...])
 
 
@@ -196,7 +205,11 @@ def _perform(
     _check(storage, connector.name, request)
     lock = owner_lock.OwnerLock(storage)
     if not lock.claim(owner_lock.this_process()):
-        return ask(storage, connector.name, request, timeout, SystemClock())
+        try:
+            return ask(storage, connector.name, request, timeout, SystemClock())
+        except UnreachableError:
+            if not lock.claim(owner_lock.this_process()):
+                raise  # else the worker was killed, and its lock has ended meanwhile, as on an object store
     try:
         return _take_over(worker, connector, lock, request)
     finally:

@@ -33,7 +33,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.runtime.key_comparison import comparison_of_keys, comparison_of_records
 from connectors.runtime.offset_change import commit_positions
-from connectors.runtime.takeover import Fenced, claimed, take_over
+from connectors.runtime.takeover import Fenced, abandoned_s, claimed, take_over
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
 
@@ -63,7 +63,7 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
     found: list[RebuiltLog] = []
-    with claimed(storage, connector.name):
+    with claimed(storage, connector.name, abandoned_s(storage)):
         buckets = Catalog.open(storage, connector.name).state.buckets or connector.tasks_max or 1
         _, broker = take_over(
             storage,

@@ -16,6 +16,7 @@ from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
 from compactor.model.state import BYTES, CatalogState
 from compactor.storage.base import Storage
+from compactor.storage.lease import LEASE_MS
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import ConflictError
@@ -23,6 +24,7 @@ from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.kafka.producers import fence_all
+from connectors.kafka.retry import poll_until
 from connectors.runtime import deletion
 from connectors.runtime.kafka_broker import KafkaBroker
 
@@ -33,6 +35,12 @@ PROBE_S: Final = 10.0
 
 _IDENTITY: Final = {"bytes": BYTES}
 """What a catalog calls an identity of keys, where it has another name for it."""
+
+LOCK_POLL_S: Final = 1.0
+"""How often a lock that may be a killed worker's is looked at."""
+
+LEASE_MARGIN_S: Final = 5.0
+"""How much longer it is looked at than it can stand: a store's times are in whole seconds."""
 
 LIST_PAUSE_S: Final = 4.0
 """The pause between two listings of a folder: a network file system may show an old listing for half a minute."""
@@ -87,11 +95,19 @@ class Fenced(NamedTuple):
     clients: ClientSettings
 
 
+def abandoned_s(storage: Storage) -> float:
+    """Returns for how many seconds a lock may stand whose holder was killed: in a folder it ends with its holder."""
+    return 0.0 if storage.is_folder else LEASE_MS / 1000 + LEASE_MARGIN_S
+
+
 @contextmanager
-def claimed(storage: Storage, connector: str) -> Iterator[None]:
-    """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up. Raises ConflictError."""
+def claimed(storage: Storage, connector: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up.
+
+    Waits up to `wait_s` seconds for it (`abandoned_s`). Raises ConflictError.
+    """
     lock = owner_lock.OwnerLock(storage)
-    if not lock.claim(owner_lock.this_process()):
+    if not poll_until(bool, lambda: lock.claim(owner_lock.this_process()), wait_s, LOCK_POLL_S):
         raise ConflictError(
             f"Connector {connector} is run by another worker: {owner_lock.live_owner(storage) or 'unknown'}.",
             "Stop it there, then ask again.",

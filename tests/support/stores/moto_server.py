@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,7 @@ from tests.support.stores.running import BUCKET, RunningStore, s3_keys
 def moto_server() -> Iterator[RunningStore]:
     """Runs one during the block."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").disabled = True  # a line for each request
     server.start()
     try:
         host, port = server.get_host_and_port()

@@ -8,14 +8,16 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from compactor.catalog import requests
-from compactor.catalog.owner_lock import OwnerLock, this_process
+from compactor.catalog.owner_lock import OwnerLock, is_alive, this_process
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
 from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, UnreachableError, exit_code
+from connectors.runtime import commands
 from connectors.runtime.commands import POLL_SECONDS, ask
 from connectors.runtime.request_handler import CLEAN
 from connectors.runtime.request_timeout import RequestTimeout
@@ -87,6 +89,34 @@ def test_who_has_waited_long_enough_takes_the_request_back(asker: Asker) -> None
     assert 5_000 <= asker.clock.now_ms() - NOW <= 5_000 + POLL_SECONDS * 2_000
     assert "--timeout" in caught.value.action
     assert asker.left() == ()
+
+
+@pytest.mark.parametrize("command", [commands.fold_logs, commands.resync])
+@pytest.mark.parametrize("ends", [False, True])
+def test_where_the_worker_was_killed_the_command_takes_over_itself(
+    monkeypatch: pytest.MonkeyPatch, command: Callable[..., object], *, ends: bool
+) -> None:
+    """On a store its lock stands for a while: nobody answers, and then nobody holds it."""
+    storage = MemoryStorage()
+    held = OwnerLock(storage)
+    held.claim(this_process(3))
+    found = {"connector_storage": storage, "_check": None, "_take_over": {"logs": ()}, "_change": ()}
+    for name, value in found.items():
+        monkeypatch.setattr(commands, name, Mock(return_value=value))
+
+    def silent(*_: object) -> None:
+        if ends:
+            held.release()
+        raise UnreachableError("The worker did not answer.", "")
+
+    monkeypatch.setattr(commands, "ask", silent)
+    connector = Mock(cleanup_policy=("compact",))
+    if ends:
+        assert command(Mock(), connector) == ()
+        assert not is_alive(storage)
+    else:
+        with pytest.raises(UnreachableError):
+            command(Mock(), connector)
 
 
 def test_what_the_worker_has_begun_goes_on(asker: Asker) -> None:

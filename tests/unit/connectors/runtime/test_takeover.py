@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, KeyfoldError, StorageError
-from connectors.errors import ConnectorError
+from compactor.storage.local import LocalStorage
+from connectors.errors import ConflictError, ConnectorError
 from connectors.runtime import deletion, takeover
 from connectors.runtime.takeover import take_over
 from tests.support.catalogs import NOW, owned
@@ -46,6 +49,25 @@ def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error
         again(storage, "gone-1")
     assert Catalog.open(storage, "c").version == before.version
     assert error.retriable is not other
+
+
+def test_the_lock_of_a_killed_worker_is_waited_for_on_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands until its lease is over; a lock that is renewed is another worker's, and one in a folder is at once."""
+    monkeypatch.setattr(takeover, "LEASE_MARGIN_S", 0.5)
+    monkeypatch.setattr(takeover, "LEASE_MS", 1_000)
+    monkeypatch.setattr(takeover, "LOCK_POLL_S", 0.05)
+    storage = MemoryStorage()
+    assert takeover.abandoned_s(storage) == 1.5
+    held = storage.lock(owner_lock.NAME)
+    assert held is not None
+    with pytest.raises(ConflictError, match="run by another worker"), takeover.claimed(storage, "c", 0.2):
+        pass
+    ended = threading.Timer(0.3, held.release)
+    ended.start()
+    with takeover.claimed(storage, "c", takeover.abandoned_s(storage)):
+        assert storage.lock(owner_lock.NAME) is None
+    ended.join()
+    assert takeover.abandoned_s(LocalStorage("never-made")) == 0
 
 
 def test_what_is_being_deleted_is_not_taken_over(again: Any) -> None:
