@@ -18,7 +18,7 @@ from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.partitions import PARTITIONS
 from benchmarks.rows.sustained import SUSTAINED
-from benchmarks.rows.worker import FRESH, IDLE, READY
+from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
 from benchmarks.rows.write_amplification import WRITTEN
 from connectors.kafka.client_settings import CONSUMER_DEFAULTS
 
@@ -130,6 +130,7 @@ MEASUREMENTS: Final = {
         IDLE_20,
         IDLE_100,
         FRESH,
+        FRESH_STORE,
         FRESH_STREAMS,
         MANY,
         MANY_TENFOLD,

@@ -8,6 +8,7 @@ from typing import Final
 
 from benchmarks.harness.datasets import ONE, DataSet, filled_topic
 from benchmarks.harness.row import Measurement
+from benchmarks.harness.slow_store import slow_store
 from benchmarks.harness.steady import Load
 from benchmarks.harness.watch import Subject, watch, watch_idle
 from benchmarks.peers.keyfold import running_worker
@@ -24,6 +25,9 @@ PARTITIONS: Final = 2
 FIRST: Final = DataSet(name="fresh", records=PARTITIONS, keys=PARTITIONS, partitions=PARTITIONS)
 """Published before the load begins, which then meets a worker that runs."""
 FRESH_S: Final = 40.0
+STORE_RATE: Final = 1_000
+DELAY_MS: Final = 20
+"""What a request to an object store of the same region takes."""
 
 
 def ready(bootstrap: str) -> dict[str, float]:
@@ -54,10 +58,30 @@ def fresh(bootstrap: str) -> dict[str, float]:
         return watch(subject, load, Path(folder, "signals"), SETTLE_S, FRESH_S).values()
 
 
+def fresh_store(bootstrap: str) -> dict[str, float]:
+    """Measures the same at STORE_RATE records/s with storage in an object store, each request DELAY_MS late."""
+    topic = filled_topic(bootstrap, FIRST)
+    load = Load(topics=(topic,), partitions=PARTITIONS, rate=STORE_RATE, keys=KEYS)
+    with (
+        slow_store(DELAY_MS) as keys,
+        tempfile.TemporaryDirectory() as folder,
+        running_worker(bootstrap, topic, Path(folder), worker_settings=keys) as worker,
+    ):
+        worker.running.until(worker.published())
+        subject = Subject(worker.running, bootstrap, (worker.output,), worker.published)
+        return watch(subject, load, Path(folder, "signals"), SETTLE_S, FRESH_S).values()
+
+
 READY: Final = Measurement("ready", "worker ready", {"published, s": (8, 5)}, ready)
 IDLE: Final = Measurement(
     "idle", "idle worker, nothing to read", {"% of a core": (5, 2), "PSS, MiB": (1229, 819)}, idle
 )
 FRESH: Final = Measurement(
     "fresh", f"freshness at {RATE:,} records/s", {"p50, s": (0.4, 0.25), "p99, s": (1.0, 0.6)}, fresh
+)
+FRESH_STORE: Final = Measurement(
+    "fresh-store",
+    f"freshness at {STORE_RATE:,} records/s, storage in an object store, {DELAY_MS} ms a request",
+    {"p50, s": (1.2, 0.8)},
+    fresh_store,
 )
