@@ -87,8 +87,8 @@ conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloa
 registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
 	@REGISTRY=1 $(BIN)/pytest -v tests/registry
 
-stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's; fetches the first two once (57 MB with Maven, 186 MB with npm).
-	@STORES=1 $(BIN)/pytest -v tests/stores
+stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's; half an hour; fetches the first two once (57 MB with Maven, 186 MB with npm).
+	@STORES=1 $(BIN)/pytest -v tests/stores; code=$$?; $(BIN)/python -m tests.stores.workers && exit $$code
 
 bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some, MINUTES=30 for sustained rows): build/bench; takes hours.
 	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))
