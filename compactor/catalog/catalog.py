@@ -205,7 +205,7 @@ class Catalog:
     def _unlisted(self, version: int) -> StorageError:
         return StorageError(
             f"{self._where(version)} exists, but is not listed.",
-            "See whether storage.location is a file system that shows every file at once.",
+            "See whether storage.location is a file system, or a store, that shows every file at once.",
         )
 
     def _advance(self) -> CatalogState:
@@ -287,7 +287,7 @@ class Catalog:
         if found.newest < version:
             raise OutcomeUnknownError(
                 f"{self._where(version)} was created, but is not listed.",
-                "See whether storage.location is a file system that shows every file at once.",
+                "See whether storage.location is a file system, or a store, that shows every file at once.",
             )
         if not found.holds(version - 1):
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)

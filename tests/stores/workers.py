@@ -46,7 +46,7 @@ RUNS: Final = (
     *(Run(store, "", _E2E) for store in ("moto", "s3proxy", "azurite")),
     Run("moto", "", _MORE),
     Run("moto", "", _KILLS),
-    *(Run("moto", kind, _FAULTS) for kind in ("503", "lost", "slow", "late")),
+    *(Run("moto", kind, _FAULTS) for kind in ("503", "lost", "slow")),
 )
 
 

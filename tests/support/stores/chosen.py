@@ -2,7 +2,7 @@
 
 STORE         moto, s3proxy or azurite, which `make stores` fetches
 STORE_FAULTS  what workers see of it: 503 (to a tenth of all requests), lost (the answers to a twentieth),
-              slow (20 ms more each), late (lists of half a second ago); tests themselves see it as it is
+              slow (20 ms more each); tests themselves see it as it is
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from compactor.storage.base import Storage
 from compactor.storage.locations import open_storage
-from tests.support.stores.faulty_proxy import Faults, faulty_proxy
+from tests.support.stores.faulty_proxy import Faults, FaultyProxy, faulty_proxy
 from tests.support.stores.running import RunningStore
 
 STORE: Final = "STORE"
@@ -27,7 +27,6 @@ KINDS: Final = {
     "503": Faults(refused=0.1, statuses=(503, 429)),
     "lost": Faults(lost=0.05),
     "slow": Faults(delay_s=0.02),
-    "late": Faults(lists_late_s=0.5),
 }
 
 
@@ -74,17 +73,20 @@ def chosen() -> ChosenStore | None:
 
 
 @contextmanager
-def chosen_store(folder: Path) -> Iterator[None]:
-    """Runs what the environment names during the block, if anything, with its logs in `folder`."""
+def chosen_store(folder: Path) -> Iterator[FaultyProxy | None]:
+    """Runs what the environment names during the block, if anything, with its logs in `folder`.
+
+    Gives the proxy that workers ask where there are faults, and that a test may change.
+    """
     name, kind = os.environ.get(STORE), os.environ.get(FAULTS)
     if not name:
-        yield
+        yield None
         return
     with _server(name, folder) as store, faulty_proxy(store.url) as proxy:
         proxy.faults = KINDS[kind] if kind else proxy.faults
         _CHOSEN.append(ChosenStore(store, proxy.url if kind else store.url))
         try:
-            yield
+            yield proxy
         finally:
             _CHOSEN.pop()
             if kind:
