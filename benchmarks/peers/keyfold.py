@@ -129,12 +129,12 @@ def running_connectors(
 def write_connector(folder: Path, name: str, topics: str, settings: Mapping[str, str] | None = None) -> Path:
     """Writes the file of connector `name` on `topics`, with commas between them, into `folder`; returns it.
 
-    The given settings override those that it needs.
+    The given settings override those that it needs; `topics.regex` has to be among them where `topics` is empty.
     """
     connector = {
         "name": name,
         "connector.class": "keyfold.CompactedTopic",
-        "topics": topics,
+        **({"topics": topics} if topics else {}),
         "output.topic": output_of(name),
         "output.topic.replication.factor": 1,
         **(settings or {}),

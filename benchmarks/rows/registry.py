@@ -16,6 +16,7 @@ from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TEN
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
+from benchmarks.rows.large import LARGE
 from benchmarks.rows.partitions import PARTITIONS
 from benchmarks.rows.sustained import SUSTAINED
 from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
@@ -139,6 +140,7 @@ MEASUREMENTS: Final = {
         KEYS,
         GROWTH_ROW,
         PARTITIONS,
+        *LARGE,
         FULL_FOLD,
         CATALOG,
         WRITTEN,

@@ -76,14 +76,24 @@ class Layout:
         return self.root / "log4j2.properties"
 
     @property
+    def meta_file(self) -> Path:
+        """What Kafka's StorageTool writes: the ids of the cluster and of the node."""
+        return self.data / "meta.properties"
+
+    @property
     def formatted(self) -> bool:
-        """Whether the data directory is formatted: Kafka's StorageTool has written meta.properties."""
-        return (self.data / "meta.properties").exists()
+        """Whether the data directory is formatted: Kafka's StorageTool has written `meta_file`."""
+        return self.meta_file.exists()
 
 
 def server_properties(layout: Layout, port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
-    """Returns a broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours."""
-    listeners = [f"PLAINTEXT://{HOST}:{port}", f"CONTROLLER://{HOST}:{controller_port}", extra.get("listeners", "")]
+    """Returns a broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours.
+
+    One whose `process.roles` is `broker` is no controller, and has to be given the `controller.quorum.voters`.
+    """
+    controls = "controller" in extra.get("process.roles", _PROPERTIES["process.roles"])
+    controller = f"CONTROLLER://{HOST}:{controller_port}" if controls else ""
+    listeners = [f"PLAINTEXT://{HOST}:{port}", controller, extra.get("listeners", "")]
     own = {
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "log.dirs": str(layout.data),
@@ -102,3 +112,9 @@ def write_files(layout: Layout, properties: Mapping[str, str]) -> None:
 
 def _render(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def read_property(file: Path, name: str) -> str:
+    """Reads the value of `name` in a file of properties. Raises KeyError."""
+    lines = (line.partition("=") for line in file.read_text(encoding="utf-8").splitlines())
+    return {key: value for key, _, value in lines}[name]

@@ -10,6 +10,7 @@ import base64
 import math
 import os
 import random
+import resource
 import socket
 import subprocess
 import time
@@ -22,7 +23,7 @@ from compactor.catalog import owner_lock
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.errors import KeyfoldError
 from compactor.storage.local import LocalStorage
-from connectors.dev.embedded_config import HOST, Layout, server_properties, write_files
+from connectors.dev.embedded_config import HOST, Layout, read_property, server_properties, write_files
 from connectors.errors import ConfigError, UnreachableError
 from connectors.jvm.artifacts import ensure_kafka
 from connectors.jvm.cds_archive import sharing
@@ -34,11 +35,21 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 _PORT_ATTEMPTS: Final = 5
 _TAIL_LINES: Final = 20
+_LINE: Final = 300
+"""Longer lines, which name thousands of partitions, are cut off where a log is shown."""
 # Below the range from which the system takes ports for outgoing connections: a client that retries a port in
 # that range can connect to itself, and the broker could never have the port back after a restart.
 _PORTS: Final = range(20_000, 30_000)
 # Java's quick compiler alone: it starts in two thirds of the time, and a broker on one machine takes records no slower.
 _JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+_LIMITS: Final[Mapping[str, str]] = {
+    "Too many open files": "It is at its limit of open files, {files:,} here: each partition takes one or more. "
+    "Raise the limit (ulimit -n), or have fewer partitions.",
+    "Map failed": "It is at the kernel's limit of memory maps, {maps} here: each partition takes two or more. "
+    "Raise the limit (sysctl -w vm.max_map_count=262144), or have fewer partitions.",
+    "Java heap space": "Its heap is full: have fewer partitions, or run a broker of your own with a larger heap.",
+}
+"""What a broker logs at a limit of its machine, and what to do then."""
 # Ends the broker when the pipe closes, which it does however the Python process ends, SIGKILL included.
 _LIFELINE: Final = 'read -r _; kill -TERM "$1"'
 
@@ -53,6 +64,7 @@ class EmbeddedKafka:
     `port`: None chooses a free one at the first start and keeps it for later ones. `properties`: server
     properties that win over the defaults; `listeners` in them (SASL_PLAINTEXT://127.0.0.1:PORT) come on top of
     the plain one. `heap`: the JVM's largest heap, as for -Xmx. `java_options`: further ones for the broker's JVM.
+    `joins`: a broker that runs, of whose cluster this one becomes a further node.
     """
 
     def __init__(
@@ -62,10 +74,13 @@ class EmbeddedKafka:
         properties: Mapping[str, str] | None = None,
         heap: str = "768m",
         java_options: Sequence[str] = (),
+        joins: EmbeddedKafka | None = None,
     ) -> None:
         self._layout = Layout(data_dir.resolve())
         self._port = port
-        self._properties = dict(properties or {})
+        self._properties = {**(joins.next_node() if joins else {}), **(properties or {})}
+        self._joins = joins
+        self._nodes = 1
         self._options = [f"-Xmx{heap}", *java_options]
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: subprocess.Popen[bytes] | None = None
@@ -93,6 +108,17 @@ class EmbeddedKafka:
     def running(self) -> bool:
         """Whether the broker's process runs."""
         return self._process is not None and self._process.poll() is None
+
+    def next_node(self) -> dict[str, str]:
+        """Returns the properties of a further node of this broker's cluster, which has started."""
+        self._nodes += 1
+        voters = read_property(self._layout.server_file, "controller.quorum.voters")
+        return {"process.roles": "broker", "node.id": str(self._nodes), "controller.quorum.voters": voters}
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of its cluster, known from the first start on."""
+        return read_property(self._layout.meta_file, "cluster.id")
 
     def start(self) -> Self:
         """Starts the broker and returns once a client has seen it; formats a new data directory first.
@@ -135,11 +161,14 @@ class EmbeddedKafka:
         self._reap()
 
     def require_running(self) -> None:
-        """Raises UnreachableError, with the end of the broker's log, when its process has ended."""
+        """Raises UnreachableError, with the end of the broker's log, when its process has ended.
+
+        Where it has logged that it is at a limit of the machine, the error names that.
+        """
         if not self.running:
             raise UnreachableError(
                 f"The broker's process has ended. The last lines of {self.log_file}:\n{self._tail()}\n",
-                "Read its log, mend what it names, and start it again.",
+                limit_in_the_way(self._log_since_launch()) or "Read its log, mend what it names, and start it again.",
             )
 
     def __enter__(self) -> Self:
@@ -165,7 +194,8 @@ class EmbeddedKafka:
             raise
 
     def _format(self, jars: Path) -> None:
-        arguments = ["kafka.tools.StorageTool", "format", "-t", _new_cluster_id(), "-c", str(self._layout.server_file)]
+        cluster = self._joins.cluster_id if self._joins else _new_cluster_id()
+        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._layout.server_file)]
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             done = subprocess.run(
@@ -222,7 +252,8 @@ class EmbeddedKafka:
             )
 
     def _tail(self) -> str:
-        return "\n".join(self._log_since_launch().splitlines()[-_TAIL_LINES:])
+        lines = self._log_since_launch().splitlines()[-_TAIL_LINES:]
+        return "\n".join(line if len(line) <= _LINE else f"{line[:_LINE]}…" for line in lines)
 
     def _log_since_launch(self) -> str:
         with self.log_file.open("rb") as log:
@@ -246,6 +277,14 @@ class EmbeddedKafka:
                 f"A broker runs in {self._layout.root} already: that of process {owner_lock.live_owner(storage)}.",
                 "Stop it, or give another --data-dir.",
             )
+
+
+def limit_in_the_way(log: str) -> str | None:
+    """Returns which limit of the machine a broker's log names, and what to do; None where it names none."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # Java raises its own to the most that is allowed
+    maps = Path("/proc/sys/vm/max_map_count")
+    held = maps.read_text(encoding="ascii").strip() if maps.exists() else "unknown"
+    return next((text.format(files=files, maps=held) for words, text in _LIMITS.items() if words in log), None)
 
 
 def free_port() -> int:

@@ -1,0 +1,177 @@
+"""One connector on some thousand partitions: its start, a record to each, a round of cleaning, what commands take.
+
+Topics have ten partitions each and are found by `topics.regex`. What is more than one broker can hold goes to several,
+which share this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from benchmarks.harness.call import call
+from benchmarks.harness.datasets import scale
+from benchmarks.harness.process import ROOT, Running
+from benchmarks.harness.row import Measurement
+from benchmarks.harness.topics import admin, send
+from benchmarks.harness.watch import MIB
+from benchmarks.peers.keyfold import OUTPUT_BY_TOPIC, group_of, running_worker
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.commits import Checkpoint, checkpoint_path, encode
+from compactor.storage.locations import open_storage
+from connectors.dev.embedded_kafka import EmbeddedKafka
+
+PER_TOPIC: Final = 10
+_AT_ONCE: Final = 50
+"""Topics that are made by one request: a broker that makes hundreds of partitions at once answers too late."""
+_CREATE_S: Final = 300.0
+_TIMEOUT_S: Final = 60.0
+_REPEATS: Final = 3
+_POLL_S: Final = 0.05
+_IDLE_S: Final = 20.0
+_CHANGES: Final = 5
+"""Further records of the one key of each partition, so that a round of cleaning has something to remove everywhere."""
+_BROKERS: Final = 2
+_HEAP: Final = "1536m"
+
+
+def large(bootstrap: str, partitions: int) -> dict[str, float]:
+    """Measures a worker with one connector on `partitions` partitions; times are seconds."""
+    partitions = max(PER_TOPIC, round(partitions * min(1.0, scale())))
+    topics = call("fill topics", fill, bootstrap, partitions)
+    group = f"bench-{uuid4().hex[:8]}"
+    settings = {"topics.regex": f"{topics[0].rpartition('-')[0]}-[0-9]+", "output.topic": OUTPUT_BY_TOPIC}
+    found: dict[str, float] = {}
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        running_worker(bootstrap, "", Path(temporary), settings, name=group) as worker,
+    ):
+        folder, running = Path(temporary), worker.running
+        reached = partial(_committed, bootstrap, group_of(group), topics)
+        found["from the command until all are published, s"] = running.until(reached(1))
+        took = [_published(running, bootstrap, topics, number, reached(number)) for number in range(2, 2 + _REPEATS)]
+        found["a record to each partition, until published, s"] = statistics.median(took)
+        before, began = running.meter.cpu_seconds, time.monotonic()
+        running.until(lambda: time.monotonic() > began + _IDLE_S)
+        found["idle, % of a core"] = 100 * (running.meter.cpu_seconds - before) / (time.monotonic() - began)
+        found["describe, s"] = _command(folder, group, "describe")
+        last = 1 + _REPEATS + _CHANGES
+        for number in range(2 + _REPEATS, last + 1):
+            produce(bootstrap, topics, number)
+        running.until(reached(last))
+        found["a round of cleaning, all partitions, s"] = _command(folder, group, "clean", "--timeout", "1800")
+        found["a checkpoint of the catalog, s"] = _checkpoint(folder / "storage" / group, group)
+        found["PSS, MiB"] = running.meter.peak_pss / MIB
+    return found
+
+
+def over_brokers(_bootstrap: str, partitions: int) -> dict[str, float]:
+    """Does what `large` does, with the partitions on several brokers."""
+    with brokers(_BROKERS) as bootstrap:
+        return large(bootstrap, partitions)
+
+
+@contextmanager
+def brokers(count: int) -> Iterator[str]:
+    """Runs a cluster of `count` brokers during the block; gives its bootstrap servers."""
+    with tempfile.TemporaryDirectory(prefix="bench-kafka-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+        first = stack.enter_context(EmbeddedKafka(Path(folder, "1"), heap=_HEAP))
+        for number in range(2, count + 1):
+            stack.enter_context(EmbeddedKafka(Path(folder, str(number)), heap=_HEAP, joins=first))
+        yield first.bootstrap
+
+
+def fill(bootstrap: str, partitions: int) -> tuple[str, ...]:
+    """Makes the topics with a record in each of their partitions; returns their names."""
+    stem = uuid4().hex[:6]
+    topics = tuple(f"{stem}-{number}" for number in range(partitions // PER_TOPIC))
+    for first in range(0, len(topics), _AT_ONCE):
+        new = [
+            NewTopic(topic, PER_TOPIC, 1, config={"retention.ms": "-1"}) for topic in topics[first : first + _AT_ONCE]
+        ]
+        for made in admin(bootstrap).create_topics(new, operation_timeout=_CREATE_S).values():
+            made.result(_CREATE_S)
+    produce(bootstrap, topics, 1)
+    return topics
+
+
+def produce(bootstrap: str, topics: tuple[str, ...], number: int) -> None:
+    """Produces a record to each partition, all with the same key. Raises RuntimeError where one was not taken."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 0})
+    for topic in topics:
+        for partition in range(PER_TOPIC):
+            send(producer, topic, b"%d" % number, b"key", partition)
+    if producer.flush(_CREATE_S):
+        raise RuntimeError(f"records number {number} were not taken")
+
+
+def _published(
+    running: Running, bootstrap: str, topics: tuple[str, ...], number: int, reached: Callable[[], bool]
+) -> float:
+    produce(bootstrap, topics, number)
+    began = time.monotonic()
+    running.until(reached)
+    return time.monotonic() - began
+
+
+def _committed(bootstrap: str, group: str, topics: tuple[str, ...], offset: int) -> Callable[[], bool]:
+    """Returns a condition: `group` has committed `offset` in each partition."""
+    partitions = [TopicPartition(topic, number) for topic in topics for number in range(PER_TOPIC)]
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+
+    def reached() -> bool:
+        time.sleep(_POLL_S)
+        try:
+            held = consumer.committed(partitions, _TIMEOUT_S)
+        except KafkaException:  # the group has no coordinator yet
+            return False
+        return all(one.error is None and one.offset >= offset for one in held)
+
+    return reached
+
+
+def _command(folder: Path, name: str, command: str, *options: str) -> float:
+    """Runs a command of keyfold on the connector; returns its seconds. Raises CalledProcessError."""
+    files = [str(folder / f"{name}.json"), "--worker", str(folder / "worker.json"), "--json", *options]
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "connectors.cli.main", command, *files], check=True, capture_output=True, cwd=ROOT
+    )
+    took = time.monotonic() - began
+    assert json.loads(done.stdout), command
+    return took
+
+
+def _checkpoint(folder: Path, name: str) -> float:
+    """Encodes and writes the catalog's state as a checkpoint elsewhere; returns the seconds."""
+    state = Catalog.open(open_storage(str(folder)), name).state
+    with tempfile.TemporaryDirectory() as elsewhere:
+        began = time.monotonic()
+        made = Checkpoint(format=1, version=1, epoch=1, at_ms=0, commit_id="", state=state)
+        open_storage(elsewhere).create(checkpoint_path(1), encode(made))
+        return time.monotonic() - began
+
+
+LARGE: Final = tuple(
+    Measurement(
+        f"large-{partitions}",
+        f"one connector on {partitions:,} partitions",
+        {},
+        partial(over_brokers if partitions > 3_000 else large, partitions=partitions),
+        broker=partitions <= 3_000,
+    )
+    for partitions in (1_000, 3_000, 10_000)
+)
