@@ -30,7 +30,8 @@ class DataSet(Struct, frozen=True, kw_only=True):
     """`records` records with values of `value_bytes` over `keys` keys, a share of them `tombstones`.
 
     Keys are uniformly distributed, or by Zipf's law with exponent 1. `change_events`: the records are those of
-    `change_events`, whose size is their own.
+    `change_events`, whose size is their own. `hot`: the share of all records and keys that partition 0 has; 0 is as
+    many as the others have.
     """
 
     name: str
@@ -41,6 +42,7 @@ class DataSet(Struct, frozen=True, kw_only=True):
     zipf: bool = False
     partitions: int = 2
     change_events: bool = False
+    hot: float = 0.0
 
     def scaled(self, factor: float) -> DataSet:
         """Returns the data set with `factor` times as many records and keys."""
@@ -107,7 +109,16 @@ def produce(bootstrap: str, topic: str, data: DataSet) -> float:
 
 def partition_records(data: DataSet, partition: int) -> int:
     """Returns how many records of `data` go to `partition`."""
-    return data.records // data.partitions + (partition < data.records % data.partitions)
+    return _part(data, data.records, partition)
+
+
+def _part(data: DataSet, count: int, partition: int) -> int:
+    """Returns how many of `count` records or keys `partition` has."""
+    first = round(count * data.hot)
+    if data.hot and partition == 0:
+        return first
+    left, others = (count - first, data.partitions - 1) if data.hot else (count, data.partitions)
+    return left // others + (partition - bool(data.hot) < left % others)
 
 
 def _fill_new(bootstrap: str, data: DataSet) -> str:
@@ -137,7 +148,8 @@ def _records(data: DataSet, partition: int) -> Iterator[tuple[bytes, bytes | Non
     """Yields (key, value); each key belongs to one partition, as with a producer that partitions by key."""
     chance = random.Random(f"{data.name}-{partition}")
     pool, size = chance.randbytes(_POOL_BYTES + data.value_bytes), data.value_bytes
-    keys, count = max(1, data.keys // data.partitions), partition_records(data, partition)
+    keys = max(1, _part(data, data.keys, partition) if data.hot else data.keys // data.partitions)
+    count = partition_records(data, partition)
     if data.change_events:
         yield from change_events.records(chance, partition * keys, keys, count)
         return

@@ -144,6 +144,12 @@ def write_connector(folder: Path, name: str, topics: str, settings: Mapping[str,
     return file
 
 
+def command_on(name: str, folder: Path, connector: str, *options: str) -> list[str]:
+    """Returns keyfold's command `name` on a connector whose files are in `folder`."""
+    files = [str(folder / f"{connector}.json"), "--worker", str(folder / "worker.json")]
+    return [sys.executable, "-m", "connectors.cli.main", name, *files, "--json", *options]
+
+
 def _command(bootstrap: str, folder: Path, files: Sequence[Path], settings: Mapping[str, str] | None) -> list[str]:
     """Writes the worker's file into `folder`; returns the command that runs the connectors of `files`."""
     worker = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from benchmarks.harness.process import ROOT, Running
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.topics import admin, send
 from benchmarks.harness.watch import MIB
-from benchmarks.peers.keyfold import OUTPUT_BY_TOPIC, group_of, running_worker
+from benchmarks.peers.keyfold import OUTPUT_BY_TOPIC, command_on, group_of, running_worker
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import Checkpoint, checkpoint_path, encode
 from compactor.storage.locations import open_storage
@@ -145,11 +144,8 @@ def _committed(bootstrap: str, group: str, topics: tuple[str, ...], offset: int)
 
 def _command(folder: Path, name: str, command: str, *options: str) -> float:
     """Runs a command of keyfold on the connector; returns its seconds. Raises CalledProcessError."""
-    files = [str(folder / f"{name}.json"), "--worker", str(folder / "worker.json"), "--json", *options]
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "connectors.cli.main", command, *files], check=True, capture_output=True, cwd=ROOT
-    )
+    done = subprocess.run(command_on(command, folder, name, *options), check=True, capture_output=True, cwd=ROOT)
     took = time.monotonic() - began
     assert json.loads(done.stdout), command
     return took

@@ -13,8 +13,10 @@ from benchmarks.peers.quix_streams import QuixStreams
 from benchmarks.peers.reading_only import ReadingOnly
 from benchmarks.rows.catalog_commits import CATALOG
 from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TENFOLD
+from benchmarks.rows.decisions import DECISIONS
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
+from benchmarks.rows.hot_partition import HOT_PARTITION
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
 from benchmarks.rows.partitions import PARTITIONS
@@ -141,6 +143,8 @@ MEASUREMENTS: Final = {
         GROWTH_ROW,
         PARTITIONS,
         *LARGE,
+        HOT_PARTITION,
+        DECISIONS,
         FULL_FOLD,
         CATALOG,
         WRITTEN,
