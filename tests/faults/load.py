@@ -40,7 +40,7 @@ class Sent(NamedTuple):
 class TopicRecords:
     """The records of one topic: makes them by chance, and remembers which of them the broker has taken.
 
-    Every key has one partition. `acknowledged` has (partition, offset) → record of all that the broker has taken;
+    Every key has one of `partitions`. `acknowledged` has (partition, offset) → record of all that the broker has taken;
     `refused` the errors of those that it never will; `under_way` counts those of which it is not known yet.
     """
 
@@ -48,9 +48,9 @@ class TopicRecords:
         self.acknowledged: dict[tuple[int, int], Sent] = {}
         self.refused: list[str] = []
         self.under_way = 0
-        self._topic = topic
+        self.topic = topic
         self._seed = seed
-        self._partitions = partitions
+        self.partitions = partitions
         self._chance = random.Random(seed)
         self._ends: dict[int, int] = {}
         self._count = 0
@@ -66,7 +66,7 @@ class TopicRecords:
         self.under_way += 1
         try:
             producer.produce(
-                self._topic,
+                self.topic,
                 record.value,
                 record.key,
                 record.partition,
@@ -84,7 +84,7 @@ class TopicRecords:
         key = self._chance.randrange(keys)
         value = None if self._chance.random() < TOMBSTONES else f"{self._seed}-{self._count}".encode() * 4
         headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 5 == 0 else []
-        return ToSend(key % self._partitions, f"key-{key}".encode(), value, headers)
+        return ToSend(key % self.partitions, f"key-{key}".encode(), value, headers)
 
     def _delivered(self, error: object, message: Message, sent: Sent) -> None:
         if error is None:
@@ -179,3 +179,9 @@ class Load(Sender):
     def ends(self) -> dict[int, int]:
         """Returns partition → the offset after the last acknowledged record."""
         return self._records.ends()
+
+    def spread(self, partitions: int) -> None:
+        """Spreads the keys over so many partitions from now on, which the topic has."""
+        known = self._producer.list_topics(self._records.topic, TIMEOUT_S).topics[self._records.topic].partitions
+        assert len(known) == partitions
+        self._records.partitions = partitions

@@ -1,11 +1,11 @@
-"""Topics that are deleted or made anew under a running worker: FAILED by name, with the operator's choices."""
+"""Topics that change under a running worker: new partitions are taken up; deleted or made anew it is FAILED by name."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.faults.cases import Cases
-from tests.support.kafka import create_topic, delete_records, delete_topic
+from tests.support.kafka import add_partitions, create_topic, delete_records, delete_topic
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -35,6 +35,21 @@ def test_the_source_is_recreated_under_a_running_worker(cases: Cases) -> None:
         delete_topic(deployment.bootstrap, deployment.topic)
         create_topic(deployment.bootstrap, deployment.topic, 2, cleanup_policy="delete")
         case.fails("new connector name", deployment.topic)
+    cases.renew()
+
+
+@pytest.mark.selected
+def test_partitions_are_added_under_load(cases: Cases) -> None:
+    """They are read from their first record on; a key that has moved counts in both of its partitions."""
+    with cases.case("partitions added", "while running") as case:
+        deployment, load = case.scenario.deployment, case.scenario.load
+        case.scenario.running()
+        case.strikes()
+        add_partitions(deployment.bootstrap, deployment.topic, 4)
+        load.spread(4)
+        case.scenario.until(lambda: len(load.ends()) == 4, "records are in each partition")
+        case.recovers()
+        assert case.violations() == []
     cases.renew()
 
 
