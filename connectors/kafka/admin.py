@@ -146,18 +146,19 @@ class Admin:
             found[TopicPartition(one.topic, one.partition)] = offset
         return found
 
-    def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
-        """Creates a topic; returns False where it exists already. `replication` -1 is the broker's default."""
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config))
-        future = self._client.create_topics([topic], request_timeout=self._deadline_s)[name]
-        try:
-            future.result(self._deadline_s * 2)
-        except KafkaException as error:
-            if cause(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return False
-            right = f"Create on topic {name} (or on the cluster)"
-            raise self._typed(error, f"Topic {name} cannot be created", right) from error
-        return True
+    def create_topics(self, topics: Sequence[NewTopic]) -> set[str]:
+        """Creates topics; returns the names of those that did not exist."""
+        made: set[str] = set()
+        answers = self._client.create_topics(list(topics), request_timeout=self._deadline_s) if topics else {}
+        for name, future in answers.items():
+            try:
+                future.result(self._deadline_s * 2)
+                made.add(name)
+            except KafkaException as error:
+                if cause(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    right = f"Create on topic {name} (or on the cluster)"
+                    raise self._typed(error, f"Topic {name} cannot be created", right) from error
+        return made
 
     def grow(self, topic: str, partitions: int) -> None:
         """Adds partitions to `topic` until it has `partitions`."""

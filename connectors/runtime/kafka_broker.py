@@ -25,6 +25,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import NEVER, Retry
 from connectors.sinks import output_reader, output_topic
+from connectors.sinks.output_topic import WantedOutput
 from connectors.sinks.producer_session import read_positions
 from connectors.sinks.publisher import ChangelogPublisher, KeptSessions, LocalPublisher
 from connectors.source.source_errors import (
@@ -314,8 +315,12 @@ class KafkaBroker:
         grown = [info for info in found if len(_partitions(state, info.name)) < info.partitions]
         actions: list[AnyAction] = []
         self._check_own(state, grown)
+        ids = self._ensure_outputs(grown)
         for info in grown:
-            actions += self._add_topic(state, info)
+            if info.name not in state.topics:
+                output = self._connector.output_topic(info.name)
+                output_id = None if output is None else ids[output]
+                actions.append(AddTopic(topic=info.name, topic_id=info.id, output=output, output_id=output_id))
         new = [
             tp
             for info in grown
@@ -324,14 +329,11 @@ class KafkaBroker:
         ]
         return (*actions, *self._add_partitions(state, new, starts or {}))
 
-    def _add_topic(self, state: CatalogState, info: TopicInfo) -> list[AnyAction]:
-        name = self._connector.output_topic(info.name)
-        output_id = None
-        if name is not None:
-            output_id = output_topic.ensure(self._admin, self._connector, info.name, name, info.partitions)
-        if info.name in state.topics:
-            return []
-        return [AddTopic(topic=info.name, topic_id=info.id, output=name, output_id=output_id)]
+    def _ensure_outputs(self, found: Iterable[TopicInfo]) -> dict[str, str]:
+        """Creates or grows the output topics of the source topics `found`; returns their ids by name."""
+        named = ((info, self._connector.output_topic(info.name)) for info in found)
+        wanted = [WantedOutput(info.name, output, info.partitions) for info, output in named if output is not None]
+        return output_topic.ensure(self._admin, self._connector, wanted)
 
     def _check_own(self, state: CatalogState, grown: Iterable[TopicInfo]) -> None:
         """Raises OutputError where two source topics would have one output: routers may give them one name."""

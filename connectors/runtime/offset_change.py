@@ -40,6 +40,7 @@ from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.key_comparison import comparison_of_keys
 from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
+from connectors.sinks.output_topic import WantedOutput
 from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
 Choose = Callable[[CatalogState], OffsetChange]
@@ -146,7 +147,8 @@ class OffsetChanger:
         logs = [log.tp for log in self._catalog.state.logs if log.topic == topic.topic]
         if all(change.offsets.get(tp, 0) is None for tp in logs):
             partitions = found[topic.topic].partitions
-            return output_topic.ensure(self._admin, self._connector, topic.topic, topic.output, partitions)
+            wanted = WantedOutput(topic.topic, topic.output, partitions)
+            return output_topic.ensure(self._admin, self._connector, [wanted])[topic.output]
         return found[topic.output].id if topic.output in found else ""
 
     def _resolve(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
+from confluent_kafka.admin import NewTopic
+from msgspec import Struct
 
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import OutputError, UnreachableError
-from connectors.kafka.admin import Admin, TopicInfo
-from connectors.kafka.retry import poll_until
+from connectors.kafka.admin import Admin, TopicInfo, chunks
+from connectors.kafka.retry import call_again, poll_until
 
 _log = structlog.get_logger()
 
@@ -21,30 +23,52 @@ KAFKAS_LARGEST: Final = 1_048_588
 """Kafka's default of max.message.bytes."""
 DEADLINE_S: Final = 60.0
 _PAUSE_S: Final = 0.1
+_AT_ONCE: Final = 50
+"""Topics that are made by one request: with hundreds of partitions a broker answers too late."""
 
 Config = Mapping[str, str]
 
 
-def ensure(admin: Admin, connector: ConnectorConfig, source: str, name: str, partitions: int) -> str:
-    """Creates the output topic `name`, or adds partitions up to `partitions`, where it has to be; returns its id.
+class WantedOutput(Struct, frozen=True):
+    """The output topic `name` of the topic `source`, with as many `partitions` at least."""
+
+    source: str
+    name: str
+    partitions: int
+
+
+def ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
+    """Creates output topics, or adds partitions to them, where that has to be; returns the id of each by its name.
 
     Raises OutputError, with everything that has to be changed, where an existing topic cannot take what is
     published; UnreachableError where it has no leaders in time.
     """
-    source_config = admin.topic_config(source)
-    if name not in admin.describe([name]):
-        config = new_config(connector, source_config)
-        if admin.create_topic(name, partitions, connector.output_topic_replication_factor, config):
-            _log.info("output topic created", topic=name, partitions=partitions)
-    info = _ready(admin, name, 1)
-    if info.partitions < partitions:
-        admin.grow(name, partitions)
-        info = _ready(admin, name, partitions)
-        _log.info("output topic grown", topic=name, partitions=partitions)
-    config = admin.topic_config(name)
-    check(connector, name, config)
-    warn(connector, name, config, source_config)
-    return info.id
+    found: dict[str, str] = {}
+    for some in chunks(wanted, _AT_ONCE):
+        found |= _ensure(admin, connector, some)
+    return found
+
+
+def _ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
+    sources = admin.topic_configs(one.source for one in wanted)
+    there = admin.describe(one.name for one in wanted)
+    missing = [one for one in wanted if one.name not in there]
+    made = admin.create_topics([_new(connector, one, sources[one.source]) for one in missing])
+    for one in missing:
+        if one.name in made:
+            _log.info("output topic created", topic=one.name, partitions=one.partitions)
+    infos = _ready(admin, {one.name: 1 for one in wanted})
+    small = [one for one in wanted if infos[one.name].partitions < one.partitions]
+    for one in small:
+        admin.grow(one.name, one.partitions)
+    infos |= _ready(admin, {one.name: one.partitions for one in small})
+    for one in small:
+        _log.info("output topic grown", topic=one.name, partitions=one.partitions)
+    configs = _settings(admin, [one.name for one in wanted], DEADLINE_S if missing else 0.0)
+    for one in wanted:
+        check(connector, one.name, configs[one.name])
+        warn(connector, one.name, configs[one.name], sources[one.source])
+    return {one.name: infos[one.name].id for one in wanted}
 
 
 def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
@@ -56,9 +80,9 @@ def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
     if name is None or name in admin.describe([name]):
         return
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(KAFKAS_LARGEST * 2)}
-    if admin.create_topic(name, 1, connector.dead_letter_replication_factor, config):
+    if admin.create_topics([NewTopic(name, 1, connector.dead_letter_replication_factor, config=config)]):
         _log.info("dead letter topic created", topic=name)
-    _ready(admin, name, 1)
+    _ready(admin, {name: 1})
 
 
 def dead_letter_warning(config: Config) -> str | None:
@@ -159,16 +183,35 @@ def warn(connector: ConnectorConfig, name: str, config: Config, source: Config) 
         _log.warning("output topic does not fit in all", connector=connector.name, topic=name, reason=text)
 
 
-def _ready(admin: Admin, name: str, partitions: int) -> TopicInfo:
-    """Returns the topic once it has `partitions` partitions and every one of them a leader."""
+def _new(connector: ConnectorConfig, one: WantedOutput, source: Config) -> NewTopic:
+    replication = connector.output_topic_replication_factor
+    return NewTopic(one.name, one.partitions, replication, config=new_config(connector, source))
 
-    def is_ready(info: TopicInfo | None) -> bool:
-        return info is not None and info.partitions >= partitions and not info.leaderless
 
-    found = poll_until(is_ready, lambda: admin.describe([name]).get(name), DEADLINE_S, _PAUSE_S)
-    if found is None or not is_ready(found):
+def _settings(admin: Admin, names: Sequence[str], deadline_s: float) -> dict[str, dict[str, str]]:
+    """Returns the settings of topics, asked for again for `deadline_s`: some broker may not know a new topic yet."""
+    return call_again(
+        lambda: admin.topic_configs(names), lambda error: isinstance(error, UnreachableError), deadline_s, _PAUSE_S
+    )
+
+
+def _ready(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicInfo]:
+    """Returns the topics once each has as many partitions as are named, and every one of them a leader."""
+    found: dict[str, TopicInfo] = {}
+
+    def waiting() -> list[str]:
+        now = admin.describe(partitions.keys() - found.keys())
+        found.update(
+            {name: info for name, info in now.items() if info.partitions >= partitions[name] and not info.leaderless}
+        )
+        return sorted(partitions.keys() - found.keys())
+
+    left = poll_until(lambda names: not names, waiting, DEADLINE_S, _PAUSE_S)
+    if left:
+        more = f" (and {len(left) - 1} more topics)" if len(left) > 1 else ""
         raise UnreachableError(
-            f"Topic {name} has no leader for each of {partitions} partitions after {DEADLINE_S:.0f} s.",
+            f"Topic {left[0]}{more} has no leader for each of {partitions[left[0]]} partitions after "
+            f"{DEADLINE_S:.0f} s.",
             "Check that all brokers are up.",
         )
     return found

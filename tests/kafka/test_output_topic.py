@@ -30,11 +30,15 @@ def source(broker: EmbeddedKafka, topic_name: str) -> str:
     return create_topic(broker.bootstrap, topic_name, 3, max_message_bytes=3_000_000)
 
 
+def ensured(admin: Admin, config: ConnectorConfig, source: str, name: str, partitions: int) -> str:
+    return output_topic.ensure(admin, config, [output_topic.WantedOutput(source, name, partitions)])[name]
+
+
 def test_a_new_output_has_what_publishing_needs(admin: Admin, source: str) -> None:
     """As many partitions as the source, the connector's policy, CreateTime of any age, room for our headers."""
     name = f"{source}.compacted"
     found = connector(delete_retention_ms=1234, **{"output.topic.config.segment.ms": "5000"})
-    topic_id = output_topic.ensure(admin, found, source, name, 3)
+    topic_id = ensured(admin, found, source, name, 3)
     info = admin.describe([name])[name]
     assert (info.id, info.partitions, info.leaderless) == (topic_id, 3, 0)
     config = admin.topic_config(name)
@@ -49,17 +53,17 @@ def test_a_new_output_has_what_publishing_needs(admin: Admin, source: str) -> No
 
 def test_an_output_is_found_again(admin: Admin, source: str) -> None:
     """Asking twice changes nothing."""
-    first = output_topic.ensure(admin, connector(), source, f"{source}.compacted", 3)
-    assert output_topic.ensure(admin, connector(), source, f"{source}.compacted", 3) == first
+    first = ensured(admin, connector(), source, f"{source}.compacted", 3)
+    assert ensured(admin, connector(), source, f"{source}.compacted", 3) == first
 
 
 def test_an_output_grows_with_its_source(admin: Admin, source: str) -> None:
     """Partitions are added, never taken away."""
     name = f"{source}.compacted"
-    output_topic.ensure(admin, connector(), source, name, 3)
-    output_topic.ensure(admin, connector(), source, name, 5)
+    ensured(admin, connector(), source, name, 3)
+    ensured(admin, connector(), source, name, 5)
     assert admin.describe([name])[name].partitions == 5
-    output_topic.ensure(admin, connector(), source, name, 2)
+    ensured(admin, connector(), source, name, 2)
     assert admin.describe([name])[name].partitions == 5
 
 
@@ -71,7 +75,7 @@ def test_an_unfit_output_is_refused_with_all_that_is_wrong(
         broker.bootstrap, new_topic_name("o"), 3, cleanup_policy="delete", message_timestamp_type="LogAppendTime"
     )
     with pytest.raises(OutputError) as raised:
-        output_topic.ensure(admin, connector(), source, name, 3)
+        ensured(admin, connector(), source, name, 3)
     for part in (name, "cleanup.policy is delete", "message.timestamp.type is LogAppendTime", "kafka-configs.sh"):
         assert part in str(raised.value)
 

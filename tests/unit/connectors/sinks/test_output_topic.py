@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from connectors.config.connector import ConnectorConfig
+from connectors.errors import UnreachableError
+from connectors.kafka.admin import Admin, TopicInfo
 from connectors.sinks.output_topic import (
     FOREVER,
     HEADER_ROOM,
+    WantedOutput,
     dead_letter_warning,
+    ensure,
     faults,
     new_config,
     resume_safe_ms,
@@ -128,3 +134,41 @@ def test_an_output_that_keeps_what_expires_in_the_log_is_named() -> None:
     largest = {"max.message.bytes": str(1_048_588 + HEADER_ROOM)}
     (found,) = warnings(connector(**{"cleanup.policy": "compact,delete"}), config | largest, {})
     assert "what expires in the log stays there" in found
+
+
+class LaggingAdmin(Admin):
+    """A mock of brokers of which one learns of new topics later than the others: a real one lags when it likes."""
+
+    def __init__(self, lags: int) -> None:
+        self.made: dict[str, int] = {}
+        self.requests: list[int] = []
+        self._lags = lags
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        return {name: TopicInfo(name, f"id-{name}", self.made[name]) for name in topics if name in self.made}
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> set[str]:
+        self.requests.append(len(topics))
+        self.made |= {one.topic: one.num_partitions for one in topics}
+        return {one.topic for one in topics}
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        asked = set(names)
+        if asked & self.made.keys() and self._lags:
+            self._lags -= 1
+            raise UnreachableError("127.0.0.1 does not know the topic at the moment.", "It is asked for again.")
+        return {name: {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"} for name in asked}
+
+
+def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again() -> None:
+    """A start would fail, and by chance each start after it, where one of a thousand topics is new to a broker."""
+    admin = LaggingAdmin(lags=2)
+    wanted = [WantedOutput(f"s{number}", f"o{number}", 3) for number in range(120)]
+    found = ensure(admin, connector(), wanted)
+    assert found == {f"o{number}": f"id-o{number}" for number in range(120)}
+    assert admin.requests == [50, 50, 20]
+    assert set(admin.made.values()) == {3}
+    later = LaggingAdmin(lags=1)
+    later.made = admin.made
+    with pytest.raises(UnreachableError):  # of one that was there it counts at once
+        ensure(later, connector(), wanted[:1])
