@@ -27,7 +27,7 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Me
 
 from compactor.model import record
 from connectors.errors import UnreachableError
-from connectors.kafka.admin import Admin
+from connectors.kafka.admin import OFFSETS_A_CALL, Admin, chunks
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.errors import cause
 from connectors.kafka.retry import poll_until
@@ -174,8 +174,12 @@ def last_stable_offsets(
     for all of them here (librdkafka's `rd_kafka_offsets_for_times`).
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
-    try:
-        answers = consumer.offsets_for_times(wanted, seconds)
-    except KafkaException as error:
-        return dict.fromkeys(partitions, cause(error))
-    return {record.TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers}
+    until = time.monotonic() + seconds
+    found: dict[record.TopicPartition, int | KafkaError] = {}
+    for some in chunks(wanted, OFFSETS_A_CALL):
+        try:
+            answers = consumer.offsets_for_times(list(some), max(_POLL_S, until - time.monotonic()))
+        except KafkaException as error:
+            return dict.fromkeys(partitions, cause(error))
+        found.update({record.TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers})
+    return found
