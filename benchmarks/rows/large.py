@@ -25,7 +25,7 @@ from benchmarks.harness.call import call
 from benchmarks.harness.datasets import scale
 from benchmarks.harness.process import ROOT, Running
 from benchmarks.harness.row import Measurement
-from benchmarks.harness.topics import admin, send
+from benchmarks.harness.topics import admin
 from benchmarks.harness.watch import MIB
 from benchmarks.peers.keyfold import OUTPUT_BY_TOPIC, command_on, group_of, running_worker
 from compactor.catalog.catalog import Catalog
@@ -46,6 +46,8 @@ _CHANGES: Final = 5
 """Further records of the one key of each partition, so that a round of cleaning has something to remove everywhere."""
 _BROKERS: Final = 2
 _HEAP: Final = "1536m"
+_PATIENT: Final = {"broker.session.timeout.ms": "60000"}
+"""Brokers that share two cores with the rest may be silent for longer than the embedded one's three seconds."""
 
 
 def large(bootstrap: str, partitions: int) -> dict[str, float]:
@@ -88,9 +90,10 @@ def over_brokers(_bootstrap: str, partitions: int) -> dict[str, float]:
 def brokers(count: int) -> Iterator[str]:
     """Runs a cluster of `count` brokers during the block; gives its bootstrap servers."""
     with tempfile.TemporaryDirectory(prefix="bench-kafka-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
-        first = stack.enter_context(EmbeddedKafka(Path(folder, "1"), heap=_HEAP))
+        first = stack.enter_context(EmbeddedKafka(Path(folder, "1"), properties=_PATIENT, heap=_HEAP))
         for number in range(2, count + 1):
-            stack.enter_context(EmbeddedKafka(Path(folder, str(number)), heap=_HEAP, joins=first))
+            own = EmbeddedKafka(Path(folder, str(number)), properties=_PATIENT, heap=_HEAP, joins=first)
+            stack.enter_context(own)
         yield first.bootstrap
 
 
@@ -109,13 +112,40 @@ def fill(bootstrap: str, partitions: int) -> tuple[str, ...]:
 
 
 def produce(bootstrap: str, topics: tuple[str, ...], number: int) -> None:
-    """Produces a record to each partition, all with the same key. Raises RuntimeError where one was not taken."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "log_level": 0})
-    for topic in topics:
-        for partition in range(PER_TOPIC):
-            send(producer, topic, b"%d" % number, b"key", partition)
+    """Produces a record to each partition, all with the same key.
+
+    A broker may learn late of a new topic: what it refuses is sent again. Raises RuntimeError where it goes on to.
+    """
+    waiting = [(topic, partition) for topic in topics for partition in range(PER_TOPIC)]
+    until = time.monotonic() + _CREATE_S
+    while waiting:
+        waiting = _produced(bootstrap, waiting, b"%d" % number)
+        if waiting and time.monotonic() > until:
+            raise RuntimeError(f"records number {number} were not taken: {len(waiting)}, {waiting[:1]}")
+
+
+def _produced(bootstrap: str, partitions: list[tuple[str, int]], value: bytes) -> list[tuple[str, int]]:
+    """Produces a record to each partition with a client of its own, which holds no topic for unknown; returns those
+    that refused it.
+    """
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "message.timeout.ms": 20_000, "log_level": 0})
+    producer.list_topics(timeout=_TIMEOUT_S)  # else it asks for one topic after the other
+    refused: list[tuple[str, int]] = []
+    for topic, partition in partitions:
+        again = partial(_note_refused, refused, (topic, partition))
+        try:
+            producer.produce(topic, value, b"key", partition, on_delivery=again)
+        except KafkaException:  # the client knows by now that the topic is unknown
+            refused.append((topic, partition))
+        producer.poll(0)
     if producer.flush(_CREATE_S):
-        raise RuntimeError(f"records number {number} were not taken")
+        raise RuntimeError("the broker takes no records")
+    return refused
+
+
+def _note_refused(refused: list[tuple[str, int]], partition: tuple[str, int], error: object, _: object) -> None:
+    if error is not None:
+        refused.append(partition)
 
 
 def _published(
