@@ -125,8 +125,9 @@ def produce(bootstrap: str, topics: tuple[str, ...], number: int) -> None:
 
 
 def _produced(bootstrap: str, partitions: list[tuple[str, int]], value: bytes) -> list[tuple[str, int]]:
-    """Produces a record to each partition with a client of its own, which holds no topic for unknown; returns those
-    that refused it.
+    """Produces a record to each partition; returns those that refused it.
+
+    The client is a new one, which takes no topic for unknown.
     """
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "message.timeout.ms": 20_000, "log_level": 0})
     producer.list_topics(timeout=_TIMEOUT_S)  # else it asks for one topic after the other
