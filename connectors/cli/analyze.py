@@ -128,7 +128,9 @@ def _analysis(
     name = settings[0].connector
     with observing(clock) as observer:
         observer.stage(name, "starting Spark")
-        spark = session.get_session(worker.spark_master, {**session.FOR_RECORDS, **worker.spark_settings})
+        spark = session.get_session(
+            worker.spark_master, {**session.FOR_RECORDS, **worker.spark_settings}, worker.executors_package
+        )
         try:
             state, now_ms = catalog.refresh(), clock.now_ms()
             with task_progress(spark, observer, name, clock) as begin_stage:

@@ -25,6 +25,7 @@ from connectors.cli.dlq import app as dlq_app
 from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
 from connectors.cli.kafka import kafka
+from connectors.cli.package import package
 from connectors.cli.rebuild import rebuild
 from connectors.cli.release import release
 from connectors.cli.restart import restart
@@ -33,7 +34,7 @@ from connectors.cli.run import run
 from connectors.cli.snapshot import snapshot
 from connectors.cli.tail import tail
 from connectors.cli.validate import validate
-from connectors.cli.version import package, version
+from connectors.cli.version import installed, version
 
 
 def _flags_alone(params: list[Any]) -> list[Any]:
@@ -87,7 +88,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"keyfold {package('keyfold')}")
+        print(f"keyfold {installed('keyfold')}")
         raise typer.Exit
 
 
@@ -110,7 +111,7 @@ def _help(command: Callable[..., None]) -> str:
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
     *(run, validate, describe, analyze, dump, clean, release, restart, resync, rebuild, snapshot, delete),
-    *(tail, kafka, failpoints, demo, version),
+    *(tail, kafka, failpoints, package, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""
 

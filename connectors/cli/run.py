@@ -64,7 +64,7 @@ def _run(paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once
     check_storage(config)
     bound = bind(config) if listens else ()
     log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in found])
-    spark = SparkStart(config.spark_master, config.spark_settings)
+    spark = SparkStart(config.spark_master, config.spark_settings, config.executors_package)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
     from connectors.runtime.connector_store import ConnectorStore
     from connectors.runtime.herder import Herder

@@ -15,12 +15,12 @@ from connectors.progress.terminal import NOTHING, table
 
 def version(worker: UnusedWorkerOption = None) -> None:
     """Prints the versions of keyfold and of what it stands on; nothing of it is started."""
-    rows = [("keyfold", package("keyfold")), ("python", platform.python_version())]
-    rows += [(name, package(name)) for name in ("pyspark", "confluent-kafka")]
+    rows = [("keyfold", installed("keyfold")), ("python", platform.python_version())]
+    rows += [(name, installed(name)) for name in ("pyspark", "confluent-kafka")]
     say(table(("PART", "VERSION"), [*rows, ("librdkafka", _librdkafka()), ("java", _java())]))
 
 
-def package(name: str) -> str:
+def installed(name: str) -> str:
     """Returns the installed version of the distribution `name`, a dash where there is none."""
     try:
         return metadata.version(name)

@@ -99,6 +99,12 @@ class WorkerConfig(BaseSettings):
     ([stores.md](stores.md)); a relative path counts from the folder of the worker file."""
     spark_master: SparkMaster = _worker("spark.master", "local[*]", importance="high")
     """Where Spark runs: `local[N]`, `spark://HOST:PORT`, `k8s://…`, `yarn`."""
+    executors_package: Annotated[Literal["auto", "ship", "installed"], ANY_CASE] = _worker(
+        "executors.package", "auto", importance="medium"
+    )
+    """How executors of a Spark cluster have keyfold and its packages ([scaling.md](scaling.md)): `ship` sends them an
+    archive of this environment, `installed` says that they have it; `auto` sends one unless `spark.archives` or an
+    image for Kubernetes is set."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
         "log.level", "info", importance="medium"
     )

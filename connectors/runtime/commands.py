@@ -237,7 +237,7 @@ def _take_over(
     from connectors.runtime.connector_task import ConnectorTask
     from connectors.spark import session
 
-    spark = session.get_session(worker.spark_master, worker.spark_settings)
+    spark = session.get_session(worker.spark_master, worker.spark_settings, worker.executors_package)
     try:
         return ConnectorTask(spark, worker, connector, SystemClock(), NullObserver(), lambda _: None, lock).perform(
             request

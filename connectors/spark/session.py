@@ -24,6 +24,8 @@ from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.jvm.spark_home import JARS, ensure_home
 from connectors.jvm.stderr import quietly
+from connectors.spark.executor_check import check_executors
+from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
 from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
 
@@ -91,18 +93,30 @@ _PLANNING: Final[dict[str, str]] = {
 """No Java is written and compiled for frames whose rows are the answers of tasks. Of the worker's session alone: one
 that is made from it (`newSession`), as Spark's fold does, has Spark's defaults, or what the user has set."""
 
+_ON_CLUSTERS: Final[dict[str, str]] = {}
+"""Defaults for executors of a cluster."""
+
+_BRINGS_PYTHON: Final = "yarn"
+"""The master to which Spark uploads the zipped Python of its home, which therefore has to have it."""
+
 _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-javaagent", "-Xbootclasspath")
 """Options of the JVM that choose an archive, or with which it would complain of ours."""
 
 
-def get_session(master: str, overrides: Mapping[str, str]) -> SparkSession:
-    """Returns the running session, or a new one on `master`; `overrides` are the worker file's spark.* keys."""
-    settings = prepare(master, overrides, os.environ)
+def get_session(master: str, overrides: Mapping[str, str], package: str = "auto") -> SparkSession:
+    """Returns the running session, or a new one on `master`; `overrides` are the worker file's spark.* keys.
+
+    `package` is `executors.package`. Raises ConfigError where the executors of a cluster do not fit.
+    """
+    settings = prepare(master, overrides, os.environ, package)
     settings_file = write_settings(master, settings, os.environ)
     try:
-        return create(master, settings)
+        spark = create(master, settings)
     finally:
         settings_file.remove()
+    if is_cluster(master):
+        check_executors(spark)
+    return spark
 
 
 def write_settings(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> SettingsFile:
@@ -136,24 +150,31 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
         os.umask(before)
 
 
-def prepare(master: str, overrides: Mapping[str, str], environment: MutableMapping[str, str]) -> dict[str, str]:
+def prepare(
+    master: str, overrides: Mapping[str, str], environment: MutableMapping[str, str], package: str = "auto"
+) -> dict[str, str]:
     """Returns a new session's settings; puts what Spark's processes read from there into `environment`.
 
-    The Python of Spark's workers is this process's own: another one would lack keyfold's packages. On this machine
-    Spark listens on 127.0.0.1 only, and starts sooner with a home and a class archive of keyfold's; what the user has
-    set stays as it is. Raises ConfigError where there is no Java for Spark.
+    The Python of Spark's workers is this process's own where all run on this machine: another one would lack keyfold's
+    packages. There Spark listens on 127.0.0.1 only. Executors of a cluster get them as `executors.package` (`package`)
+    says. Spark's processes of this machine start sooner with a home and a class archive of keyfold's; what the user has
+    set stays as it is. Raises ConfigError where there is no Java for Spark, or no archive can be made.
     """
     find_java()
+    settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
+    if is_cluster(master):
+        settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
+    mine = environment.get("PYSPARK_PYTHON", sys.executable) in {sys.executable, PYTHON_NAME} and PYTHON not in settings
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
     elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
     if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
         settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
-    if not (master.startswith(("local[", "local-cluster[")) or master == "local"):
+    if master.startswith(_BRINGS_PYTHON):
         return settings
-    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
-    if environment["PYSPARK_PYTHON"] == sys.executable and "spark.pyspark.python" not in settings:
+    if not is_cluster(master):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
+    if mine:
         made = None if "SPARK_HOME" in environment else ensure_home()
         environment.update({} if made is None else {"SPARK_HOME": str(made)})
     environment.setdefault("SPARK_LAUNCHER_OPTS", _launching(environment.get("SPARK_HOME")))
@@ -184,11 +205,11 @@ class SparkStart:
     thread, PySpark leaves the handler of SIGINT alone (`SparkContext._do_init`).
     """
 
-    def __init__(self, master: str, overrides: Mapping[str, str]) -> None:
+    def __init__(self, master: str, overrides: Mapping[str, str], package: str = "auto") -> None:
         import pyspark.sql  # noqa: F401  # before the caller goes on: beside its imports the JVM would start later
 
         self._session: SparkSession | None = None
-        settings = prepare(master, overrides, os.environ)  # here, as other threads may read the environment
+        settings = prepare(master, overrides, os.environ, package)  # here, as other threads may read the environment
         self._settings_file = write_settings(master, settings, os.environ)
         self._thread = CancellableThread("spark-start", lambda _: self._start(master, settings))
         self._thread.start()
@@ -206,9 +227,12 @@ class SparkStart:
 
     def _start(self, master: str, settings: Mapping[str, str]) -> None:
         try:
-            self._session = create(master, settings)
+            spark = create(master, settings)
         finally:
             self._settings_file.remove()
+        if is_cluster(master):
+            check_executors(spark)
+        self._session = spark
 
 
 def cores(spark: SparkSession) -> int:

@@ -51,11 +51,22 @@ def test_spark_on_this_machine_has_keyfolds_home(cache: Path, master: str) -> No
 
 
 @pytest.mark.parametrize("master", ELSEWHERE)
-def test_spark_elsewhere_is_left_alone(archive: Path, master: str) -> None:
-    """A cluster's machines have homes, JARs and addresses of their own."""
+def test_executors_elsewhere_are_left_alone(archive: Path, master: str) -> None:
+    """Where they have keyfold, a cluster's machines have homes, JARs and addresses of their own."""
     environment: dict[str, str] = {}
-    assert str(archive) not in prepare(master, {}, environment)[JAVA_OPTIONS]
-    assert environment.keys() == {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}
+    settings = prepare(master, {}, environment, "installed")
+    assert not [value for key, value in settings.items() if "executor" in key and str(archive) in value]
+    assert "SPARK_LOCAL_IP" not in environment
+    assert environment["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize("master", ELSEWHERE)
+def test_the_driver_of_a_cluster_starts_as_soon_as_on_one_machine(archive: Path, master: str) -> None:
+    """It runs here: with keyfold's home and class archive; for YARN with Spark's own home, whose Python is uploaded."""
+    environment: dict[str, str] = {}
+    settings = prepare(master, {}, environment, "installed")
+    assert (str(archive) in settings[JAVA_OPTIONS]) is (master != "yarn")
+    assert ("SPARK_HOME" in environment) is (master != "yarn")
 
 
 @pytest.mark.parametrize(

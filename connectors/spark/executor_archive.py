@@ -1,0 +1,184 @@
+"""Makes the archive with which a Spark executor has keyfold: its packages and those that its tasks import.
+
+    keyfold/lib is what the executors' PYTHONPATH names; nothing else has to be there but Python and Spark itself
+
+An archive of packages on PYTHONPATH goes with any Python of the same minor version, system and processor, where an
+environment that is packed as a whole goes only with an interpreter in the same place (docs/decisions/).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from connectors.errors import ConfigError
+from connectors.jvm.artifacts import default_cache
+
+FOLDER: Final = "lib"
+"""The archive's one folder: a name that a checkout of keyfold does not have, as `./keyfold` may be one elsewhere."""
+_OWN: Final = ("compactor", "connectors")
+_NAME: Final = "keyfold"
+_NOT_IN_TASKS: Final = frozenset({
+    *("pyspark", "py4j"),  # an executor's Spark has them
+    *("bcrypt", "fastapi", "prometheus-client", "uvicorn", "watchfiles"),  # the worker's REST interface and its files
+    "humanize",  # ages and sizes for people
+})  # fmt: skip
+"""Distributions that no task imports. What is new is taken along until it stands here."""
+_LEFT_OUT: Final = re.compile(
+    r"(^|/)(tests?|testing/tests|include|_include)/|\.(a|lib|h|hpp|c|cpp|pyi|pyx|pxd|pxi)$|(^|/)(RECORD|INSTALLER|REQUESTED)$"
+)
+"""Files of a distribution that nothing imports."""
+_REQUIRED: Final = re.compile(r"^\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+_CHUNK_LEVEL: Final = 1
+"""Of gzip: an executor's machine unpacks it as fast as any, and it is a third of the bytes."""
+
+
+class ArchiveFile(NamedTuple):
+    """A file of the archive: its name there, below FOLDER, and where it is on this machine."""
+
+    name: str
+    source: Path
+
+
+class ExecutorArchive(NamedTuple):
+    """An archive that is there: its file, what it holds by distribution and version, and its size in bytes."""
+
+    file: Path
+    contents: dict[str, str]
+    size: int
+
+
+def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
+    """Returns the archive of this environment in the user's cache, made now where it is not there.
+
+    Its name has a digest of what it holds: another version of anything is another file. Raises ConfigError.
+    """
+    found = distributions()
+    file = (cache or default_cache()) / "executors" / f"{_NAME}-{_tag()}-{_digest(found)}.tar.gz"
+    if file.is_file():
+        return ExecutorArchive(file, versions(found), file.stat().st_size)
+    return make_archive(file)
+
+
+def make_archive(file: Path) -> ExecutorArchive:
+    """Writes the archive of this environment to `file`, whole or not at all. Raises ConfigError."""
+    found = distributions()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, scratch = tempfile.mkstemp(prefix=".making-", dir=file.parent)
+        try:
+            with (
+                os.fdopen(handle, "wb") as raw,
+                tarfile.open(
+                    fileobj=raw, mode="w:gz", compresslevel=_CHUNK_LEVEL, format=tarfile.PAX_FORMAT
+                ) as archive,
+            ):
+                _add(archive, files(found))
+            Path(scratch).chmod(0o644)
+            Path(scratch).replace(file)
+        finally:
+            Path(scratch).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The archive for Spark's executors could not be written to {file}: {error.strerror or error}.",
+            "Name a file where this account may write and 400 MB are free: keyfold package FILE.tar.gz.",
+        ) from error
+    return ExecutorArchive(file, versions(found), file.stat().st_size)
+
+
+def distributions() -> list[Distribution]:
+    """Returns keyfold's distribution and those that its tasks need, by name. Raises ConfigError."""
+    found: dict[str, Distribution] = {}
+    waiting = [_NAME]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in _NOT_IN_TASKS:
+            continue
+        try:
+            found[name] = distribution(name)
+        except PackageNotFoundError:
+            if name == _NAME:
+                raise ConfigError(
+                    "keyfold is not installed in the Python that runs it, so it is not known what executors need.",
+                    "Install it: pip install . in its folder, or make setup.",
+                ) from None
+            continue  # asked for on another system only, or by an extra
+        waiting += [_normal(each) for each in found[name].requires or () if "extra ==" not in each]
+    return [found[name] for name in sorted(found)]
+
+
+def versions(found: Iterable[Distribution]) -> dict[str, str]:
+    """Returns the version of each distribution of `found` by its name."""
+    return {_normal(each.metadata["Name"]): each.version for each in found}
+
+
+def files(found: Iterable[Distribution]) -> Iterator[ArchiveFile]:
+    """Yields what the archive of the distributions `found` holds, by name."""
+    for each in found:
+        if _normal(each.metadata["Name"]) == _NAME:
+            yield from _own_files(each)
+            continue
+        for file in each.files or ():
+            name = PurePosixPath(file)
+            if ".." in name.parts or name.is_absolute() or _LEFT_OUT.search(str(name)):
+                continue  # a script, which belongs to this environment alone
+            if (source := Path(str(file.locate()))).is_file():
+                yield ArchiveFile(str(name), source)
+
+
+def _own_files(found: Distribution) -> Iterator[ArchiveFile]:
+    """Yields keyfold's own, which may be installed from a checkout, and what says its version."""
+    for package in _OWN:
+        spec = find_spec(package)
+        assert spec is not None
+        assert spec.origin is not None
+        root = Path(spec.origin).parent
+        for source in sorted(root.rglob("*")):
+            if source.is_file() and "__pycache__" not in source.parts:
+                yield ArchiveFile(f"{package}/{source.relative_to(root).as_posix()}", source)
+    metadata = next(file for file in found.files or () if file.name == "METADATA")
+    yield ArchiveFile(f"{_NAME}-{found.version}.dist-info/METADATA", Path(str(metadata.locate())))
+
+
+def _add(archive: tarfile.TarFile, wanted: Iterable[ArchiveFile]) -> None:
+    """Adds files that every account may read, whoever made them; compiled modules go by their sources' times."""
+    for each in sorted(wanted):
+        info = archive.gettarinfo(each.source, f"{FOLDER}/{each.name}")
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        info.mode = 0o755 if info.mode & 0o100 else 0o644
+        info.type, info.linkname = tarfile.REGTYPE, ""  # a second link to one file is a file of its own
+        with each.source.open("rb") as content:
+            info.size = os.fstat(content.fileno()).st_size
+            archive.addfile(info, content)
+
+
+def _digest(found: Iterable[Distribution]) -> str:
+    """Returns what tells this environment's archive from another's: versions, and keyfold's files as they are."""
+    digest = hashlib.sha256(repr(sorted(versions(found).items())).encode())
+    for each in found:
+        if _normal(each.metadata["Name"]) == _NAME:
+            for file in _own_files(each):
+                digest.update(f"{file.name}\0".encode() + file.source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _tag() -> str:
+    """Returns the Python, system and processor that the archive goes with: `py311-linux-x86_64`."""
+    return f"py{sys.version_info.major}{sys.version_info.minor}-{sysconfig.get_platform()}"
+
+
+def _normal(requirement: str) -> str:
+    """Returns the distribution that a requirement names, as PEP 503 writes it."""
+    match = _REQUIRED.match(requirement)
+    return re.sub(r"[-_.]+", "-", match[1]).lower() if match else ""

@@ -1,0 +1,123 @@
+"""Compares what the executors of a cluster have with what this process has, before anything is done there."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from connectors.errors import ConfigError
+from connectors.threads import CancellableThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PACKAGES: Final = {"pyspark": "pyspark", "pyarrow": "pyarrow", "keyfold": "compactor"}
+"""What has to be of one version, and the module that shows that it can be imported."""
+_OTHER_PYTHON: Final = re.compile(r"different (?:minor )?version:? ?(\d+\.\d+)")
+_NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
+_MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
+_LOG_EVERY_S: Final = 30.0
+_ACTION: Final = (
+    "Have the executors run this process's versions: executors.package=ship sends them its packages, "
+    "spark.pyspark.python (or PYSPARK_PYTHON) names their Python (docs/scaling.md)."
+)
+_log = structlog.get_logger()
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Asks the executors of `spark` for their versions. Raises ConfigError, which names those that are not this one's.
+
+    Waits for the first executor however long that takes, and says every 30 s that it does.
+    """
+    context = spark.sparkContext
+    tasks = max(2, context.defaultParallelism)
+    waiting = CancellableThread("executor-check", _say_waiting)
+    waiting.start()
+    try:
+        found = context.parallelize(range(tasks), tasks).mapPartitions(_versions_task(_PACKAGES)).collect()
+    except Exception as error:
+        if (fault := fault_of(str(error))) is None:
+            raise
+        raise ConfigError(f"Executors of {context.master} cannot run keyfold: {fault}.", _ACTION) from error
+    finally:
+        waiting.stop()
+    faults = differences(found, own_versions())
+    if faults:
+        raise ConfigError(f"Executors of {context.master} do not fit this worker: {'; '.join(faults)}.", _ACTION)
+
+
+def own_versions() -> dict[str, str]:
+    """Returns the versions of this process, by name."""
+    return {"python": _minor(), **{name: _installed(name) for name in _PACKAGES}}
+
+
+def differences(found: Iterable[Mapping[str, str]], own: Mapping[str, str]) -> list[str]:
+    """Returns a phrase for each version among `found`, one mapping a task, that is another than in `own`."""
+    seen = [(each["host"], name, each[name], wanted) for each in found for name, wanted in own.items()]
+    return [
+        f"{name} on {host} is {there}, here it is {wanted}"
+        for host, name, there, wanted in dict.fromkeys(seen)
+        if there != wanted
+    ]
+
+
+def fault_of(text: str) -> str | None:
+    """Returns what the text of a failed job says of the executors' Python; None where that is not the matter."""
+    if match := _OTHER_PYTHON.search(text):
+        return f"their Python is {match[1]}, here it is {_minor()}"
+    if match := _NO_PROGRAM.search(text):
+        return f'they have no program "{match[1]}"'
+    if match := _MISSING.search(text):
+        return f"their Python has no module {match[1]}"
+    return None
+
+
+def _versions_task(packages: Mapping[str, str]) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]:
+    """Returns a task that answers with its host's versions. It is sent as code: nothing of keyfold has to be there."""
+    modules = dict(packages)
+
+    def versions(_numbers: Iterable[int]) -> Iterator[dict[str, str]]:
+        import importlib
+        import platform
+        import sys
+        from importlib import metadata
+
+        found = {"host": platform.node(), "python": ".".join(map(str, sys.version_info[:2]))}
+        for name, module in modules.items():
+            try:
+                imported = importlib.import_module(module)
+                found[name] = getattr(imported, "__version__", None) or metadata.version(name)
+            except Exception as error:  # noqa: BLE001  # whatever keeps it from being imported is the answer
+                found[name] = f"not there ({type(error).__name__}: {error})"
+        yield found
+
+    return versions
+
+
+def _say_waiting(stop: threading.Event) -> None:
+    waited = 0.0
+    while not stop.wait(_LOG_EVERY_S):
+        waited += _LOG_EVERY_S
+        _log.warning(
+            "no executor has answered yet",
+            waited_s=round(waited),
+            action="See that the cluster has free cores and memory for spark.executor.cores and "
+            "spark.executor.memory, and that its machines reach this one (spark.driver.host).",
+        )
+
+
+def _installed(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _minor() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,79 @@
+"""Has executors of a cluster find keyfold: in an archive that goes to them with the application, or installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Final
+
+from connectors.spark.executor_archive import FOLDER, ExecutorArchive, ensure_archive
+
+ARCHIVES: Final = "spark.archives"
+IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
+PYTHON_PATH: Final = "spark.executorEnv.PYTHONPATH"
+PYTHON: Final = "spark.pyspark.python"
+PYTHON_NAME: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+"""The Python of executors where none is named: of the same minor version, wherever it is on their PATH."""
+_PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
+_ALIAS: Final = "keyfold"
+"""The folder, in an executor's own, into which Spark unpacks the archive."""
+
+
+def archive_settings(file: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings with which executors get the archive `file`, beside what `settings` already say."""
+    archives = [*filter(None, [settings.get(ARCHIVES)]), f"{file}#{_ALIAS}"]
+    return {ARCHIVES: ",".join(archives), PYTHON_PATH: _with_archive(settings.get(PYTHON_PATH))}
+
+
+def is_cluster(master: str) -> bool:
+    """Returns whether the executors of `master` are not of this machine alone."""
+    return not master.startswith("local")
+
+
+def ships(package: str, settings: Mapping[str, str]) -> bool:
+    """Returns whether a worker on a cluster sends its executors an archive, by `executors.package` and `settings`.
+
+    By itself (`auto`) it does so where nothing is set that may bring keyfold along.
+    """
+    if package == "auto":
+        return not any(settings.get(name) for name in (ARCHIVES, *IMAGES))
+    return package == "ship"
+
+
+def prepare_executors(
+    package: str,
+    settings: Mapping[str, str],
+    environment: MutableMapping[str, str],
+    ensure: Callable[[], ExecutorArchive] = ensure_archive,
+) -> dict[str, str]:
+    """Returns what `settings` become on a cluster; puts the name of the executors' Python into `environment`.
+
+    Without a name of the user's that is `python3.11`, for example, where an archive goes to the executors: the path of
+    this process's own means nothing on another machine. Spark's processes on this machine go by the same name, so this
+    Python's folder is put first on their PATH. Raises ConfigError where the archive can not be made.
+    """
+    if PYTHON in settings:
+        environment.setdefault(_PYTHON_VARIABLE, settings[PYTHON])
+    found = dict(settings)
+    if ships(package, settings):
+        found |= archive_settings(ensure().file, settings)
+    elif not _names_archive(settings):
+        return found
+    else:
+        found[PYTHON_PATH] = _with_archive(settings.get(PYTHON_PATH))
+    if _PYTHON_VARIABLE not in environment and (own := Path(sys.executable).with_name(PYTHON_NAME)).exists():
+        environment[_PYTHON_VARIABLE] = PYTHON_NAME
+        environment["PATH"] = os.pathsep.join(filter(None, [str(own.parent), environment.get("PATH")]))
+    return found
+
+
+def _names_archive(settings: Mapping[str, str]) -> bool:
+    """Returns whether the user's own archives have one of `keyfold package`, by the folder that it is given."""
+    return any(each.strip().endswith(f"#{_ALIAS}") for each in settings.get(ARCHIVES, "").split(","))
+
+
+def _with_archive(path: str | None) -> str:
+    own = f"./{_ALIAS}/{FOLDER}"
+    return path if path and own in path.split(os.pathsep) else os.pathsep.join(filter(None, [own, path]))

@@ -1,0 +1,87 @@
+"""What is in the archive for executors, and what comes of it in a Python that has nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from connectors.errors import ConfigError
+from connectors.jvm.spark_home import installed
+from connectors.spark import executor_archive
+from connectors.spark.executor_archive import FOLDER, distributions, ensure_archive, files, make_archive, versions
+
+IMPORT_TASKS = """
+import importlib, pkgutil, sys
+import compactor, connectors
+of_driver = "cli dev jvm metrics rest runtime spark".split()
+for package in (compactor, connectors):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        parts = module.name.split(".")
+        if package is compactor or parts[1] not in of_driver:
+            importlib.import_module(module.name)
+import grpc_tools.protoc, google.protobuf, httpx, javaproperties, obstore, pandas, regex
+from importlib.metadata import version
+print(version("keyfold"), compactor.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of this environment, made and unpacked once."""
+    folder = tmp_path_factory.mktemp("archive")
+    made = make_archive(folder / "keyfold.tar.gz")
+    assert made.size == made.file.stat().st_size
+    with tarfile.open(made.file) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / FOLDER
+
+
+def test_a_python_without_packages_runs_tasks_with_it(unpacked: Path, tmp_path: Path) -> None:
+    """All modules that tasks may import come out of it, with Spark's own Python beside it and nothing else."""
+    home = installed()
+    assert home is not None
+    spark = [str(file) for file in sorted((home / "python" / "lib").glob("*.zip"))]
+    base = getattr(sys, "_base_executable", sys.executable)
+    subprocess.run([base, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    done = subprocess.run(
+        [str(tmp_path / "bare" / "bin" / "python"), "-c", IMPORT_TASKS],
+        env={"PYTHONPATH": os.pathsep.join([*spark, str(unpacked)]), "PATH": os.environ["PATH"]},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [versions(distributions())["keyfold"], str(unpacked / "compactor" / "__init__.py")]
+
+
+def test_it_holds_nothing_that_executors_have_or_do_not_import(unpacked: Path) -> None:
+    """Neither Spark nor what answers REST, no tests and no headers."""
+    there = {path.name for path in unpacked.iterdir()}
+    assert there & {"pyspark", "py4j", "fastapi", "uvicorn", "bin"} == set()
+    assert not (unpacked / "pandas" / "tests").exists()
+    assert not list(unpacked.rglob("*.h"))
+
+
+def test_it_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the cache, under a name that has what it holds; one that is there is taken as it is."""
+    monkeypatch.setattr(executor_archive, "files", lambda _: list(files([]))[:0])
+    first = ensure_archive(tmp_path).file
+    stamp = first.stat().st_mtime_ns
+    assert ensure_archive(tmp_path).file == first
+    assert first.stat().st_mtime_ns == stamp
+    monkeypatch.setattr(executor_archive, "versions", lambda _: {"keyfold": "9"})
+    assert ensure_archive(tmp_path).file != first
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """With what to do; and nothing is left there."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"could not be written to .*/file/a\.tar\.gz: File exists"):
+        make_archive(tmp_path / "file" / "a.tar.gz")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

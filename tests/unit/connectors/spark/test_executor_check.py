@@ -1,0 +1,45 @@
+"""Which executors are refused, and in which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.spark.executor_check import differences, fault_of, own_versions
+
+OWN = {"python": "3.11", "pyspark": "4.2.0", "pyarrow": "26.0.1", "keyfold": "0.1.0"}
+
+
+def test_equal_versions_are_no_difference() -> None:
+    """However many executors there are."""
+    assert differences([{"host": "a", **OWN}, {"host": "b", **OWN}], OWN) == []
+
+
+@pytest.mark.parametrize("name", list(OWN))
+def test_another_version_is_named_once_for_each_host(name: str) -> None:
+    """With what it is there and here."""
+    found = [{"host": "a", **OWN, name: "9.9"}, {"host": "a", **OWN, name: "9.9"}, {"host": "b", **OWN}]
+    assert differences(found, OWN) == [f"{name} on a is 9.9, here it is {OWN[name]}"]
+
+
+def test_what_is_compared() -> None:
+    """The versions of this process, of whatever tasks hang on."""
+    assert own_versions().keys() == OWN.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
+            "their Python is 3.12, here it is ",
+        ),
+        ('java.io.IOException: Cannot run program "python3.11": error=2', 'they have no program "python3.11"'),
+        ("ModuleNotFoundError: No module named 'pyspark'", "their Python has no module pyspark"),
+        ("/usr/bin/python3.11: No module named pyspark", "their Python has no module pyspark"),
+        ("Job 0 cancelled because SparkContext was shut down", None),
+    ],
+)
+def test_what_a_failed_check_means(text: str, expected: str | None) -> None:
+    """What keeps Python from starting on an executor is said as it is; anything else is not guessed at."""
+    found = fault_of(text)
+    assert found is None if expected is None else (found or "").startswith(expected)
