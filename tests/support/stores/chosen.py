@@ -78,10 +78,17 @@ def chosen_store(folder: Path) -> Iterator[FaultyProxy | None]:
 
     Gives the proxy that workers ask where there are faults, and that a test may change.
     """
-    name, kind = os.environ.get(STORE), os.environ.get(FAULTS)
+    name = os.environ.get(STORE)
     if not name:
         yield None
         return
+    with running_store(name, os.environ.get(FAULTS, ""), folder) as proxy:
+        yield proxy
+
+
+@contextmanager
+def running_store(name: str, kind: str, folder: Path) -> Iterator[FaultyProxy]:
+    """Runs the store `name` for the workers of the block, with faults of `kind` (none where empty)."""
     with _server(name, folder) as store, faulty_proxy(store.url) as proxy:
         proxy.faults = KINDS[kind] if kind else proxy.faults
         _CHOSEN.append(ChosenStore(store, proxy.url if kind else store.url))
