@@ -47,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Iterator[
 
 @pytest.fixture
 def deployment(tmp_path: Path, broker: EmbeddedKafka, topic_name: str, cluster: SparkCluster) -> Deployment:
-    """A connector on the cluster that reads a new topic of two partitions; Spark's tasks publish and clean whatever it reads."""
+    """A connector on the cluster that reads a new topic of two partitions; Spark's tasks publish and clean all."""
     create_topic(broker.bootstrap, topic_name, partitions=2, cleanup_policy="delete")
     found = Deployment(tmp_path, broker.bootstrap, topic_name)
     found.worker |= worker_settings(cluster)
