@@ -19,6 +19,7 @@ KeyfoldError (compactor.errors)
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
+├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
 ├── FencedError                   5  (compactor.errors)
@@ -122,6 +123,10 @@ class RegistryError(KeyfoldError):
     retriable = True
 
 
+class SparkClusterError(KeyfoldError):
+    """A Spark cluster did not take the worker: it did not answer, refused it, or gave it no executor that works."""
+
+
 class SparkGoneError(KeyfoldError):
     """Spark, or the way to it, is gone under a running worker, which can do nothing more in this process."""
 
@@ -136,6 +141,7 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),
     (RegistryError, EXIT_UNREACHABLE),
+    (SparkClusterError, EXIT_UNREACHABLE),
     (FencedError, EXIT_FENCED),
 )
 

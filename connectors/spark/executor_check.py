@@ -1,4 +1,4 @@
-"""Compares what the executors of a cluster have with what this process has, before anything is done there."""
+"""Says why a cluster is of no use to a worker, before anything is done there: it is not reached, or does not fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from connectors.errors import ConfigError
+from compactor.spark.errors import briefly
+from connectors.errors import ConfigError, SparkClusterError
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
@@ -22,18 +23,25 @@ _PACKAGES: Final = {"pyspark": "pyspark", "pyarrow": "pyarrow", "keyfold": "comp
 _OTHER_PYTHON: Final = re.compile(r"different (?:minor )?version:? ?(\d+\.\d+)")
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
 _MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
+_JAVA: Final = re.compile(r"^(?:: )?[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
+"""What Java says of a call that failed, in Py4J's text."""
 _LOG_EVERY_S: Final = 30.0
 _ACTION: Final = (
     "Have the executors run this process's versions: executors.package=ship sends them its packages, "
     "spark.pyspark.python (or PYSPARK_PYTHON) names their Python (docs/scaling.md)."
 )
+_REACH: Final = (
+    "See that its master runs at that address, is of this Spark's version, and has the same spark.authenticate.secret "
+    "if it has one (docs/scaling.md); the worker's log has what Spark says."
+)
 _log = structlog.get_logger()
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Asks the executors of `spark` for their versions. Raises ConfigError, which names those that are not this one's.
+    """Asks the executors of `spark` for their versions.
 
-    Waits for the first executor however long that takes, and says every 30 s that it does.
+    Waits for the first executor however long that takes, and says every 30 s that it does. Raises ConfigError, which
+    names the versions that are not this process's, SparkClusterError where no executor could be asked.
     """
     context = spark.sparkContext
     tasks = max(2, context.defaultParallelism)
@@ -43,13 +51,19 @@ def check_executors(spark: SparkSession) -> None:
         found = context.parallelize(range(tasks), tasks).mapPartitions(_versions_task(_PACKAGES)).collect()
     except Exception as error:
         if (fault := fault_of(str(error))) is None:
-            raise
+            raise not_taken(str(context.master), error) from error
         raise ConfigError(f"Executors of {context.master} cannot run keyfold: {fault}.", _ACTION) from error
     finally:
         waiting.stop()
     faults = differences(found, own_versions())
     if faults:
         raise ConfigError(f"Executors of {context.master} do not fit this worker: {'; '.join(faults)}.", _ACTION)
+
+
+def not_taken(master: str, error: Exception) -> SparkClusterError:
+    """Returns the error for a session that `master` did not start, or did not run a first job for, with its reason."""
+    said = _JAVA.search(str(error))
+    return SparkClusterError(f"Spark has not started on {master}: {said[1] if said else briefly(error)}", _REACH)
 
 
 def own_versions() -> dict[str, str]:

@@ -24,7 +24,7 @@ from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.jvm.spark_home import JARS, ensure_home
 from connectors.jvm.stderr import quietly
-from connectors.spark.executor_check import check_executors
+from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
 from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
@@ -106,7 +106,8 @@ _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-
 def get_session(master: str, overrides: Mapping[str, str], package: str = "auto") -> SparkSession:
     """Returns the running session, or a new one on `master`; `overrides` are the worker file's spark.* keys.
 
-    `package` is `executors.package`. Raises ConfigError where the executors of a cluster do not fit.
+    `package` is `executors.package`. Raises ConfigError where the executors of a cluster do not fit, SparkClusterError
+    where it gives none.
     """
     settings = prepare(master, overrides, os.environ, package)
     settings_file = write_settings(master, settings, os.environ)
@@ -128,6 +129,7 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Returns the running session, or a new one on `master` with `settings` from `prepare`, after `write_settings`.
 
     What the JVM and its Python processes put into spark.local.dir, records included, only this account can read.
+    Raises SparkClusterError where a cluster does not take it.
     """
     from pyspark.core.context import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -142,7 +144,12 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
         builder = SparkSession.builder.master(master).appName(_NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:
+            if is_cluster(master):
+                raise not_taken(master, error) from error
+            raise
         for key in _PLANNING.keys() - settings.keys():
             spark.conf.set(key, _PLANNING[key])
         return spark

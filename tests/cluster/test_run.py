@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from connectors.errors import EXIT_CONFIG, EXIT_OK
+from connectors.errors import EXIT_CONFIG, EXIT_OK, EXIT_UNREACHABLE
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
@@ -65,7 +65,8 @@ def test_authenticated_and_encrypted(
     with SparkCluster(tmp_path / "secured", python, settings=security) as secured:
         deployment.worker |= worker_settings(secured)
         with deployment.process("--once") as stranger:
-            assert stranger.wait(RUN_S) != EXIT_OK
+            assert stranger.wait(RUN_S) == EXIT_UNREACHABLE, stranger.tail()
+        assert f"Spark has not started on {secured.master}" in stranger.printed()
         assert not deployment.caught_up()
         deployment.worker |= security
         finish(deployment)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.spark.executor_check import differences, fault_of, own_versions
+from connectors.errors import EXIT_UNREACHABLE, exit_code
+from connectors.spark.executor_check import differences, fault_of, not_taken, own_versions
 
 OWN = {"python": "3.11", "pyspark": "4.2.0", "pyarrow": "26.0.1", "keyfold": "0.1.0"}
 
@@ -43,3 +44,15 @@ def test_what_a_failed_check_means(text: str, expected: str | None) -> None:
     """What keeps Python from starting on an executor is said as it is; anything else is not guessed at."""
     found = fault_of(text)
     assert found is None if expected is None else (found or "").startswith(expected)
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    """With the first thing that Java says, not with the call that failed or its stack."""
+    text = (
+        "An error occurred while calling None.org.apache.spark.sql.classic.SparkSession.\n"
+        ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis\n\tat a.b(C.scala)"
+    )
+    error = not_taken("spark://h:7077", RuntimeError(text))
+    assert error.message == "Spark has not started on spark://h:7077: Cannot call methods on a stopped SparkContext."
+    assert exit_code(error) == EXIT_UNREACHABLE
+    assert not_taken("yarn", RuntimeError("no")).message == "Spark has not started on yarn: no"
