@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
 from connectors.errors import ConfigError, SparkClusterError
 from connectors.threads import CancellableThread
@@ -23,8 +24,9 @@ _PACKAGES: Final = {"pyspark": "pyspark", "pyarrow": "pyarrow", "keyfold": "comp
 _OTHER_PYTHON: Final = re.compile(r"different (?:minor )?version:? ?(\d+\.\d+)")
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
 _MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
-_JAVA: Final = re.compile(r"^(?:: )?[\w.$]+(?:Exception|Error): (.+)$", re.MULTILINE)
-"""What Java says of a call that failed, in Py4J's text."""
+_JAVA: Final = re.compile(r"^(?:: )?[\w.$]*?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
+"""What Java says of a call that failed, in Py4J's text: the exception's class without its package, its message."""
+_REFUSES: Final = "IllegalArgumentException"
 _LOG_EVERY_S: Final = 30.0
 _ACTION: Final = (
     "Have the executors run this process's versions: executors.package=ship sends them its packages, "
@@ -60,10 +62,16 @@ def check_executors(spark: SparkSession) -> None:
         raise ConfigError(f"Executors of {context.master} do not fit this worker: {'; '.join(faults)}.", _ACTION)
 
 
-def not_taken(master: str, error: Exception) -> SparkClusterError:
-    """Returns the error for a session that `master` did not start, or did not run a first job for, with its reason."""
+def not_taken(master: str, error: Exception) -> KeyfoldError:
+    """Returns the error for a session that `master` did not start, or did not run a first job for, with its reason.
+
+    It is a ConfigError where Spark refuses a setting, otherwise a SparkClusterError.
+    """
     said = _JAVA.search(str(error))
-    return SparkClusterError(f"Spark has not started on {master}: {said[1] if said else briefly(error)}", _REACH)
+    message = f"Spark has not started on {master}: {said[2] if said else briefly(error)}"
+    if said and said[1] == _REFUSES:
+        return ConfigError(message, "Correct the spark.* keys of the worker file.")
+    return SparkClusterError(message, _REACH)
 
 
 def own_versions() -> dict[str, str]:

@@ -129,7 +129,7 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Returns the running session, or a new one on `master` with `settings` from `prepare`, after `write_settings`.
 
     What the JVM and its Python processes put into spark.local.dir, records included, only this account can read.
-    Raises SparkClusterError where a cluster does not take it.
+    Raises SparkClusterError where a cluster does not take it, ConfigError where it refuses a setting.
     """
     from pyspark.core.context import SparkContext
     from pyspark.java_gateway import launch_gateway

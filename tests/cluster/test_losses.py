@@ -85,7 +85,11 @@ def test_an_executor_is_slow(cluster: SparkCluster, deployment: Deployment) -> N
 
 def test_an_executor_that_was_given_up_wakes_up(cluster: SparkCluster, deployment: Deployment) -> None:
     """Frozen with a transaction open until another has done its task: awake, it adds nothing to the output."""
-    deployment.worker |= {"spark.executor.heartbeatInterval": "1s", "spark.network.timeout": "6s"}
+    deployment.worker |= {
+        "spark.executor.heartbeatInterval": "1s",
+        "spark.network.timeoutInterval": "1s",
+        "spark.network.timeout": "6s",
+    }
     produce(deployment.bootstrap, deployment.topic, random_records(9, RECORDS))
     observed = Observed(cluster, deployment, "publish.sent")
     with deployment.process() as worker:

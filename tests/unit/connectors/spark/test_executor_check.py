@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.errors import EXIT_UNREACHABLE, exit_code
+from connectors.errors import EXIT_CONFIG, EXIT_UNREACHABLE, exit_code
 from connectors.spark.executor_check import differences, fault_of, not_taken, own_versions
 
 OWN = {"python": "3.11", "pyspark": "4.2.0", "pyarrow": "26.0.1", "keyfold": "0.1.0"}
@@ -56,3 +56,11 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     assert error.message == "Spark has not started on spark://h:7077: Cannot call methods on a stopped SparkContext."
     assert exit_code(error) == EXIT_UNREACHABLE
     assert not_taken("yarn", RuntimeError("no")).message == "Spark has not started on yarn: no"
+
+
+def test_a_setting_that_spark_refuses_is_one_of_the_file() -> None:
+    """Whatever the cluster is: exit code 3, in Spark's words."""
+    text = ": java.lang.IllegalArgumentException: requirement failed: spark.network.timeout.\n\tat a.b(C.scala)"
+    error = not_taken("spark://h:7077", RuntimeError(text))
+    assert error.message == "Spark has not started on spark://h:7077: requirement failed: spark.network.timeout."
+    assert exit_code(error) == EXIT_CONFIG
