@@ -12,7 +12,7 @@ from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 
-_ENDINGS = (".tar.gz", ".tgz")
+_ENDINGS = (".tar.gz", ".tgz", ".tar")
 
 FileArgument = Annotated[
     Path | None, typer.Argument(help="The archive; left out: in the user's cache.", metavar="[FILE.tar.gz]")

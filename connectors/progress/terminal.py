@@ -6,8 +6,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TextIO
 
-import typer
-
 _GAP: Final = "  "
 NOTHING: Final = "-"
 
@@ -29,6 +27,8 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     texts = [list(headers), *([cell(value) for value in row] for row in body)]
     widths = [max(len(row[at]) for row in texts) for at in range(len(headers))]
     lines = [_line(row, widths, numeric) for row in texts]
+    import typer  # here: tasks, which only ask whether a terminal is coloured, do without
+
     return "\n".join([typer.style(lines[0], bold=True), *lines[1:]])
 
 

@@ -18,7 +18,7 @@ from connectors.spark.executor_archive import FOLDER, distributions, ensure_arch
 IMPORT_TASKS = """
 import importlib, pkgutil, sys
 import compactor, connectors
-of_driver = "cli dev jvm metrics rest runtime spark".split()
+of_driver = "cli dev jvm metrics progress rest runtime spark".split()
 for package in (compactor, connectors):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         parts = module.name.split(".")
@@ -26,7 +26,7 @@ for package in (compactor, connectors):
             importlib.import_module(module.name)
 import grpc_tools.protoc, google.protobuf, httpx, javaproperties, obstore, pandas, regex
 from importlib.metadata import version
-print(version("keyfold"), compactor.__file__)
+print(version("keyfold"), compactor.__file__, compactor.__cached__)
 """
 
 
@@ -57,13 +57,16 @@ def test_a_python_without_packages_runs_tasks_with_it(unpacked: Path, tmp_path: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [versions(distributions())["keyfold"], str(unpacked / "compactor" / "__init__.py")]
+    version, module, compiled = done.stdout.split()
+    assert (version, module) == (versions(distributions())["keyfold"], str(unpacked / "compactor" / "__init__.py"))
+    assert Path(compiled).read_bytes()[4:8] == b"\1\0\0\0"  # as it came: a module that Python compiles has 0 there
 
 
 def test_it_holds_nothing_that_executors_have_or_do_not_import(unpacked: Path) -> None:
     """Neither Spark nor what answers REST, no tests and no headers."""
     there = {path.name for path in unpacked.iterdir()}
-    assert there & {"pyspark", "py4j", "fastapi", "uvicorn", "bin"} == set()
+    assert there & {"pyspark", "py4j", "fastapi", "uvicorn", "rich", "grpc", "bin"} == set()
+    assert not list((unpacked / "pyarrow").glob("*flight*.so*"))
     assert not (unpacked / "pandas" / "tests").exists()
     assert not list(unpacked.rglob("*.h"))
 
