@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from compactor.errors import KeyfoldError
@@ -17,6 +18,7 @@ from connectors.errors import ConfigError, SparkClusterError
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _PACKAGES: Final = {"pyspark": "pyspark", "pyarrow": "pyarrow", "keyfold": "compactor"}
@@ -45,21 +47,36 @@ def check_executors(spark: SparkSession) -> None:
     Waits for the first executor however long that takes, and says every 30 s that it does. Raises ConfigError, which
     names the versions that are not this process's, SparkClusterError where no executor could be asked.
     """
-    context = spark.sparkContext
-    tasks = max(2, context.defaultParallelism)
+    master = str(spark.sparkContext.master)
     waiting = CancellableThread("executor-check", _say_waiting)
     waiting.start()
     try:
-        found = context.parallelize(range(tasks), tasks).mapPartitions(_versions_task(_PACKAGES)).collect()
+        found = _versions(spark)
     except Exception as error:
         if (fault := fault_of(str(error))) is None:
-            raise not_taken(str(context.master), error) from error
-        raise ConfigError(f"Executors of {context.master} cannot run keyfold: {fault}.", _ACTION) from error
+            raise not_taken(master, error) from error
+        raise ConfigError(f"Executors of {master} cannot run keyfold: {fault}.", _ACTION) from error
     finally:
         waiting.stop()
     faults = differences(found, own_versions())
     if faults:
-        raise ConfigError(f"Executors of {context.master} do not fit this worker: {'; '.join(faults)}.", _ACTION)
+        raise ConfigError(f"Executors of {master} do not fit this worker: {'; '.join(faults)}.", _ACTION)
+
+
+def _versions(spark: SparkSession) -> list[dict[str, str]]:
+    """Returns what each of some tasks has found of its process, by name.
+
+    They are tasks with Arrow, as all others of a worker are: their Python processes stay, and are those of the first
+    work. Spark has others for tasks without Arrow, which are asked only where the first do not answer.
+    """
+    context = spark.sparkContext
+    count, found = max(2, context.defaultParallelism), _finding(_PACKAGES)
+    try:
+        rows = spark.range(0, count, 1, count).mapInArrow(_with_arrow(found), "found string").collect()
+    except Exception as error:  # noqa: BLE001  # what is not Arrow's fault comes again
+        _log.debug("executors are asked without Arrow", error=briefly(error))
+        return context.parallelize(range(count), count).map(lambda _: found()).collect()
+    return [msgspec.json.decode(row["found"], type=dict[str, str]) for row in rows]
 
 
 def not_taken(master: str, error: Exception) -> KeyfoldError:
@@ -100,11 +117,11 @@ def fault_of(text: str) -> str | None:
     return None
 
 
-def _versions_task(packages: Mapping[str, str]) -> Callable[[Iterable[int]], Iterator[dict[str, str]]]:
-    """Returns a task that answers with its host's versions. It is sent as code: nothing of keyfold has to be there."""
+def _finding(packages: Mapping[str, str]) -> Callable[[], dict[str, str]]:
+    """Returns what finds the versions of its process. It is sent as code: nothing of keyfold has to be there."""
     modules = dict(packages)
 
-    def versions(_numbers: Iterable[int]) -> Iterator[dict[str, str]]:
+    def find() -> dict[str, str]:
         import importlib
         import platform
         import sys
@@ -117,9 +134,23 @@ def _versions_task(packages: Mapping[str, str]) -> Callable[[Iterable[int]], Ite
                 found[name] = getattr(imported, "__version__", None) or metadata.version(name)
             except Exception as error:  # noqa: BLE001  # whatever keeps it from being imported is the answer
                 found[name] = f"not there ({type(error).__name__}: {error})"
-        yield found
+        return found
 
-    return versions
+    return find
+
+
+def _with_arrow(find: Callable[[], dict[str, str]]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Returns a task that answers with what `find` finds, as JSON, for each batch."""
+
+    def answer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import json
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"found": [json.dumps(find())]})
+
+    return answer
 
 
 def _say_waiting(stop: threading.Event) -> None:

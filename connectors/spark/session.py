@@ -38,6 +38,7 @@ _log = structlog.get_logger()
 
 _NAME: Final = "keyfold"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
@@ -81,6 +82,7 @@ DEFAULTS: Final[dict[str, str]] = {
 
 FOR_RECORDS: Final[dict[str, str]] = {
     JAVA_OPTIONS: f"{LOGGING} {_FOR_SPEED} {_METADATA} {_COLLECTOR}",
+    EXECUTOR_OPTIONS: f"{_FOR_SPEED} {_METADATA}",
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
@@ -93,8 +95,8 @@ _PLANNING: Final[dict[str, str]] = {
 """No Java is written and compiled for frames whose rows are the answers of tasks. Of the worker's session alone: one
 that is made from it (`newSession`), as Spark's fold does, has Spark's defaults, or what the user has set."""
 
-_ON_CLUSTERS: Final[dict[str, str]] = {}
-"""Defaults for executors of a cluster."""
+_ON_CLUSTERS: Final[dict[str, str]] = {EXECUTOR_OPTIONS: f"{_QUICK} {_METADATA}"}
+"""Defaults for executors of a cluster: what they do in Java, on one machine the driver's JVM does, with its options."""
 
 _BRINGS_PYTHON: Final = "yarn"
 """The master to which Spark uploads the zipped Python of its home, which therefore has to have it."""
