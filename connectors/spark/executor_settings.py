@@ -51,21 +51,24 @@ def prepare_executors(
     """Returns what `settings` become on a cluster; puts the name of the executors' Python into `environment`.
 
     Without a name of the user's that is `python3.11`, for example, where an archive goes to the executors: the path of
-    this process's own means nothing on another machine. Spark's processes on this machine go by the same name, so this
-    Python's folder is put first on their PATH. Raises ConfigError where the archive can not be made.
+    this process's own means nothing on another machine. Spark's processes on this machine go by the same name, so for
+    a name without a folder this Python's is put first on their PATH. Raises ConfigError where the archive can not be
+    made.
     """
     if PYTHON in settings:
         environment.setdefault(_PYTHON_VARIABLE, settings[PYTHON])
     found = dict(settings)
     if ships(package, settings):
         found |= archive_settings(ensure().file, settings)
-    elif not _names_archive(settings):
-        return found
-    else:
+    elif _names_archive(settings):
         found[PYTHON_PATH] = _with_archive(settings.get(PYTHON_PATH))
-    if _PYTHON_VARIABLE not in environment and (own := Path(sys.executable).with_name(PYTHON_NAME)).exists():
-        environment[_PYTHON_VARIABLE] = PYTHON_NAME
-        environment["PATH"] = os.pathsep.join(filter(None, [str(own.parent), environment.get("PATH")]))
+    elif _PYTHON_VARIABLE not in environment:
+        return found
+    name = environment.get(_PYTHON_VARIABLE, PYTHON_NAME)
+    own = Path(sys.executable).parent
+    if os.sep not in name and (own / name).exists():
+        environment[_PYTHON_VARIABLE] = name
+        environment["PATH"] = os.pathsep.join(filter(None, [str(own), environment.get("PATH")]))
     return found
 
 

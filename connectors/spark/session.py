@@ -173,7 +173,8 @@ def prepare(
     settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
     if is_cluster(master):
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
-    mine = environment.get("PYSPARK_PYTHON", sys.executable) in {sys.executable, PYTHON_NAME} and PYTHON not in settings
+    names = {environment.get("PYSPARK_PYTHON", sys.executable), settings.get(PYTHON, sys.executable)}
+    mine = names <= {sys.executable, *([PYTHON_NAME] if is_cluster(master) else [])}
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]

@@ -96,6 +96,7 @@ def test_an_executor_that_was_given_up_wakes_up(cluster: SparkCluster, deploymen
         frozen = with_children(observed.until_there(worker)[:1])
         signal_each(frozen, signal.SIGSTOP)
         wait_until(deployment.caught_up, "another executor has published all of it", RUN_S)
+        assert "Executor heartbeat timed out" in worker.printed()
         signal_each(frozen, signal.SIGCONT)
         produce(deployment.bootstrap, deployment.topic, random_records(10, RECORDS))
         wait_until(deployment.caught_up, "what came later is published", RUN_S)

@@ -6,6 +6,7 @@ Its machines are as bare as others may be: a Python without packages, an empty w
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -71,6 +72,10 @@ class SparkCluster:
             for child in _tree(process.pid):
                 child.kill()
             process.wait()
+        for file in self.folder.glob("work-*/*/*/*"):  # each executor has the archive, and leaves it there
+            if not file.name.startswith("std"):
+                shutil.rmtree(file) if file.is_dir() and not file.is_symlink() else file.unlink()
+        shutil.rmtree(self.folder / "local", ignore_errors=True)
 
     def start_master(self) -> None:
         """Starts the master, or one after it that goes on from what it has kept."""

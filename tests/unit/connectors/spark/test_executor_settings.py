@@ -65,6 +65,14 @@ def test_the_python_that_the_user_names_is_taken(
     assert environment["PYSPARK_PYTHON"] == expected
 
 
+@pytest.mark.parametrize("package", ["ship", "installed"])
+def test_a_python_that_is_named_without_a_folder_is_this_one_here(package: str) -> None:
+    """As `keyfold package` names it: Spark's processes on this machine have to find keyfold under it as well."""
+    environment = {"PATH": "/bin"}
+    prepare_executors(package, {"spark.pyspark.python": PYTHON_NAME}, environment, lambda: MADE)
+    assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/bin"]
+
+
 @pytest.mark.parametrize(
     ("master", "expected"),
     [

@@ -15,7 +15,8 @@ from pyspark.core.context import SparkContext
 
 from connectors.jvm.cds_archive import archive_of
 from connectors.jvm.spark_home import JARS, ensure_home
-from connectors.spark.session import DEFAULTS, FOR_RECORDS, JAVA_OPTIONS, create, prepare
+from connectors.spark.executor_settings import PYTHON_NAME
+from connectors.spark.session import DEFAULTS, EXECUTOR_OPTIONS, FOR_RECORDS, JAVA_OPTIONS, create, prepare
 
 LOCAL = ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]")
 WHOLE_STAGE = "spark.sql.codegen.wholeStage"
@@ -67,6 +68,22 @@ def test_the_driver_of_a_cluster_starts_as_soon_as_on_one_machine(archive: Path,
     settings = prepare(master, {}, environment, "installed")
     assert (str(archive) in settings[JAVA_OPTIONS]) is (master != "yarn")
     assert ("SPARK_HOME" in environment) is (master != "yarn")
+
+
+def test_executors_have_the_options_of_local_mode_unless_the_user_says_otherwise(cache: Path) -> None:
+    """Java's quick compiler: what they do in Java, the driver's JVM does on one machine."""
+    found = prepare("spark://host:7077", {}, {}, "installed")
+    assert "-XX:TieredStopAtLevel=1" in found[EXECUTOR_OPTIONS]
+    own = prepare("spark://host:7077", {EXECUTOR_OPTIONS: "-Xss2m"}, {}, "installed")
+    assert own[EXECUTOR_OPTIONS] == "-Xss2m"
+
+
+@pytest.mark.parametrize("master", ELSEWHERE[:1])
+def test_the_python_that_keyfold_package_names_is_this_one(cache: Path, master: str) -> None:
+    """Named without a folder, it is this process's own here, which needs no zipped PySpark."""
+    environment: dict[str, str] = {}
+    prepare(master, {"spark.pyspark.python": PYTHON_NAME}, environment, "installed")
+    assert "SPARK_HOME" in environment
 
 
 @pytest.mark.parametrize(
