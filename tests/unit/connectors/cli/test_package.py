@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def test_without_a_file_it_is_the_one_that_workers_send(tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = json.loads(invoke("package", "--json").stdout)
     assert Path(found["file"]).parent == tmp_path / "keyfold" / "executors"
+
+
+@pytest.mark.parametrize(("name", "gzipped"), [("a.tar.gz", True), ("a.tgz", True), ("a.tar", False)])
+def test_it_is_gzipped_where_its_name_says_so(tmp_path: Path, name: str, gzipped: bool) -> None:
+    """As Spark takes it by its name."""
+    assert invoke("package", str(tmp_path / name)).exit_code == 0
+    assert ((tmp_path / name).read_bytes()[:2] == b"\x1f\x8b") is gzipped
+    with tarfile.open(tmp_path / name) as archive:
+        assert archive.getnames() == []
 
 
 @pytest.mark.parametrize(

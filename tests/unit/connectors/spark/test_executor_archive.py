@@ -34,7 +34,7 @@ print(version("keyfold"), compactor.__file__, compactor.__cached__)
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The archive of this environment, made and unpacked once."""
     folder = tmp_path_factory.mktemp("archive")
-    made = make_archive(folder / "keyfold.tar.gz")
+    made = make_archive(folder / "keyfold.tar")
     assert made.size == made.file.stat().st_size
     with tarfile.open(made.file) as archive:
         archive.extractall(folder, filter="data")
