@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import EXIT_UNREACHABLE, UnreachableError, exit_code
@@ -124,18 +123,6 @@ def test_a_broker_that_ends_at_start_shows_its_log(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match=r"log\.segment\.bytes") as caught:
         broker.start()
     assert str(broker.log_file) in str(caught.value)
-
-
-def test_a_broker_at_its_limit_of_open_files_says_so(tmp_path: Path) -> None:
-    """It ends by itself; the error says which limit, and what to do."""
-    with EmbeddedKafka(tmp_path) as own:
-        resource.prlimit(own.pid, resource.RLIMIT_NOFILE, (400, 400))
-        admin = AdminClient({"bootstrap.servers": own.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic("many", 600, 1)])
-        wait_until(lambda: not own.running, "the broker has ended", 60)
-        with pytest.raises(UnreachableError, match=r"limit of open files, .*ulimit -n") as caught:
-            own.require_running()
-        assert len(str(caught.value)) < 10_000, "lines that name every partition are cut off"
 
 
 def test_brokers_of_one_cluster_share_its_partitions(tmp_path: Path, topic_name: str) -> None:
