@@ -149,22 +149,13 @@ def resync(
     storage = connector_storage(worker, connector.name)
     _check(storage, connector.name, request)
     lock = owner_lock.OwnerLock(storage)
-
-    def change() -> tuple[ChangedLog, ...]:
-        try:
-            return _change(worker, connector, storage, every_log(topic, partition, accepts_loss=accepts_loss))
-        finally:
-            lock.release()
-
-    if lock.claim(owner_lock.this_process()):
-        return change()
+    answer = _answer_or_claim(lock, storage, connector.name, request, timeout)
+    if answer is not None:
+        return msgspec.convert(answer.get("logs", ()), tuple[ChangedLog, ...])
     try:
-        result = ask(storage, connector.name, request, timeout, SystemClock())
-    except UnreachableError:
-        if not lock.claim(owner_lock.this_process()):
-            raise
-        return change()  # the worker was killed, and its lock has ended meanwhile, as on an object store
-    return msgspec.convert(result.get("logs", ()), tuple[ChangedLog, ...])
+        return _change(worker, connector, storage, every_log(topic, partition, accepts_loss=accepts_loss))
+    finally:
+        lock.release()
 
 
 def change_offsets(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) -> tuple[ChangedLog, ...]:
@@ -204,16 +195,30 @@ def _perform(
     storage = connector_storage(worker, connector.name)
     _check(storage, connector.name, request)
     lock = owner_lock.OwnerLock(storage)
-    if not lock.claim(owner_lock.this_process()):
-        try:
-            return ask(storage, connector.name, request, timeout, SystemClock())
-        except UnreachableError:
-            if not lock.claim(owner_lock.this_process()):
-                raise  # else the worker was killed, and its lock has ended meanwhile, as on an object store
+    answer = _answer_or_claim(lock, storage, connector.name, request, timeout)
+    if answer is not None:
+        return answer
     try:
         return _take_over(worker, connector, lock, request)
     finally:
         lock.release()
+
+
+def _answer_or_claim(
+    lock: owner_lock.OwnerLock, storage: Storage, name: str, request: Request, timeout: RequestTimeout
+) -> dict[str, Any] | None:
+    """Returns what the worker that holds `lock` answers; None where nobody holds it, and this process does from now on.
+
+    On an object store the lock of a worker that was killed ends while it is waited for. Raises as `ask`.
+    """
+    if lock.claim(owner_lock.this_process()):
+        return None
+    try:
+        return ask(storage, name, request, timeout, SystemClock())
+    except UnreachableError:
+        if not lock.claim(owner_lock.this_process()):
+            raise
+        return None
 
 
 def _check(storage: Storage, name: str, request: Request) -> None:
