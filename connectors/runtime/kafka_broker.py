@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -312,7 +313,8 @@ class KafkaBroker:
         self, state: CatalogState, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
     ) -> tuple[AnyAction, ...]:
         """Returns the actions that add topics and partitions to the catalog; creates or grows their outputs first."""
-        grown = [info for info in found if len(_partitions(state, info.name)) < info.partitions]
+        known = _partitions(state)
+        grown = [info for info in found if len(known[info.name]) < info.partitions]
         actions: list[AnyAction] = []
         self._check_own(state, grown)
         ids = self._ensure_outputs(grown)
@@ -325,7 +327,7 @@ class KafkaBroker:
             tp
             for info in grown
             for tp in (TopicPartition(info.name, number) for number in range(info.partitions))
-            if tp.partition not in _partitions(state, info.name)
+            if tp.partition not in known[info.name]
         ]
         return (*actions, *self._add_partitions(state, new, starts or {}))
 
@@ -367,5 +369,9 @@ class KafkaBroker:
         ]
 
 
-def _partitions(state: CatalogState, topic: str) -> frozenset[int]:
-    return frozenset(log.partition for log in state.logs if log.topic == topic)
+def _partitions(state: CatalogState) -> defaultdict[str, set[int]]:
+    """Returns the partitions that have a log, by topic; none for another topic."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for log in state.logs:
+        found[log.topic].add(log.partition)
+    return found
