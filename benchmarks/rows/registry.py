@@ -12,6 +12,7 @@ from benchmarks.peers.keyfold import Keyfold
 from benchmarks.peers.quix_streams import QuixStreams
 from benchmarks.peers.reading_only import ReadingOnly
 from benchmarks.rows.catalog_commits import CATALOG
+from benchmarks.rows.cluster_backlog import CLUSTER_BACKLOG
 from benchmarks.rows.connectors import BESIDE, IDLE_20, IDLE_100, MANY, MANY_TENFOLD
 from benchmarks.rows.decisions import DECISIONS
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
@@ -144,6 +145,7 @@ MEASUREMENTS: Final = {
         PARTITIONS,
         *LARGE,
         HOT_PARTITION,
+        CLUSTER_BACKLOG,
         DECISIONS,
         FULL_FOLD,
         CATALOG,

@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.harness.datasets import ONE, DataSet, filled_topic
 from benchmarks.harness.row import Measurement
-from benchmarks.harness.slow_store import slow_store
+from benchmarks.harness.s3_server import s3_server
 from benchmarks.harness.steady import Load
 from benchmarks.harness.watch import Subject, watch, watch_idle
 from benchmarks.peers.keyfold import running_worker
@@ -63,7 +63,7 @@ def fresh_store(bootstrap: str) -> dict[str, float]:
     topic = filled_topic(bootstrap, FIRST)
     load = Load(topics=(topic,), partitions=PARTITIONS, rate=STORE_RATE, keys=KEYS)
     with (
-        slow_store(DELAY_MS) as keys,
+        s3_server(DELAY_MS) as keys,
         tempfile.TemporaryDirectory() as folder,
         running_worker(bootstrap, topic, Path(folder), worker_settings=keys) as worker,
     ):

@@ -1,4 +1,4 @@
-"""An S3 server in memory behind a proxy that delays every request: a process of its own, as a store is."""
+"""An S3 server in memory, in a process of its own as a store is, and a proxy that delays every request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from benchmarks.harness.process import ROOT
@@ -16,21 +16,25 @@ _STARTED_S: Final = 60.0
 
 
 @contextmanager
-def slow_store(delay_ms: int) -> Iterator[dict[str, str]]:
+def s3_server(delay_ms: int = 0) -> Iterator[dict[str, str]]:
     """Runs one during the block, with one empty bucket; gives the keys of a worker file for it.
 
-    Server and proxy have a process each: one interpreter for both would be what is measured.
+    Server and proxy, where requests are delayed, have a process each: one interpreter for both would be what is
+    measured.
     """
-    with _started("serve") as url, _started("delay", "--upstream", url, "--ms", str(delay_ms)) as slow:
+    with ExitStack() as stack:
+        url = stack.enter_context(_started("serve"))
+        if delay_ms:
+            url = stack.enter_context(_started("delay", "--upstream", url, "--ms", str(delay_ms)))
         from tests.support.stores.running import BUCKET, s3_keys
 
-        yield {"storage.location": f"s3://{BUCKET}/bench", **s3_keys(slow)}
+        yield {"storage.location": f"s3://{BUCKET}/bench", **s3_keys(url)}
 
 
 @contextmanager
 def _started(*arguments: str) -> Iterator[str]:
     """Runs this module as a command during the block; gives the endpoint that it prints."""
-    command = [sys.executable, "-m", "benchmarks.harness.slow_store", *arguments]
+    command = [sys.executable, "-m", "benchmarks.harness.s3_server", *arguments]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
