@@ -55,11 +55,11 @@ class ArrowCounts:
         live = [
             record.as_compared(last.filter(pc.is_valid(last["value"]))).select(["key"]) for last in self._last(ranges)
         ]
-        placed = [(log, keys) for log, keys in zip(self._logs, live, strict=True) if keys.num_rows]
-        topics = sorted({log.topic for log, _ in placed})
-        found = {
-            topic: _split([(log.partition, keys) for log, keys in placed if log.topic == topic]) for topic in topics
-        }
+        placed: dict[str, list[tuple[int, pa.Table]]] = {}
+        for log, keys in zip(self._logs, live, strict=True):
+            if keys.num_rows:
+                placed.setdefault(log.topic, []).append((log.partition, keys))
+        found = {topic: _split(placed[topic]) for topic in sorted(placed)}
         return {topic: one for topic, one in found.items() if one.keys}
 
     def _last(self, fold: Fold) -> Iterator[pa.Table]:

@@ -206,5 +206,7 @@ def _added(one: Effect, other: Effect) -> Effect:
 
 def by_topic(partitions: Sequence[PartitionAnalysis]) -> dict[str, tuple[PartitionAnalysis, ...]]:
     """Returns the partitions of each topic, topics by name."""
-    names = sorted({one.topic for one in partitions})
-    return {name: tuple(one for one in partitions if one.topic == name) for name in names}
+    found: dict[str, list[PartitionAnalysis]] = {}
+    for one in partitions:
+        found.setdefault(one.topic, []).append(one)
+    return {name: tuple(found[name]) for name in sorted(found)}

@@ -198,7 +198,11 @@ _BALANCE: Final = (
 
 def text(report: AnalyzeReport) -> str:
     """Returns the whole text; its sections are parted by an empty line."""
-    sections = [_head(report), *(_topic_section(report, one) for one in report.topics), *_partition_sections(report)]
+    own: dict[str, list[PartitionReport]] = {one.topic: [] for one in report.topics}
+    for one in report.partitions:
+        own[one.topic].append(one)
+    topics = (_topic_section(one, own[one.topic]) for one in report.topics)
+    sections = [_head(report), *topics, *_partition_sections(report)]
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
 
 
@@ -221,9 +225,9 @@ def _changes(report: AnalyzeReport) -> str:
     return ", ".join(f"{key}={value}" for key, value in report.changes.items())
 
 
-def _topic_section(report: AnalyzeReport, topic: TopicReport) -> Iterator[str]:
+def _topic_section(topic: TopicReport, partitions: Sequence[PartitionReport]) -> Iterator[str]:
     effects = [effect for effect in (topic.present, topic.changed) if effect]
-    held = _held_by(report, topic.topic)
+    held = _held_by(partitions)
     headers = [f"{topic.topic}, {_counted(topic.partitions, 'partition')}", "RECORDS", "BYTES"]
     if topic.changed:
         headers += [f"RECORDS {_WITH}", f"BYTES {_WITH}", "RECORDS +/-", "BYTES +/-"]
@@ -241,10 +245,9 @@ def _cells(line: _BalanceLine, effects: Sequence[Effect]) -> tuple[int, ...]:
     return (*plain, _Signed(rise.records), _Signed(rise.bytes))
 
 
-def _held_by(report: AnalyzeReport, topic: str) -> str:
-    """Names what holds records of `topic` back, under any of the settings; where nothing does, what could."""
-    own = outcomes(one for one in report.partitions if one.topic == topic)
-    reasons = {each.held_by for _, *both in own for each in both if each and each.held_by}
+def _held_by(partitions: Sequence[PartitionReport]) -> str:
+    """Names what holds records of a topic's `partitions` back, under any of the settings; else what could."""
+    reasons = {each.held_by for _, *both in outcomes(partitions) for each in both if each and each.held_by}
     return " or ".join(sorted(reasons)) or "min.compaction.lag.ms"
 
 
