@@ -156,7 +156,7 @@ def _is_recreated(topic: Topic, found: FoundTopic) -> bool:
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:
     """Raises where a topic that was recreated, or cut, is not begun anew as a whole, from its start."""
-    logs = [log.tp for log in state.logs if log.topic == topic.topic]
+    logs = [log.tp for log in state.logs_of(topic.topic)]
     if any(change.offsets.get(tp, 0) is not None for tp in logs):
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {topic.topic} or its output {topic.output} was recreated, or records "

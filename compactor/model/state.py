@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +41,8 @@ from compactor.model.actions import (
 )
 from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
+
+_OfTopic = TypeVar("_OfTopic", TopicPartition, AddSnapshot)
 
 BYTES: Final = "key"
 """The identity of a catalog whose keys are compared byte by byte."""
@@ -83,18 +85,42 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
         """Returns the log of `tp`. Raises KeyError where there is none."""
         return self._by_partition[tp]
 
-    def by_partition(self) -> Mapping[TopicPartition, PartitionLog]:
+    def by_partition(self) -> MappingProxyType[TopicPartition, PartitionLog]:
         """Returns all logs by their partition, in their order."""
         return self._by_partition
 
+    def logs_of(self, topic: str) -> tuple[PartitionLog, ...]:
+        """Returns the logs of `topic` by partition, without a look at those of others; none where it has none."""
+        return tuple(self._by_partition[tp] for tp in self._partitions.get(topic, ()))
+
+    def snapshots_of(self, topic: str) -> tuple[AddSnapshot, ...]:
+        """Returns the snapshots of `topic` in the order of their commits, without a look at those of others."""
+        return self._snapshots.get(topic, ())
+
     @cached_property
-    def _by_partition(self) -> Mapping[TopicPartition, PartitionLog]:
+    def _by_partition(self) -> MappingProxyType[TopicPartition, PartitionLog]:
         return MappingProxyType({log.tp: log for log in self.logs})
+
+    @cached_property
+    def _partitions(self) -> MappingProxyType[str, tuple[TopicPartition, ...]]:
+        return _by_topic(sorted(self._by_partition))
+
+    @cached_property
+    def _snapshots(self) -> MappingProxyType[str, tuple[AddSnapshot, ...]]:
+        return _by_topic(self.snapshots)
 
     @property
     def paths(self) -> frozenset[str]:
         """Paths of all run files that are still needed."""
         return frozenset().union(*(log.paths for log in self.logs))
+
+
+def _by_topic(found: Iterable[_OfTopic]) -> MappingProxyType[str, tuple[_OfTopic, ...]]:
+    """Returns what is `found` by its topic, in its order."""
+    groups: dict[str, list[_OfTopic]] = {}
+    for one in found:
+        groups.setdefault(one.topic, []).append(one)
+    return MappingProxyType({topic: tuple(group) for topic, group in groups.items()})
 
 
 def apply(state: CatalogState, actions: Iterable[AnyAction]) -> CatalogState:
@@ -111,13 +137,19 @@ class _Draft:
     def __init__(self, state: CatalogState) -> None:
         self.state = state
         self.topics = dict(state.topics)
-        self.logs = dict(state.by_partition())
+        self.logs = state.by_partition().copy()  # dict() would look up each through the proxy
         self.snapshots = list(state.snapshots)
+        self.taken = state._snapshots.copy()
+        self.partitions: Mapping[str, tuple[TopicPartition, ...]] | None = state.__dict__.get("_partitions")
 
     def done(self) -> CatalogState:
         logs = tuple(self.logs.values())
         after = replace(self.state, topics=self.topics, logs=logs, snapshots=tuple(self.snapshots))
-        after.__dict__["_by_partition"] = MappingProxyType(self.logs)  # known here; whoever asks would build it anew
+        # known here; whoever asks would build it anew
+        after.__dict__["_by_partition"] = MappingProxyType(self.logs)
+        after.__dict__["_snapshots"] = MappingProxyType(self.taken)
+        if self.partitions is not None:
+            after.__dict__["_partitions"] = self.partitions
         return after
 
     def take(self, action: AnyAction) -> None:
@@ -130,12 +162,13 @@ class _Draft:
                 self.topics[action.topic] = _apply_topic(self.topics.get(action.topic), action)
             case AddSnapshot():
                 self.snapshots.append(action)
+                self.taken[action.topic] = (*self.taken.get(action.topic, ()), action)
             case DropSnapshot():
-                self.snapshots = [kept for kept in self.snapshots if (kept.topic, kept.id) != (action.topic, action.id)]
+                self._drop(action)
             case AddPartition():
                 self._add(action)
             case RestoreLog():
-                self.logs[action.log.tp] = log_transitions.check_invariants(action.log)
+                self._put(action.log.tp, log_transitions.check_invariants(action.log))
             case _:
                 tp = action.tp
                 self.logs[tp] = _apply_log(self._log(tp), action)
@@ -154,7 +187,18 @@ class _Draft:
         tp = action.tp
         if tp in self.logs:
             raise CatalogError(f"{tp} is in the catalog already.")
-        self.logs[tp] = empty(tp, action.bucket, action.start, action.backlog_end)
+        self._put(tp, empty(tp, action.bucket, action.start, action.backlog_end))
+
+    def _put(self, tp: TopicPartition, log: PartitionLog) -> None:
+        self.partitions = None
+        self.logs[tp] = log
+
+    def _drop(self, action: DropSnapshot) -> None:
+        own = self.taken.get(action.topic, ())
+        for dropped in own:
+            if dropped.id == action.id:
+                self.snapshots.remove(dropped)
+        self.taken[action.topic] = tuple(kept for kept in own if kept.id != action.id)
 
 
 def _apply_owner(state: CatalogState, action: Create | TakeOver) -> CatalogState:

@@ -52,7 +52,7 @@ def unreferenced(
     mark, else the manifest, says whose it is. One of its own that is complete stays while it is among the newest `keep`
     by id: the catalog may be a restored copy, from before it was taken.
     """
-    named = {one.id for one in state.snapshots if one.topic == topic}
+    named = {one.id for one in state.snapshots_of(topic)}
     newest = sorted(named.union(before), reverse=True)[:keep]
     removable: dict[str, str] = {}
     others: list[str] = []
@@ -79,8 +79,7 @@ def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, .
 
     It is the one that was committed last: a clock may have been set back since.
     """
-    taken = [one for one in state.snapshots if one.topic == topic]
-    return tuple(DropSnapshot(topic=topic, id=one.id) for one in taken[: -max(1, keep)])
+    return tuple(DropSnapshot(topic=topic, id=one.id) for one in state.snapshots_of(topic)[: -max(1, keep)])
 
 
 def delete(place: Storage, path: str) -> None:

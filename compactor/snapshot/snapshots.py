@@ -167,7 +167,7 @@ class Snapshots:
         except (SnapshotStorageError, SnapshotError):
             raise
         except Exception as error:
-            logs = [log for log in self._catalog.state.logs if log.topic == topic]
+            logs = self._catalog.state.logs_of(topic)
             if not self._quarantine.suspects_damage(error) or not self._quarantine.quarantine_damaged(
                 logs, verify.published_range, now_ms
             ):
@@ -200,7 +200,7 @@ class Snapshots:
 
     def _is_there(self, place: SnapshotStorage, state: CatalogState, topic: str, now_ms: int) -> bool:
         """Returns whether the newest snapshot of `topic` is complete, is what a new one would be, and is fresh."""
-        newest = next((one for one in reversed(state.snapshots) if one.topic == topic), None)
+        newest = _newest(state, topic)
         if newest is None:
             return False
         inputs, schema = self._inputs(state, topic), columns(self._settings.snapshot_string_columns)
@@ -209,7 +209,7 @@ class Snapshots:
             complete = all(place.exists(f"{newest.path}/{file.path}") for file in found.files)
         except (StorageError, FoldError):
             return False
-        same = manifest.would_repeat(found, state, _logs(state, topic), schema, inputs)
+        same = manifest.would_repeat(found, state, state.logs_of(topic), schema, inputs)
         if not (complete and same and manifest.is_fresh(found, inputs, now_ms)):
             return False
         _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
@@ -269,7 +269,7 @@ def write_snapshot(
     is always the end of a fold that was sent completely. Raises FoldError where records are missing, SnapshotError
     where bytes are no text, StorageError.
     """
-    logs = _logs(state, topic)
+    logs = state.logs_of(topic)
     path = f"{state.connector}/{topic}/{name}"
     # 15: the mark first, then the data files
     location.write_mark(place, path, state, storage)
@@ -310,19 +310,19 @@ def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], writ
         )
 
 
-def _logs(state: CatalogState, topic: str) -> tuple[PartitionLog, ...]:
-    """Returns the logs of `topic` by partition."""
-    return tuple(sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition))
+def _newest(state: CatalogState, topic: str) -> AddSnapshot | None:
+    """Returns the snapshot of `topic` that was committed last; None where it has none."""
+    return next(reversed(state.snapshots_of(topic)), None)
 
 
 def _ids(state: CatalogState, topic: str) -> set[str]:
-    return {one.id for one in state.snapshots if one.topic == topic}
+    return {one.id for one in state.snapshots_of(topic)}
 
 
 def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:
     """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
-    last = next((one.created_ms for one in reversed(state.snapshots) if one.topic == topic), None)
-    return last is None or now_ms - last >= interval_ms or last > now_ms
+    newest = _newest(state, topic)
+    return newest is None or now_ms - newest.created_ms >= interval_ms or newest.created_ms > now_ms
 
 
 def _adds(state: CatalogState, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:

@@ -201,7 +201,7 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
 
 
 def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...], news: str | None) -> TopicDescription:
-    taken = [snapshot for snapshot in state.snapshots if snapshot.topic == topic.topic]
+    taken = state.snapshots_of(topic.topic)
     return TopicDescription(
         topic=topic.topic,
         topic_id=topic.topic_id,

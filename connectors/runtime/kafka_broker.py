@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
@@ -181,7 +180,7 @@ class KafkaBroker:
         output = state.topics[topic].output
         if output is None:
             return {}
-        wanted = [TopicPartition(output, log.partition) for log in state.logs if log.topic == topic]
+        wanted = [TopicPartition(output, log.partition) for log in state.logs_of(topic)]
         return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
 
     @_retried("settings of an output")
@@ -313,8 +312,7 @@ class KafkaBroker:
         self, state: CatalogState, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
     ) -> tuple[AnyAction, ...]:
         """Returns the actions that add topics and partitions to the catalog; creates or grows their outputs first."""
-        known = _partitions(state)
-        grown = [info for info in found if len(known[info.name]) < info.partitions]
+        grown = [info for info in found if len(state.logs_of(info.name)) < info.partitions]
         actions: list[AnyAction] = []
         self._check_own(state, grown)
         ids = self._ensure_outputs(grown)
@@ -327,7 +325,7 @@ class KafkaBroker:
             tp
             for info in grown
             for tp in (TopicPartition(info.name, number) for number in range(info.partitions))
-            if tp.partition not in known[info.name]
+            if tp not in state.by_partition()
         ]
         return (*actions, *self._add_partitions(state, new, starts or {}))
 
@@ -367,11 +365,3 @@ class KafkaBroker:
             )
             for number, tp in enumerate(new)
         ]
-
-
-def _partitions(state: CatalogState) -> defaultdict[str, set[int]]:
-    """Returns the partitions that have a log, by topic; none for another topic."""
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for log in state.logs:
-        found[log.topic].add(log.partition)
-    return found

@@ -144,7 +144,7 @@ class OffsetChanger:
     def _output_id(self, change: OffsetChange, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
         if topic.output is None:
             return None
-        logs = [log.tp for log in self._catalog.state.logs if log.topic == topic.topic]
+        logs = [log.tp for log in self._catalog.state.logs_of(topic.topic)]
         if all(change.offsets.get(tp, 0) is None for tp in logs):
             partitions = found[topic.topic].partitions
             wanted = WantedOutput(topic.topic, topic.output, partitions)

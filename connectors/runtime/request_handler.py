@@ -94,9 +94,7 @@ def requested_logs(request: Request, state: CatalogState) -> tuple[TopicPartitio
     """Returns the logs that `request` names, None where it names all. Raises BadRequestError where there are none."""
     if request.topic is None:
         return None
-    found = tuple(
-        log.tp for log in state.logs if log.topic == request.topic and request.partition in (None, log.partition)
-    )
+    found = tuple(log.tp for log in state.logs_of(request.topic) if request.partition in (None, log.partition))
     if found:
         return found
     where = f"topic {request.topic}" + ("" if request.partition is None else f", partition {request.partition}")

@@ -121,7 +121,7 @@ def _interval_ms(connector: ConnectorConfig, intake: Intake) -> int:
 def starts(state: CatalogState) -> dict[str, TopicOffsets]:
     """Returns the next offset to read of every partition, of closed topics too: one that is back goes on from there."""
     return {
-        name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs if log.topic == name})
+        name: TopicOffsets(topic.topic_id, {log.partition: log.end for log in state.logs_of(name)})
         for name, topic in state.topics.items()
     }
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.errors import CatalogError, GapError
 from compactor.model.actions import (
     AddPartition,
     AddSnapshot,
     AddTopic,
+    AnyAction,
     Append,
     Clean,
     CloseTopic,
     DropSnapshot,
     PlanFold,
     Publish,
+    RestoreLog,
     SetBuckets,
 )
 from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, empty, upper
@@ -35,6 +38,10 @@ def begun(*actions: Append | PlanFold | Publish | Clean) -> PartitionLog:
     """A log of which the offsets 10 to 50 are taken in, after `actions`."""
     added = AddPartition(topic="t", partition=0, bucket=0, start=10, backlog_end=50)
     return log_of(apply(CatalogState(), [added, Append(topic="t", partition=0, start=10, end=50), *actions]))
+
+
+def snapshot(topic: str, name: str) -> AddSnapshot:
+    return AddSnapshot(topic=topic, id=name, path=name, created_ms=0, source_offsets={}, records=0, bytes=0)
 
 
 def sent(end: int, output: OutputPoint | None = None) -> Publish:
@@ -115,12 +122,34 @@ def test_buckets_are_dealt_to_all_partitions_anew() -> None:
 
 def test_a_snapshot_that_is_dropped_goes_alone() -> None:
     """By topic and id; the others stay in their order."""
-    every = [
-        AddSnapshot(topic=topic, id=name, path=name, created_ms=0, source_offsets={}, records=0, bytes=0)
-        for topic, name in (("t", "a"), ("t", "b"), ("u", "a"))
-    ]
+    every = [snapshot("t", "a"), snapshot("t", "b"), snapshot("u", "a")]
     state = apply(CatalogState(), [*every, DropSnapshot(topic="t", id="a")])
     assert state.snapshots == (every[1], every[2])
+
+
+def test_what_is_kept_by_topic_follows_each_action() -> None:
+    """Logs stand by partition, snapshots in the order of their commits; a state leaves it to the next."""
+    state = CatalogState()
+    seen: list[tuple[int, int]] = []
+
+    def commit(*actions: AnyAction) -> None:
+        nonlocal state
+        state = apply(state, actions)
+        for topic in ("t", "u", "v"):
+            mine = sorted((log for log in state.logs if log.topic == topic), key=lambda log: log.partition)
+            assert state.logs_of(topic) == tuple(mine)
+            assert state.snapshots_of(topic) == tuple(one for one in state.snapshots if one.topic == topic)
+        seen.append((len(state.logs_of("t")), len(state.snapshots_of("t"))))
+
+    commit()
+    commit(*(AddPartition(topic=topic, partition=number, bucket=0, start=0) for number in (1, 0) for topic in "tu"))
+    commit(Append(topic="t", partition=1, start=0, end=5))
+    commit(snapshot("t", "b"), snapshot("t", "a"), snapshot("u", "a"))
+    commit(AddPartition(topic="t", partition=2, bucket=0, start=0), SetBuckets(count=1))
+    commit(DropSnapshot(topic="t", id="b"), DropSnapshot(topic="t", id="none"), snapshot("t", "c"))
+    commit(RestoreLog(log=empty(TopicPartition("t", 3), 0, 0, None)))
+    assert seen == [(0, 0), (2, 0), (2, 0), (2, 2), (3, 2), (3, 2), (4, 2)]
+    assert replace(state, logs=(), snapshots=()).logs_of("t") == ()
 
 
 def test_an_action_on_an_unknown_partition_is_refused() -> None:
