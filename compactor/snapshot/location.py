@@ -199,6 +199,14 @@ class SnapshotStorage:
         with _as_snapshot_error():
             self._inner.write(path, data)
 
+    @property
+    def copies_files(self) -> bool:
+        return self._inner.copies_files
+
+    def copy(self, source: str, target: str) -> None:
+        with _as_snapshot_error():
+            self._inner.copy(source, target)
+
     def link(self, path: str, folder: str) -> bool:
         with _as_snapshot_error():
             return self._inner.link(path, folder)

@@ -4,7 +4,7 @@ The engine relies on this, and every implementation must give it:
 
     create    of any number of callers at once exactly one makes the file; a reader sees all of it or none
     list      shows every file whose making returned before the list began, and that is still there
-    durable   what create, write and open_output have returned from survives a loss of power
+    durable   what create, write, copy and open_output have returned from survives a loss of power
 
 Folders are in `compactor.storage.local`, object stores in `object_store`; `locations` tells which one a location names.
 """
@@ -83,6 +83,18 @@ class Storage(Protocol):
 
     def write(self, path: str, data: bytes) -> None:
         """Creates or replaces `path`; a reader sees the old or the new content. Durable."""
+        ...
+
+    @property
+    def copies_files(self) -> bool:
+        """Whether there is `copy`: not where a store may answer before a copy is complete."""
+        ...
+
+    def copy(self, source: str, target: str) -> None:
+        """Creates or replaces `target` with the content of `source`, which no process reads where that can be.
+
+        A reader sees the old or the new content. Durable. MissingFileError where `source` is absent.
+        """
         ...
 
     def link(self, path: str, folder: str) -> bool:

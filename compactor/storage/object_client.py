@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random_exponential
 
-from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
+from compactor.errors import DEFECT, MissingFileError, StorageError, UnsupportedStorageError
 from compactor.storage.base import UNHEALTHY
 from compactor.storage.request_counts import REQUESTS
 
@@ -153,6 +153,25 @@ class ObjectClient:
             obstore.put(self._store, key, data, attributes=dict(attributes or {}), use_multipart=False)
         REQUESTS.add("put")
         REQUESTS.add("bytes_written", len(data))
+
+    @property
+    def copies(self) -> bool:
+        """Whether a copy is complete once it is answered: Azure may answer before, and obstore does not say so."""
+        return self._bucket.scheme != "az"
+
+    def copy(self, source: str, target: str) -> None:
+        """Makes or replaces the object `target` with the content of `source`; MissingFileError where that is absent.
+
+        Where an answer is lost it is asked for again: that makes the same object. Raises UnsupportedStorageError where
+        the store does not copy.
+        """
+        import obstore
+
+        if not self.copies:
+            raise UnsupportedStorageError(f"{self.url(source)} cannot be copied by its store.", DEFECT)
+        REQUESTS.add("put")
+        with self._errors("copy", source, missing=True):
+            obstore.copy(self._store, source, target)
 
     def create(self, key: str, data: bytes) -> bool:
         """Makes an object if it is absent; True where this call has made it, whatever answers were lost.

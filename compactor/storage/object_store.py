@@ -56,6 +56,15 @@ class ObjectStorage:
     def write(self, path: str, data: bytes) -> None:
         self._client.put(self._at(path), data)
 
+    @property
+    def copies_files(self) -> bool:
+        return self._client.copies
+
+    def copy(self, source: str, target: str) -> None:
+        key = self._at(target)
+        WRITTEN.drop(self._bucket.url, key)
+        self._client.copy(self._at(source), key)
+
     def link(self, path: str, folder: str) -> bool:  # noqa: ARG002 - there are no links
         return False
 

@@ -49,6 +49,13 @@ class MemoryStorage:
     def write(self, path: str, data: bytes) -> None:
         self._files[self._at(path)] = (data, self._clock.now_ms())
 
+    @property
+    def copies_files(self) -> bool:
+        return True
+
+    def copy(self, source: str, target: str) -> None:
+        self.write(target, self.read(source))
+
     def link(self, path: str, folder: str) -> bool:
         return False
 
@@ -177,6 +184,13 @@ class FailingStorage:
 
     def write(self, path: str, data: bytes) -> None:
         self._call("write", path, lambda: self._inner.write(path, data))
+
+    @property
+    def copies_files(self) -> bool:
+        return self._inner.copies_files
+
+    def copy(self, source: str, target: str) -> None:
+        self._call("copy", source, lambda: self._inner.copy(source, target))
 
     def link(self, path: str, folder: str) -> bool:
         return self._call("link", path, lambda: self._inner.link(path, folder))

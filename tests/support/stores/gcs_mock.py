@@ -1,7 +1,8 @@
 """A mock of Google Cloud Storage: S3Proxy behind a proxy that turns Google's headers into Amazon's, and back.
 
 It is no server of Google's, and shows only that keyfold asks as Google's XML API wants to be asked: conditional
-creates (`x-goog-if-generation-match: 0`) and an object's metadata have names of their own there, the rest is as in S3.
+creates (`x-goog-if-generation-match: 0`), copies and an object's metadata have names of their own there, the rest is as
+in S3.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.support.stores.running import BUCKET, RunningStore
 from tests.support.stores.s3proxy import s3proxy
 
 _CREATES: Final = ("x-goog-if-generation-match", "0")
+_COPY: Final = "x-goog-copy-source", "x-amz-copy-source"
 _META: Final = "x-goog-meta-", "x-amz-meta-"
 
 
@@ -26,7 +28,8 @@ class _GoogleFront(FaultyProxy):
     def asked(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Returns a request's headers under Amazon's names."""
         found = [(name.lower(), value) for name, value in headers]
-        return [("If-None-Match", "*") if one == _CREATES else _renamed(one, *_META) for one in found]
+        renamed = (_renamed(_renamed(one, *_META), *_COPY) for one in found)
+        return [("If-None-Match", "*") if one == _CREATES else one for one in renamed]
 
     def answered(self, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Returns an answer's headers under Google's names."""

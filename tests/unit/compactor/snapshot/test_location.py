@@ -132,6 +132,7 @@ def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Pat
         "read": lambda: failing.read("a"),
         "create": lambda: failing.create("a", b""),
         "write": lambda: failing.write("a", b""),
+        "copy": lambda: failing.copy("a", "b"),
         "link": lambda: failing.link("a", "b"),
         "list": lambda: failing.list(""),
         "walk": lambda: failing.walk(""),

@@ -14,9 +14,10 @@ import pytest
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
 from compactor.storage import object_client
 from compactor.storage.base import Storage
-from compactor.storage.locations import open_storage
+from compactor.storage.locations import StoreOptions, open_storage
 from compactor.storage.object_client import PART_BYTES
 from compactor.storage.object_store import ObjectStorage
+from compactor.storage.request_counts import REQUESTS
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
 from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import BUCKET, RunningStore
@@ -130,6 +131,11 @@ def test_operations_are_those_of_a_healthy_store(storage: Storage, proxy: Faulty
         assert not storage.create(f"{turn}/created", b"2")
         storage.write(f"{turn}/written", b"old")
         storage.write(f"{turn}/written", b"new")
+        if storage.copies_files:
+            storage.copy(f"{turn}/written", f"copies/{turn}")
+            assert storage.read(f"copies/{turn}") == b"new"
+            with pytest.raises(MissingFileError):
+                storage.copy(f"{turn}/nothing", f"copies/{turn}")
         with storage.open_output(f"{turn}/runs/small") as stream:
             stream.write(b"small")
         assert storage.list(str(turn)) == ["created", "runs", "written"]
@@ -171,13 +177,14 @@ def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda storage: storage.read("a"),
         lambda storage: storage.create("a", b"1"),
         lambda storage: storage.write("a", b"1"),
+        lambda storage: storage.copy("a", "b") if storage.copies_files else storage.write("b", b""),
         lambda storage: storage.list(""),
         lambda storage: storage.walk(""),
         lambda storage: storage.delete_all(["a", "b"]),
         lambda storage: storage.exists("a"),
         lambda storage: storage.open_input("a"),
     ],
-    ids=["read", "create", "write", "list", "walk", "delete", "exists", "open"],
+    ids=["read", "create", "write", "copy", "list", "walk", "delete", "exists", "open"],
 )
 def test_a_store_that_never_answers_is_an_error(
     storage: Storage, proxy: FaultyProxy, ask: Callable[[Storage], object]
@@ -189,6 +196,27 @@ def test_a_store_that_never_answers_is_an_error(
         ask(storage)
     assert time.monotonic() - began < 2 * (object_client.REQUEST_S + object_client.RETRY_S)
     assert proxy.counts["hangs"] >= 1
+
+
+def test_a_copy_is_one_request_and_no_bytes_of_this_process(storage: Storage) -> None:
+    """It is counted as what it costs, a put; what this process remembers of an object that is replaced is forgotten."""
+    if not storage.copies_files:
+        pytest.skip("Azure may answer a copy before it is complete")
+    for name in ("a", "b"):
+        with storage.open_output(name) as stream:
+            stream.write(name.encode() * 1000)
+    before = REQUESTS.values()
+    storage.copy("a", "b")
+    assert REQUESTS.values() - before == {"put": 1}
+    assert storage.read("b") == b"a" * 1000
+
+
+def test_azure_copies_nothing() -> None:
+    """Its copies may go on after the answer, and fail then; it is not asked."""
+    storage = open_storage("az://box/x", StoreOptions(az={"account_name": "nobody"}))
+    assert not storage.copies_files
+    with pytest.raises(UnsupportedStorageError, match="az://box/x/a"):
+        storage.copy("a", "b")
 
 
 def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import secrets
+import shutil
 from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.errors import MissingFileError, StorageError
+from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.locations import open_storage
@@ -52,6 +53,66 @@ def test_write_replaces(storage: Storage) -> None:
     storage.write("a", b"a long first content")
     storage.write("a", b"short")
     assert storage.read("a") == b"short"
+
+
+def test_a_copy_is_a_file_of_its_own(storage: Storage) -> None:
+    """Copy makes or replaces a file, whole, also in a folder that is new; what becomes of the other is no matter."""
+    large = os.urandom(3_000_000)
+    with storage.open_output("a/large") as stream:
+        stream.write(large)
+    storage.write("a/empty", b"")
+    if not storage.copies_files:
+        with pytest.raises(UnsupportedStorageError, match="a/large"):
+            storage.copy("a/large", "b/c/large")
+        assert storage.list("") == ["a"]
+        return
+    for name in ("large", "empty"):
+        storage.copy(f"a/{name}", f"b/c/{name}")
+    storage.delete_folder("a")
+    assert (storage.read("b/c/large"), storage.read("b/c/empty")) == (large, b"")
+    storage.sub("b").copy("c/empty", "c/large")
+    assert [(info.path, info.bytes) for info in storage.walk("")] == [("b/c/empty", 0), ("b/c/large", 0)]
+    assert storage.read("b/c/large") == b""
+    assert storage.unfinished("") == []
+
+
+def test_a_copy_of_what_is_missing_is_none(storage: Storage) -> None:
+    """The file that is not there is named, and nothing is made; no copy leads out of the storage."""
+    if storage.copies_files:
+        with pytest.raises(MissingFileError, match="a/absent"):
+            storage.copy("a/absent", "b")
+    assert storage.list("") == []
+    storage.write("a", b"")
+    for source, target in (("../x", "b"), ("a", "/x")):
+        with pytest.raises(StorageError, match="leads out"):
+            storage.copy(source, target)
+    assert storage.list("") == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS])
+def test_what_the_kernel_does_not_copy_is_copied_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Between file systems, or on one without it; also where it gives up in the middle."""
+    real, data = os.copy_file_range, os.urandom(100_000)
+    storage = LocalStorage(str(tmp_path))
+    storage.write("a", data)
+    for copied in (0, 1, 99_999):
+        left = [copied] * bool(copied)
+
+        def some(source: int, target: int, _: int, left: list[int] = left) -> int:
+            if not left:
+                raise OSError(number, os.strerror(number))
+            return real(source, target, left.pop())
+
+        monkeypatch.setattr(os, "copy_file_range", some)
+        storage.copy("a", "b")
+        assert storage.read("b") == data
+        assert not left
+    monkeypatch.setattr(os, "copy_file_range", real)
+    monkeypatch.setattr(shutil, "copyfileobj", lambda *_: None)
+    storage.copy("a", "c")
+    assert storage.read("c") == data
 
 
 def test_missing_file(storage: Storage) -> None:
@@ -262,8 +323,9 @@ def test_refusals_say_where_and_what_next(
     storage = LocalStorage(str(tmp_path))
     storage.write("catalog/a", b"")
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(StorageError, match=r"catalog/b.*" + action):
-        storage.create("catalog/b", b"x")
+    for make in (lambda: storage.create("catalog/b", b"x"), lambda: storage.copy("catalog/a", "catalog/b")):
+        with pytest.raises(StorageError, match=r"catalog/b.*" + action):
+            make()
     assert [file.name for file in (tmp_path / "catalog").iterdir()] == ["a"]
 
 
@@ -346,6 +408,7 @@ def fill(storage: Storage) -> None:
     """Makes a file in each way that there is."""
     storage.create("catalog/1.json", b"{}")
     storage.write("status.json", b"{}")
+    storage.copy("status.json", "copies/status.json")
     with storage.open_output("runs/1.parquet") as stream:
         stream.write(b"x")
     lock = storage.lock("owner.lock")
