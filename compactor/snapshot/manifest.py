@@ -5,7 +5,7 @@ Offsets are the next to read. The text is canonical: same snapshot, same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -109,7 +109,7 @@ def manifest_of(
         output_topic_id=topic.output_id,
         created_at=iso(now_ms) or "",
         resume_safe_until=iso(safe),
-        source_offsets=by_partition({log.partition: log.clean_end for log in logs}),
+        source_offsets=vector(logs),
         output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
         generations=_generations(logs),
         key_identity=UNSET if state.identity == BYTES else state.identity,
@@ -190,6 +190,11 @@ def iso(ms: int | None) -> str | None:
 def columns(schema: pa.Schema) -> tuple[Column, ...]:
     """Returns `schema` as a manifest has it."""
     return tuple(Column(field.name, str(field.type)) for field in schema)
+
+
+def vector(logs: Iterable[PartitionLog]) -> dict[str, int]:
+    """Returns where the base runs of `logs`, one topic's, end: up to there a snapshot has their records."""
+    return by_partition({log.partition: log.clean_end for log in logs})
 
 
 def by_partition(offsets: Mapping[int, int]) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Takes the snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
 
 A snapshot is the live records of a topic as plain Parquet, with a manifest that says where to resume. The base runs are
-the table already: their files are copied without tombstones and without a shuffle. It is made in this order: mark,
-data, manifest, catalog commit, LATEST. So no reader ever finds a manifest whose files are not all there, nor data
-without the mark of its catalog.
+the table already: their records are copied without tombstones and without a shuffle; where the newest snapshot has the
+same, its files are. It is made in this order: mark, data, manifest, catalog commit, LATEST. So no reader ever finds a
+manifest whose files are not all there, nor data without the mark of its catalog.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.data_files import columns, write_data
 from compactor.snapshot.location import SnapshotBackoff, SnapshotStorage
-from compactor.snapshot.manifest import Manifest, SnapshotInputs
+from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
+from compactor.snapshot.repeat import Repeated, copy_data, find_repeated
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -119,11 +120,9 @@ class Snapshots:
             location.claim(self._place, state, self._storage)
         found: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {}
-        for topic in topics:
-            if not again and self._is_there(self._place, state, topic, now_ms):
-                continue
+        for topic in self._quarantine.until_stopped(topics):
             try:
-                found += self._try(self._place, topic, now_ms)
+                found += self._try(self._place, topic, now_ms, again=again)
             except SnapshotError as error:
                 refused[topic] = error
         self._succeeded({one.topic for one in found})
@@ -160,10 +159,11 @@ class Snapshots:
         with suppress(StorageError):  # it is shown in the log as well
             location.write_note(self._storage, self._backoff.failure)
 
-    def _try(self, place: SnapshotStorage, topic: str, now_ms: int) -> Iterator[AddSnapshot]:
+    def _try(self, place: SnapshotStorage, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
         """Takes the snapshot of `topic`; none where its base runs are damaged, which go into quarantine then."""
         try:
-            yield self._take(place, topic, now_ms)
+            if taken := self._take(place, topic, now_ms, again=again):
+                yield taken
         except (SnapshotStorageError, SnapshotError):
             raise
         except Exception as error:
@@ -173,18 +173,19 @@ class Snapshots:
             ):
                 raise
 
-    def _take(self, place: SnapshotStorage, topic: str, now_ms: int) -> AddSnapshot:
-        """Takes the snapshot of `topic` by steps 15 to 17."""
+    def _take(self, place: SnapshotStorage, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
+        """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
         state = self._catalog.state
-        name = snapshot_id(now_ms, secrets.token_hex(3))
         inputs = self._inputs(state, topic)
+        newest = find_repeated(place, state, topic, inputs)
+        if newest and not again and manifest.is_fresh(newest.manifest, inputs, now_ms):
+            _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
+            return None
         # 15, 16: the mark of the catalog, the data files, the manifest
-        try:
-            taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
-        except (SnapshotStorageError, SnapshotError):
-            with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
-                self._delete(place, state, topic, name, "it could not be completed")
-            raise
+        taken = self._copy(place, state, newest, now_ms, inputs) if newest and place.copies_files else None
+        if taken is None:
+            with self._new(place, state, topic, now_ms) as name:
+                taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
         # 17: a commit names it; what is in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
         before, named = listing.list_ids(place, state, topic), _ids(state, topic)
@@ -198,22 +199,35 @@ class Snapshots:
             self._delete_unreferenced(place, state, topic, before, named - _ids(state, topic))
         return taken
 
-    def _is_there(self, place: SnapshotStorage, state: CatalogState, topic: str, now_ms: int) -> bool:
-        """Returns whether the newest snapshot of `topic` is complete, is what a new one would be, and is fresh."""
-        newest = _newest(state, topic)
-        if newest is None:
-            return False
-        inputs, schema = self._inputs(state, topic), columns(self._settings.snapshot_string_columns)
+    def _copy(
+        self, place: SnapshotStorage, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs
+    ) -> AddSnapshot | None:
+        """Makes a snapshot of the files of `newest` by steps 15 and 16; None where these cannot be copied.
+
+        It is written under another id then: a copy whose answer was lost may still come to be in this one's folder.
+        """
+        topic = newest.manifest.topic
+
+        def data(path: str) -> tuple[Sequence[DataFile], int]:
+            return copy_data(place, newest, path, self._quarantine.until_stopped), newest.tombstones
+
         try:
-            found = manifest.read(place, newest.path)
-            complete = all(place.exists(f"{newest.path}/{file.path}") for file in found.files)
-        except (StorageError, FoldError):
-            return False
-        same = manifest.would_repeat(found, state, state.logs_of(topic), schema, inputs)
-        if not (complete and same and manifest.is_fresh(found, inputs, now_ms)):
-            return False
-        _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
-        return True
+            with self._new(place, state, topic, now_ms) as name:
+                return make_snapshot(data, self._storage, place, state, topic, name, now_ms, inputs)
+        except SnapshotStorageError as error:
+            _log.warning("snapshot cannot be copied, it is written anew", topic=topic, id=newest.id, error=str(error))
+            return None
+
+    @contextmanager
+    def _new(self, place: SnapshotStorage, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
+        """Yields the id of a new snapshot; removes what is begun of it where it cannot be completed."""
+        name = snapshot_id(now_ms, secrets.token_hex(3))
+        try:
+            yield name
+        except (SnapshotStorageError, SnapshotError):
+            with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
+                self._delete(place, state, topic, name, "it could not be completed")
+            raise
 
     def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
         return SnapshotInputs(
@@ -265,15 +279,38 @@ def write_snapshot(
 ) -> AddSnapshot:
     """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
 
-    These are steps 15 and 16. Its vector is where the base runs end, whatever is published and ingested meanwhile: that
-    is always the end of a fold that was sent completely. Raises FoldError where records are missing, SnapshotError
-    where bytes are no text, StorageError.
+    These are steps 15 and 16, with data files that are written of the base runs. Raises as `make_snapshot` does, and
+    SnapshotError where bytes are no text.
+    """
+    logs = state.logs_of(topic)
+
+    def data(path: str) -> tuple[Sequence[DataFile], int]:
+        return write_data(spark, storage, place.sub(path), logs, inputs.strings)
+
+    return make_snapshot(data, storage, place, state, topic, name, now_ms, inputs)
+
+
+def make_snapshot(
+    data: Callable[[str], tuple[Sequence[DataFile], int]],
+    storage: Storage,
+    place: Storage,
+    state: CatalogState,
+    topic: str,
+    name: str,
+    now_ms: int,
+    inputs: SnapshotInputs,
+) -> AddSnapshot:
+    """Makes the snapshot `name` of `topic` in `place` by steps 15 and 16; `data` makes its data files in its folder.
+
+    That returns them, and how many tombstones they leave out. The snapshot's vector is where the base runs end,
+    whatever is published and ingested meanwhile: that is always the end of a fold that was sent completely. Raises
+    FoldError where records are missing, StorageError.
     """
     logs = state.logs_of(topic)
     path = f"{state.connector}/{topic}/{name}"
     # 15: the mark first, then the data files
     location.write_mark(place, path, state, storage)
-    files, tombstones = write_data(spark, storage, place.sub(path), logs, inputs.strings)
+    files, tombstones = data(path)
     hit("snapshot.write")
     # 16: the manifest: from now on the snapshot is complete
     written = manifest.manifest_of(state, logs, files, tombstones, columns(inputs.strings), now_ms, inputs)

@@ -83,12 +83,12 @@ class SnapshotConnector:
 class _Snapshots(Snapshots):
     """Gets the connector in place of Spark, to refuse what it says."""
 
-    def _take(self, place: Any, topic: str, now_ms: int) -> AddSnapshot:
+    def _take(self, place: Any, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
         connector = cast("SnapshotConnector", self._spark)
         connector.tried.append(topic)
         if topic in connector.refused:
             raise connector.refused[topic]
-        return super()._take(place, topic, now_ms)
+        return super()._take(place, topic, now_ms, again=again)
 
 
 def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _strings: Any) -> tuple[tuple[()], int]:

@@ -1,4 +1,4 @@
-"""`--once` leaves the newest snapshot as it is where a new one would be the same."""
+"""Where nothing has changed since the newest snapshot it is copied; `--once` leaves it as it is while it is fresh."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
+from compactor.errors import StoppedError
 from compactor.settings import CompactionPolicy
-from compactor.snapshot import manifest
+from compactor.snapshot import listing, manifest
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark
 from tests.support.memory.broker import MemoryBroker
-from tests.support.memory.storage import MemoryStorage
+from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +32,8 @@ class Repeated:
 
     def __init__(self, folder: Path) -> None:
         self.connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
-        self.place = LocalStorage(str(folder / "snapshots"))
+        self.place = FailingStorage(LocalStorage(str(folder / "snapshots")))
+        self.spark = self.connector.spark
         self.broker = MemoryBroker(MemoryStorage())
         self.broker.safe_ms = DAY
         self.settings = self.connector.settings
@@ -44,7 +47,7 @@ class Repeated:
 
     def take(self, now_ms: int, *, again: bool = False) -> int:
         """Takes a snapshot; returns how many were taken."""
-        parts = (self.connector.spark, self.connector.catalog, self.connector.quarantine)
+        parts = (self.spark, self.connector.catalog, self.connector.quarantine)
         snapshots = Snapshots(*parts, self.broker, self.settings, self.place, frozenset)
         return len(snapshots.take(now_ms, again=again))
 
@@ -53,9 +56,36 @@ class Repeated:
         """Where the newest snapshot lies."""
         return self.connector.catalog.state.snapshots[-1].path
 
+    def copy(self, now_ms: int) -> int:
+        """Takes a snapshot where no Spark job can be run; returns how many were taken."""
+        self.spark = cast("SparkSession", None)
+        try:
+            return self.take(now_ms, again=True)
+        finally:
+            self.spark = self.connector.spark
+
+    def data(self, folder: str) -> dict[str, bytes]:
+        """Reads all files of a snapshot but its manifest."""
+        found = {info.path.removeprefix(folder): self.place.read(info.path) for info in self.place.walk(folder)}
+        return {path: content for path, content in found.items() if not path.endswith(manifest.NAME)}
+
+    @property
+    def first_file(self) -> str:
+        """The first data file of the newest snapshot, in its folder."""
+        return manifest.read(self.place, self.folder).files[0].path
+
+    def ids(self) -> list[str]:
+        """Lists the snapshots in the location, complete or not."""
+        return list(listing.list_ids(self.place, self.connector.catalog.state, "t"))
+
     def lose(self, name: str) -> None:
         """Deletes a file of the newest snapshot."""
         self.place.delete(f"{self.folder}/{name}")
+
+    def cut(self) -> None:
+        """Takes the last byte of the newest snapshot's first data file."""
+        path = f"{self.folder}/{self.first_file}"
+        self.place.write(path, self.place.read(path)[:-1])
 
 
 Change: TypeAlias = Callable[[Repeated], object]
@@ -91,12 +121,10 @@ def test_a_snapshot_is_not_repeated_where_nothing_has_changed(repeated: Repeated
     [
         pytest.param(lambda repeated: repeated.add(row(0, 3, b"d", b"3")), id="another record"),
         pytest.param(lambda repeated: repeated.lose(manifest.NAME), id="no manifest"),
-        pytest.param(
-            lambda repeated: repeated.lose(manifest.read(repeated.place, repeated.folder).files[0].path), id="no data"
-        ),
+        pytest.param(lambda repeated: repeated.lose(repeated.first_file), id="no data"),
+        pytest.param(lambda repeated: repeated.cut(), id="data that is cut off"),
         pytest.param(_set("snapshot_string_columns", frozenset({"value"})), id="other columns"),
         pytest.param(_set("policy", CompactionPolicy(delete_retention_ms=1)), id="another policy"),
-        pytest.param(_safe(2 * DAY), id="more time than the manifest promises"),
         pytest.param(_safe(None), id="no end of the time to go on"),
     ],
 )
@@ -104,6 +132,16 @@ def test_a_snapshot_that_would_differ_is_taken(repeated: Repeated, change: Chang
     """Whatever differs, of its records, of what its manifest says, or of what is left of its files."""
     repeated.take(1000)
     change(repeated)
+    with pytest.raises(AttributeError, match="sparkContext"):
+        repeated.copy(2000)
+    assert repeated.take(2000) == 1
+    assert repeated.take(3000) == 0
+
+
+def test_a_snapshot_is_repeated_where_readers_have_more_time_now(repeated: Repeated) -> None:
+    """Less than half of the time is left that a new manifest would promise; the data are the same."""
+    repeated.take(1000)
+    _safe(2 * DAY)(repeated)
     assert repeated.take(2000) == 1
     assert repeated.take(3000) == 0
 
@@ -113,3 +151,116 @@ def test_a_snapshot_is_taken_anew_before_readers_run_out_of_time(repeated: Repea
     """Once half of the time is over in which the output can be resumed from where it ends."""
     repeated.take(0)
     assert repeated.take(since_ms) == taken
+
+
+def test_an_unchanged_snapshot_is_copied_without_a_job(repeated: Repeated) -> None:
+    """Byte by byte; its manifest says the same but for its times, and the catalog and LATEST have the new one."""
+    repeated.take(1000)
+    first = repeated.folder
+    assert repeated.copy(2000) == 1
+    second = repeated.folder
+    assert first != second
+    assert len(repeated.data(first)) == 2
+    assert repeated.data(first) == repeated.data(second)
+    older, newer = (manifest.read(repeated.place, one) for one in (first, second))
+    assert (newer.created_at, newer.resume_safe_until) != (older.created_at, older.resume_safe_until)
+    assert replace(newer, created_at=older.created_at, resume_safe_until=older.resume_safe_until) == older
+    kept = repeated.connector.catalog.state.snapshots
+    assert replace(kept[1], id=kept[0].id, path=first, created_ms=kept[0].created_ms) == kept[0]
+    assert repeated.place.read(f"c/t/{listing.LATEST}").decode().strip() == kept[1].id
+
+
+def test_a_copy_outlives_what_it_was_copied_from(repeated: Repeated) -> None:
+    """Retention removes the older one, once the new one is in the catalog."""
+    repeated.settings = replace(repeated.settings, snapshot_retention_count=1)
+    repeated.take(1000)
+    for turn in range(2, 5):
+        assert repeated.copy(turn * 1000) == 1
+        assert repeated.ids() == [repeated.folder.rpartition("/")[2]]
+    assert repeated.take(5000) == 0
+
+
+def test_a_copy_leaves_out_as_many_tombstones_as_there_are(repeated: Repeated) -> None:
+    """A clean may have dropped some since the newest snapshot, which never had them."""
+    repeated.take(1000)
+    log = repeated.connector.log()
+    assert log.base is not None
+    assert manifest.read(repeated.place, repeated.folder).tombstones_excluded == 1
+    repeated.connector.cleaner.clean(repeated.settings.policy.delete_retention_ms + 1)
+    assert repeated.connector.log().base != log.base
+    assert repeated.copy(2000) == 1
+    assert manifest.read(repeated.place, repeated.folder).tombstones_excluded == 0
+
+
+@pytest.mark.parametrize("lost", ["the file", "the whole snapshot", "the answer"])
+def test_what_cannot_be_copied_is_written_anew(repeated: Repeated, lost: str) -> None:
+    """Under another id, as a copy may still come to be; nothing of that one is left, and the data are the same."""
+    repeated.take(1000)
+    first, data, name = repeated.folder, repeated.data(repeated.folder), repeated.first_file
+
+    def vanish() -> None:
+        match lost:
+            case "the file":
+                repeated.lose(name)
+            case "the whole snapshot":
+                listing.delete(repeated.place, first)
+            case _:
+                lose_answer()
+
+    repeated.place.before("copy", vanish)
+    with capture_logs() as logs:
+        assert repeated.take(2000, again=True) == 1
+    (why,) = [one["error"] for one in logs if one["event"] == "snapshot cannot be copied, it is written anew"]
+    assert ("answer" in why) == (lost == "the answer")
+    assert repeated.data(repeated.folder) == data
+    names = {one.path.rpartition("/")[2] for one in repeated.connector.catalog.state.snapshots}
+    assert set(repeated.ids()) == names - ({first.rpartition("/")[2]} if lost == "the whole snapshot" else set())
+
+
+def test_a_store_that_does_not_copy_is_not_asked(repeated: Repeated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each snapshot is written then; no copy is tried, and nothing is said of it."""
+    monkeypatch.setattr(FailingStorage, "copies_files", property(lambda _: False))
+    monkeypatch.setattr(FailingStorage, "copy", None)
+    repeated.take(1000)
+    with capture_logs() as logs:
+        assert repeated.take(2000, again=True) == 1
+    assert [one["event"] for one in logs] == ["snapshot taken"]
+
+
+class Killed(BaseException):
+    """Ends a process where it stands."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+@pytest.mark.parametrize(("call", "path"), [("copy", ""), ("write", manifest.NAME)], ids=["in it", "before manifest"])
+def test_a_copy_that_was_killed_is_found_by_no_reader(repeated: Repeated, call: str, path: str) -> None:
+    """It has no manifest, LATEST and the catalog name the older one; the next snapshot removes what is left."""
+    repeated.take(1000)
+    first = repeated.folder
+    repeated.place.before(call, kill, path)
+    with pytest.raises(Killed):
+        repeated.copy(2000)
+    (left,) = (one for one in repeated.ids() if not first.endswith(one))
+    assert manifest.path_of(repeated.place, f"c/t/{left}") is None
+    assert repeated.folder == first
+    assert first.endswith(repeated.place.read(f"c/t/{listing.LATEST}").decode().strip())
+    repeated.connector.restart()
+    assert repeated.copy(3000) == 1
+    assert left not in repeated.ids()
+    assert len(repeated.ids()) == 2
+
+
+def test_a_stop_ends_a_copy(repeated: Repeated) -> None:
+    """Between two files, and before another topic; what it has begun has no manifest."""
+    repeated.take(1000)
+    repeated.place.before("copy", repeated.connector.stopping.set)
+    with pytest.raises(StoppedError):
+        repeated.copy(2000)
+    assert len(repeated.connector.catalog.state.snapshots) == 1
+    with pytest.raises(StoppedError):
+        repeated.copy(2000)
+    (left,) = (one for one in repeated.ids() if not repeated.folder.endswith(one))
+    assert manifest.path_of(repeated.place, f"c/t/{left}") is None

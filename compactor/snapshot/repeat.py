@@ -1,0 +1,81 @@
+"""Copies the newest snapshot of a topic where nothing has changed since: by the store's own copy, no task reads it.
+
+This is right as nothing that is copied can be something else by then. A snapshot never changes once it has its
+manifest, and no other ever gets its path, which has a random end. Its files have the sizes that the manifest says
+before they are copied. Each copy is complete or absent, and the new manifest, which names the same bytes and sums, is
+written after the last one. Retention drops the newest snapshot only by a commit of a newer one; where a newer owner or
+a person deletes it meanwhile a file is missing, and the new snapshot is written from the base runs, under another id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from msgspec import Struct
+
+from compactor.errors import FoldError, StorageError
+from compactor.model.state import CatalogState
+from compactor.snapshot import manifest
+from compactor.snapshot.data_files import columns
+from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
+from compactor.storage.base import Storage
+
+_AT_ONCE: Final = 8
+"""How many files are copied side by side: an object store takes seconds for one."""
+
+
+class Repeated(Struct, frozen=True, kw_only=True):
+    """A snapshot that a new one would repeat: its id, its folder in the location, its manifest.
+
+    `tombstones` is how many the new one would leave out, which may be fewer.
+    """
+
+    id: str
+    path: str
+    manifest: Manifest
+    tombstones: int
+
+
+def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: SnapshotInputs) -> Repeated | None:
+    """Finds the newest snapshot of `topic`, if a new one would say and hold the same, but for its times.
+
+    None also where a file of it is missing or has another size than its manifest says, or where that cannot be read.
+    """
+    newest = next(reversed(state.snapshots_of(topic)), None)
+    logs = state.logs_of(topic)
+    if newest is None or newest.source_offsets != manifest.vector(logs):  # so a topic that goes on costs no request
+        return None
+    try:
+        found = manifest.read(place, newest.path)
+        sizes = {info.path: info.bytes for info in place.walk(newest.path)}
+    except (StorageError, FoldError):
+        return None
+    complete = all(sizes.get(f"{newest.path}/{file.path}") == file.bytes for file in found.files)
+    same = manifest.would_repeat(found, state, logs, columns(inputs.strings), inputs)
+    if not (complete and same):
+        return None
+    tombstones = sum(log.base.tombstones for log in logs if log.base)
+    return Repeated(id=newest.id, path=newest.path, manifest=found, tombstones=tombstones)
+
+
+def copy_data(
+    place: Storage, newest: Repeated, path: str, until_stopped: Callable[[Iterable[None]], Iterator[None]]
+) -> tuple[DataFile, ...]:
+    """Copies the data files of `newest` to the folder `path` by the store's own means; returns them.
+
+    `until_stopped` takes what is done file by file, and raises where a stop comes between two. Raises StorageError.
+    """
+    files = newest.manifest.files
+
+    def copy(file: DataFile) -> None:
+        place.copy(f"{newest.path}/{file.path}", f"{path}/{file.path}")
+
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
+        for _ in until_stopped(pool.map(copy, files)):
+            pass
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return files
