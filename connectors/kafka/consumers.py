@@ -50,16 +50,24 @@ class AssignedConsumer:
     def __init__(self, clients: ClientSettings, request_s: float) -> None:
         self._clients = clients
         self._request_s = request_s
+        self._paused: list[TopicPartition] = []
         self.consumer = Consumer(clients.consumer())
 
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Delivers nothing more of `partitions`, until the next assignment."""
+        self._paused.extend(partitions)
+        self.consumer.pause(partitions)
+
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Assigns only `partitions`, from their offsets on; resumes the old ones, as a pause outlives its assignment.
+        """Assigns only `partitions`, from their offsets on; resumes those paused, as a pause outlives its assignment.
 
         librdkafka stops the old assignment on a thread of its own: until then its messages are still taken for
         the new one's, and its positions answered. `unassign` first puts that stop ahead of the new start, and no
         partition may answer a position before anything of it was delivered. Raises UnreachableError otherwise.
         """
-        self.consumer.resume(self.consumer.assignment())
+        if self._paused:  # not all: librdkafka waits for each, and Python with it
+            self.consumer.resume(self._paused)
+            self._paused = []
         self.consumer.unassign()
         if not partitions:
             return

@@ -111,17 +111,24 @@ class _BoundedRead:
         self._bytes = 0
 
     def run(self, until: float) -> None:
-        """Polls until every range is finished, or its portion left, or the budget, or the time `until`, is used up."""
+        """Polls until every range is finished, or its portion left, or the budget, or the time `until`, is used up.
+
+        After a poll only the partitions that it brought records of are asked how far they are; all of them after one
+        that brought none, as what ends a range may be no record, and at the end.
+        """
         idle = IdleTime()
         self._consumer.assign([cursor.partition for cursor in self._cursors])
-        while active := self._active():
+        active = self._active()
+        while active:
             began = time.monotonic()
             left = sum(cursor.part.hi - cursor.position for cursor in active)
-            self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), _POLL_S)))
-            idle.waited(time.monotonic() - began, moved=self._advance())
+            brought = self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), _POLL_S)))
+            idle.waited(time.monotonic() - began, moved=self._advance(brought or active))
             over = time.monotonic() >= until or self._bytes >= self._budget.max_bytes
             if over or idle.seconds >= self._budget.idle_s:
+                self._advance(self._active())
                 return
+            active = self._active()
 
     def changed_topics(self) -> frozenset[str]:
         """Returns the topics that are another one by id than those that were to be read. Raises NoAnswerError."""
@@ -160,39 +167,44 @@ class _BoundedRead:
         """Reads no more of these portions, and drops what was read of them."""
         pairs = list(zip(self._cursors, self._owners, strict=True))
         if stopped := [Partition(*cursor.key) for cursor, owner in pairs if owner in owners]:
-            self._consumer.consumer.pause(stopped)
+            self._consumer.pause(stopped)
         self._left |= owners
         for owner in owners:
             self._found.pop(owner, None)
 
-    def _keep(self, messages: list[Message]) -> None:
-        """Makes Arrow of the messages that belong to the ranges, and counts them."""
+    def _keep(self, messages: list[Message]) -> list[RangeCursor]:
+        """Makes Arrow of the messages that belong to the ranges, and counts them; returns the ranges of all."""
         if not messages:
-            return
+            return []
         lows = np.array([cursor.position for cursor in self._cursors], np.int64)
         highs = np.array([cursor.part.hi for cursor in self._cursors], np.int64)
         highs[np.isin(self._owners, list(self._left))] = -1
-        kept, slots, offsets = within(messages, self._slots.of(messages), lows, highs)
-        for cursor, records in zip(self._cursors, np.bincount(slots, minlength=len(self._slots)), strict=True):
-            cursor.records += int(records)
-        if not kept:
-            return
-        batch = with_range(to_arrow(kept, slots, offsets, self._slots))
-        self._bytes += batch.nbytes
-        for owner, rows in _by_owner(self._owners[slots]).items():
-            self._found.setdefault(owner, []).append(batch.take(pa.array(rows)) if rows.size < len(kept) else batch)
+        every = self._slots.of(messages)
+        kept, slots, offsets = within(messages, every, lows, highs)
+        for slot, records in zip(*np.unique(slots, return_counts=True), strict=True):
+            self._cursors[slot].records += int(records)
+        if kept:
+            batch = with_range(to_arrow(kept, slots, offsets, self._slots))
+            self._bytes += batch.nbytes
+            for owner, rows in _by_owner(self._owners[slots]).items():
+                mine = batch.take(pa.array(rows)) if rows.size < len(kept) else batch
+                self._found.setdefault(owner, []).append(mine)
+        return [self._cursors[slot] for slot in np.unique(every)]
 
-    def _advance(self) -> bool:
-        """Updates the cursors by the consumer's positions; returns whether any got further."""
-        active = self._active()
-        positions = self._consumer.consumer.position([cursor.partition for cursor in active])
+    def _advance(self, asked: Sequence[RangeCursor]) -> bool:
+        """Updates the cursors `asked` by the consumer's positions; returns whether any got further.
+
+        Those that are finished then are paused, unless all are: nothing is polled any more.
+        """
+        waiting = [cursor for cursor in asked if not cursor.finished]
+        positions = self._consumer.consumer.position([cursor.partition for cursor in waiting])
         moved = False
-        for cursor, found in zip(active, positions, strict=True):
+        for cursor, found in zip(waiting, positions, strict=True):
             if found.offset > cursor.position:  # negative until something was delivered
                 cursor.position, moved = min(found.offset, cursor.part.hi), True
-        finished = [cursor for cursor in active if cursor.finished]
-        if finished:
-            self._consumer.consumer.pause([Partition(*cursor.key) for cursor in finished])
+        finished = [cursor for cursor in waiting if cursor.finished]
+        if finished and self._active():
+            self._consumer.pause([Partition(*cursor.key) for cursor in finished])
         return moved
 
 

@@ -172,7 +172,7 @@ class _SplitReader:
 
     def _finish(self, finished: list[RangeCursor]) -> list[pa.RecordBatch]:
         if finished:
-            self._consumer.consumer.pause([Partition(*cursor.key) for cursor in finished])
+            self._consumer.pause([Partition(*cursor.key) for cursor in finished])
         for _ in finished:
             hit("source.read")
         return [range_rows(cursor.read for cursor in finished)] if finished else []

@@ -32,3 +32,22 @@ def test_a_portion_with_an_error_is_left_though_the_position_passes_it() -> None
     read.run(time.monotonic() + 10)
     assert read.batches(0) == []
     assert [row["range"]["hi"] for batch in read.batches(1) for row in batch.to_pylist()] == [HI]
+
+
+def test_only_the_partitions_that_a_poll_brought_are_asked_for_their_positions() -> None:
+    """Asking ten thousand partitions after each poll is what took the time; after an empty one all are asked."""
+    options = source_options(topics=["t"])
+    split = ReadSplit(tuple(SourceRange("t", "id", number, 0, 1) for number in range(3)))
+    consumer = Mock()
+    consumer.consumer.consume.side_effect = [[_record(0)], [_record(1)], []]
+    consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, 1) for one in wanted]
+    read = _BoundedRead([PortionSplit(0, options, split, options.clients)], cast("Any", consumer), ReadBudget())
+    read.run(time.monotonic() + 10)
+    asked = [[one.partition for one in call.args[0]] for call in consumer.consumer.position.call_args_list]
+    assert asked == [[0], [1], [2]]
+    paused = [[one.partition for one in call.args[0]] for call in consumer.pause.call_args_list]
+    assert paused == [[0], [1]], "the last one is followed by no poll"
+
+
+def _record(partition: int) -> Message:
+    return Message(topic="t", partition=partition, offset=0, key=b"k", value=b"v", timestamp=(1, 1))
