@@ -208,12 +208,12 @@ class Snapshots:
         """
         topic = newest.manifest.topic
 
-        def data(path: str) -> tuple[Sequence[DataFile], int]:
+        def copy(path: str) -> tuple[Sequence[DataFile], int]:
             return copy_data(place, newest, path, self._quarantine.until_stopped), newest.tombstones
 
         try:
             with self._new(place, state, topic, now_ms) as name:
-                return make_snapshot(data, self._storage, place, state, topic, name, now_ms, inputs)
+                return write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs, copy)
         except SnapshotStorageError as error:
             _log.warning("snapshot cannot be copied, it is written anew", topic=topic, id=newest.id, error=str(error))
             return None
@@ -276,41 +276,20 @@ def write_snapshot(
     name: str,
     now_ms: int,
     inputs: SnapshotInputs,
+    copy: Callable[[str], tuple[Sequence[DataFile], int]] | None = None,
 ) -> AddSnapshot:
     """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
 
-    These are steps 15 and 16, with data files that are written of the base runs. Raises as `make_snapshot` does, and
-    SnapshotError where bytes are no text.
-    """
-    logs = state.logs_of(topic)
-
-    def data(path: str) -> tuple[Sequence[DataFile], int]:
-        return write_data(spark, storage, place.sub(path), logs, inputs.strings)
-
-    return make_snapshot(data, storage, place, state, topic, name, now_ms, inputs)
-
-
-def make_snapshot(
-    data: Callable[[str], tuple[Sequence[DataFile], int]],
-    storage: Storage,
-    place: Storage,
-    state: CatalogState,
-    topic: str,
-    name: str,
-    now_ms: int,
-    inputs: SnapshotInputs,
-) -> AddSnapshot:
-    """Makes the snapshot `name` of `topic` in `place` by steps 15 and 16; `data` makes its data files in its folder.
-
-    That returns them, and how many tombstones they leave out. The snapshot's vector is where the base runs end,
-    whatever is published and ingested meanwhile: that is always the end of a fold that was sent completely. Raises
-    FoldError where records are missing, StorageError.
+    These are steps 15 and 16. Its data files are written of the base runs; or `copy` makes them, given its folder, and
+    returns them with the number of tombstones that they leave out. Its vector is where the base runs end, whatever is
+    published and ingested meanwhile: that is always the end of a fold that was sent completely. Raises FoldError where
+    records are missing, SnapshotError where bytes are no text, StorageError.
     """
     logs = state.logs_of(topic)
     path = f"{state.connector}/{topic}/{name}"
     # 15: the mark first, then the data files
     location.write_mark(place, path, state, storage)
-    files, tombstones = data(path)
+    files, tombstones = copy(path) if copy else write_data(spark, storage, place.sub(path), logs, inputs.strings)
     hit("snapshot.write")
     # 16: the manifest: from now on the snapshot is complete
     written = manifest.manifest_of(state, logs, files, tombstones, columns(inputs.strings), now_ms, inputs)
