@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from compactor.analyze.preview import Count, FoldPreview, RangeCounts, with_exact_counts
 from compactor.clean import tombstones
 from compactor.clean.due import evaluate
+from compactor.model import record
 from compactor.model.record import OfPartition
 from compactor.model.times import earliest, latest
 from compactor.settings import EngineSettings
@@ -206,7 +207,4 @@ def _added(one: Effect, other: Effect) -> Effect:
 
 def by_topic(partitions: Sequence[PartitionAnalysis]) -> dict[str, tuple[PartitionAnalysis, ...]]:
     """Returns the partitions of each topic, topics by name."""
-    found: dict[str, list[PartitionAnalysis]] = {}
-    for one in partitions:
-        found.setdefault(one.topic, []).append(one)
-    return {name: tuple(found[name]) for name in sorted(found)}
+    return dict(sorted(record.by_topic(partitions).items()))

@@ -6,9 +6,9 @@ Timestamps are int64 ms since the epoch, as in Kafka: Spark's microseconds canno
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,26 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+class OfTopic(Protocol):
+    """What belongs to one source topic."""
+
+    @property
+    def topic(self) -> str:
+        """Its name."""
+        ...
+
+
+_OfTopic = TypeVar("_OfTopic", bound=OfTopic)
+
+
+def by_topic(found: Iterable[_OfTopic]) -> dict[str, tuple[_OfTopic, ...]]:
+    """Groups what is `found` by topic, in its order, in one pass."""
+    groups: dict[str, list[_OfTopic]] = {}
+    for one in found:
+        groups.setdefault(one.topic, []).append(one)
+    return {topic: tuple(group) for topic, group in groups.items()}
 
 
 class OfPartition:

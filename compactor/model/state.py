@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,9 +40,7 @@ from compactor.model.actions import (
     TakeOver,
 )
 from compactor.model.log import PartitionLog, empty
-from compactor.model.record import TopicPartition
-
-_OfTopic = TypeVar("_OfTopic", TopicPartition, AddSnapshot)
+from compactor.model.record import TopicPartition, by_topic
 
 BYTES: Final = "key"
 """The identity of a catalog whose keys are compared byte by byte."""
@@ -103,24 +101,16 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _partitions(self) -> MappingProxyType[str, tuple[TopicPartition, ...]]:
-        return _by_topic(sorted(self._by_partition))
+        return MappingProxyType(by_topic(sorted(self._by_partition)))
 
     @cached_property
     def _snapshots(self) -> MappingProxyType[str, tuple[AddSnapshot, ...]]:
-        return _by_topic(self.snapshots)
+        return MappingProxyType(by_topic(self.snapshots))
 
     @property
     def paths(self) -> frozenset[str]:
         """Paths of all run files that are still needed."""
         return frozenset().union(*(log.paths for log in self.logs))
-
-
-def _by_topic(found: Iterable[_OfTopic]) -> MappingProxyType[str, tuple[_OfTopic, ...]]:
-    """Returns what is `found` by its topic, in its order."""
-    groups: dict[str, list[_OfTopic]] = {}
-    for one in found:
-        groups.setdefault(one.topic, []).append(one)
-    return MappingProxyType({topic: tuple(group) for topic, group in groups.items()})
 
 
 def apply(state: CatalogState, actions: Iterable[AnyAction]) -> CatalogState:

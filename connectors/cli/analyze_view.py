@@ -13,6 +13,7 @@ import typer
 from msgspec import Struct
 
 from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.model import record
 from compactor.model.state import CatalogState
 from compactor.model.times import moment
 from connectors.progress.terminal import table
@@ -198,10 +199,8 @@ _BALANCE: Final = (
 
 def text(report: AnalyzeReport) -> str:
     """Returns the whole text; its sections are parted by an empty line."""
-    own: dict[str, list[PartitionReport]] = {one.topic: [] for one in report.topics}
-    for one in report.partitions:
-        own[one.topic].append(one)
-    topics = (_topic_section(one, own[one.topic]) for one in report.topics)
+    own = record.by_topic(report.partitions)
+    topics = (_topic_section(one, own.get(one.topic, ())) for one in report.topics)
     sections = [_head(report), *topics, *_partition_sections(report)]
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
 
