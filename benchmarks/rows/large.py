@@ -26,7 +26,7 @@ from benchmarks.harness.datasets import scale
 from benchmarks.harness.process import ROOT, Running
 from benchmarks.harness.row import Measurement
 from benchmarks.harness.topics import admin
-from benchmarks.harness.watch import MIB
+from benchmarks.harness.watch import MIB, watch_idle
 from benchmarks.peers.keyfold import OUTPUT_BY_TOPIC, command_on, group_of, running_worker
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import Checkpoint, checkpoint_path, encode
@@ -42,6 +42,7 @@ _TIMEOUT_S: Final = 60.0
 _REPEATS: Final = 3
 _POLL_S: Final = 0.25
 """What asks for thousands of positions more often is itself a load."""
+_SETTLE_S: Final = 5.0
 _IDLE_S: Final = 30.0
 """Measured once everything is cleaned: what is left to clean would be taken for idleness."""
 _CHANGES: Final = 5
@@ -73,9 +74,7 @@ def large(bootstrap: str, partitions: int) -> dict[str, float]:
             produce(bootstrap, topics, number)
         running.until(reached(last))
         found["a round of cleaning, all partitions, s"] = _command(folder, group, "clean", "--timeout", "1800")
-        before, began = running.meter.cpu_seconds, time.monotonic()
-        running.until(lambda: time.monotonic() > began + _IDLE_S)
-        found["idle, % of a core"] = 100 * (running.meter.cpu_seconds - before) / (time.monotonic() - began)
+        found["idle, % of a core"] = watch_idle(running, _SETTLE_S, _IDLE_S)["% of a core"]
         found["describe, s"] = _command(folder, group, "describe")
         found["a checkpoint of the catalog, s"] = _checkpoint(folder / "storage" / group, group)
         found["PSS, MiB"] = running.meter.peak_pss / MIB

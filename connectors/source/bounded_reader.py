@@ -126,7 +126,8 @@ class _BoundedRead:
             idle.waited(time.monotonic() - began, moved=self._advance(brought or active))
             over = time.monotonic() >= until or self._bytes >= self._budget.max_bytes
             if over or idle.seconds >= self._budget.idle_s:
-                self._advance(self._active())
+                if brought:
+                    self._advance(self._active())
                 return
             active = self._active()
 
