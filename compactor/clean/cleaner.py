@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -35,6 +36,9 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.paths import prefix
 from compactor.runs.writer import RunTarget
 from compactor.settings import EngineSettings
+
+_NAMED: Final = 100
+"""How many logs of a round have a line each: of ten thousand, lines would take as long as the cleaning."""
 
 _log = structlog.get_logger()
 
@@ -129,8 +133,7 @@ class Cleaner:
         held = self._held(state)
         logs = [log for log in state.logs if would_change(log, now_ms) and log.tp not in held]
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
-        for log in chosen:
-            _log.info("cleaning", topic=log.topic, partition=log.partition, why="Asked for, or for a snapshot.")
+        _announce([(log.tp, "Asked for, or for a snapshot.") for log in chosen[:_NAMED]], len(chosen))
         return self._compact(chosen, now_ms, asked=asked)
 
     def _retain(self, now_ms: int) -> int:
@@ -160,8 +163,7 @@ class Cleaner:
     def _choose(self, state: CatalogState, decisions: Sequence[CleaningDecision]) -> list[PartitionLog]:
         """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
         choice = schedule.choose(decisions, self._last, self._settings.fold.job_bytes)
-        for found in choice.picked:
-            _log.info("cleaning", topic=found.tp.topic, partition=found.tp.partition, why=found.text)
+        _announce([(found.tp, found.text) for found in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()
         return [logs[found.tp] for found in choice.picked]
@@ -271,3 +273,11 @@ class Cleaner:
     def _target(self) -> RunTarget:
         named = prefix(self._catalog.epoch, secrets.token_hex(4))
         return RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=self._settings.policy.segment_bytes)
+
+
+def _announce(named: Sequence[tuple[TopicPartition, str]], count: int) -> None:
+    """Logs that `count` logs are cleaned now: a line for each that is `named`, with the reason; one for the others."""
+    for tp, why in named:
+        _log.info("cleaning", topic=tp.topic, partition=tp.partition, why=why)
+    if count > len(named):
+        _log.info("cleaning", others=count - len(named))

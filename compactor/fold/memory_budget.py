@@ -17,14 +17,17 @@ _ROW_BYTES: Final = 64
 
 
 class MemoryBudget(Struct, frozen=True):
-    """Limits of one process: `records`, `bytes` of records or of files, and `parts`, the file ranges that it reads."""
+    """Limits of one process: `records`, `bytes` of records or of files, and `files`, how many it reads.
+
+    How many ranges it reads of one file is not limited: partitions that share a row group are taken out of it together.
+    """
 
     records: int
     bytes: int
-    parts: int = 4_000
+    files: int = 4_000
 
     def shared(self, tasks: int) -> MemoryBudget:
-        """Returns the share of each of `tasks` that run at once; parts cost time, not memory, and are not shared."""
+        """Returns the share of each of `tasks` that run at once; files cost time, not memory, and are not shared."""
         return replace(self, records=self.records // tasks, bytes=self.bytes // tasks)
 
     def fits(self, ranges: Sequence[OffsetRange]) -> bool:
@@ -33,7 +36,7 @@ class MemoryBudget(Struct, frozen=True):
         files = {one.file.path: one.file.file_bytes for one in found}
         records = sum(one.file.records for one in found)
         rows = sum(one.file.bytes + one.file.records * (_ROW_BYTES + len(one.tp.topic)) for one in found)
-        return records <= self.records and len(found) <= self.parts and max(rows, sum(files.values())) <= self.bytes
+        return records <= self.records and len(files) <= self.files and max(rows, sum(files.values())) <= self.bytes
 
 
 class OffsetMapBudget(Struct, frozen=True):
@@ -51,8 +54,8 @@ class OffsetMapBudget(Struct, frozen=True):
         return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
 
 
-ANY: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize, parts=sys.maxsize)
-NONE: Final = MemoryBudget(records=-1, bytes=-1, parts=-1)
+ANY: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize, files=sys.maxsize)
+NONE: Final = MemoryBudget(records=-1, bytes=-1, files=-1)
 """Not even an empty range fits it."""
 
 READ: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize)
@@ -66,7 +69,7 @@ KEYS: Final = OffsetMapBudget(keys=4_000_000, bytes=256 << 20)
 """How much all tasks of a machine that read in two passes hold together: some hundred bytes beside each key."""
 
 
-COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, parts=sys.maxsize)
+COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, files=sys.maxsize)
 """How much `analyze` counts in its own process: all of it is in memory at once."""
 
 

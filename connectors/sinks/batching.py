@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -70,9 +69,8 @@ def partition_batches(
 
 
 def produce_groups(found: Iterable[PartitionBatch], most_records: int) -> Iterator[list[PartitionBatch]]:
-    """Packs consecutive batches of one topic into groups of at most `most_records` records; a larger one is alone."""
-    for _, of_topic in groupby(found, key=lambda batch: batch.tp.topic):
-        yield from pack(of_topic, AtMost(most_records, lambda batch: batch.records))
+    """Packs consecutive batches into groups of at most `most_records` records; a larger one is alone."""
+    return pack(found, AtMost(most_records, lambda batch: batch.records))
 
 
 def transactions(found: Iterable[PartitionBatch], most_bytes: int) -> Iterator[list[PartitionBatch]]:

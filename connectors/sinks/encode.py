@@ -37,7 +37,7 @@ Row = tuple[bytes | None, bytes | None, int, list[Header]]
 
 
 def output_rows(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
-    """Makes the rows of `batch`, which is sorted by topic and partition, as they are published."""
+    """Makes the rows of `batch`, of any partitions, as they are published."""
     kept = original_headers(batch, without=PREFIX)
     own = _own_headers(batch) if source_headers else None
     if kept is None or own is None:
@@ -113,8 +113,8 @@ def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
 
 
 def _one_or_each(name: str, column: pa.Array) -> Iterator[Header]:
-    """Yields a header with each value of a column whose equal values are neighbours; one for all if all are equal."""
-    if len(column) and column[0] == column[-1]:
+    """Yields a header with each value of a column; one for all if all are equal."""
+    if len(column.unique()) == 1:
         return repeat((name, _texts(column.slice(0, 1))[0]))
     return zip(repeat(name), _texts(column), strict=False)
 

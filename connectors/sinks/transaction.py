@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, groupby, repeat
 from typing import Any, Final
 
 import pyarrow as pa
@@ -126,21 +126,31 @@ class Transaction:
         return count
 
     def _produce_group(self, batches: Sequence[PartitionBatch]) -> None:
-        """Produces small batches as one where all go to one output: one alone would take as long as hundreds."""
-        output = self._progress.output(batches[0].tp) if len(batches) > 1 else None
-        if output is None or any(map(self._is_alone, batches)):
-            for batch in batches:
+        """Produces neighbouring small batches as one: one alone would take as long as hundreds."""
+        for is_alone, found in groupby(batches, self._is_alone):
+            some = list(found)
+            if not is_alone and len(some) > 1:
+                self._produce_joined(some)
+                continue
+            for batch in some:
                 self._produce_batch(batch)
-            return
+
+    def _produce_joined(self, batches: Sequence[PartitionBatch]) -> None:
         joined = pa.concat_batches([batch.rows for batch in batches])
+        outputs = ((self._progress.output(batch.tp), batch.records) for batch in batches)
+        topics = chain.from_iterable(repeat(output, records) for output, records in outputs if output is not None)
         rows = output_rows(joined, source_headers=self._rules.source_headers)
-        self._produce_rows(output, joined["partition"].to_pylist(), rows)
+        self._produce_rows(topics, joined["partition"].to_pylist(), rows)
         for batch in batches:
             self._count(batch.tp, TransactionCounts(batch.records, batch.bytes))
 
     def _is_alone(self, batch: PartitionBatch) -> bool:
-        """Returns whether it is produced by itself: it has dead letters, names its generation, or retires keys."""
-        if self._progress.generation(batch.tp) > 1 or _retires(batch.rows):
+        """Returns whether it is produced by itself.
+
+        It has no output, dead letters, a generation that its records name, or keys to retire.
+        """
+        progress = self._progress
+        if progress.output(batch.tp) is None or progress.generation(batch.tp) > 1 or _retires(batch.rows):
             return True
         return bool(self.refused.get(batch.tp)) or batch.rows["rejected"].null_count < batch.records
 
@@ -149,7 +159,7 @@ class Transaction:
         output = self._progress.output(batch.tp)
         counts = NOTHING
         if output is not None and plain.num_rows:
-            self._produce_rows(output, repeat(batch.tp.partition), self._rows(batch.tp, plain))
+            self._produce_rows(repeat(output), repeat(batch.tp.partition), self._rows(batch.tp, plain))
             counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
             if output is not None and _retires(letters):
@@ -178,7 +188,7 @@ class Transaction:
         """
         generation = self._progress.generation(tp)
         rows = tombstones_of_retired(letters, generation, source_headers=self._rules.source_headers)
-        self._produce_rows(output, repeat(tp.partition), rows)
+        self._produce_rows(repeat(output), repeat(tp.partition), rows)
         self._written.add(tp)
 
     def _produce_letters(self, tp: TopicPartition, letters: Any) -> TransactionCounts:
@@ -191,16 +201,16 @@ class Transaction:
         if rules.dead_letters is None:
             return counts
         rows = dead_letter.records(bucket.connector, bucket.plan.bucket, tp, letters, self.refused, rules)
-        self._produce_rows(rules.dead_letters, repeat(-1), rows)
+        self._produce_rows(repeat(rules.dead_letters), repeat(-1), rows)
         return counts + TransactionCounts(dead_letters=letters.num_rows)
 
-    def _produce_rows(self, topic: str, partitions: Iterable[int], rows: Iterator[Row]) -> None:
+    def _produce_rows(self, topics: Iterable[str], partitions: Iterable[int], rows: Iterator[Row]) -> None:
         """Produces `rows` in a Python loop: librdkafka takes them one by one. Partition -1: it chooses by key.
 
-        There are as many `partitions`, or more.
+        There are as many `topics` and `partitions`, or more.
         """
         produce, failed = self._session.producer.produce, self._session.failed
-        for (value, key, timestamp, headers), partition in zip(rows, partitions, strict=False):
+        for (value, key, timestamp, headers), topic, partition in zip(rows, topics, partitions, strict=False):
             try:
                 produce(topic, value, key, partition, failed, None, timestamp, headers)
             except BufferError:

@@ -9,18 +9,18 @@ from compactor.model.record import TopicPartition
 from compactor.runs.scan import OffsetRange
 from tests.support.logs import file, run
 
-BUDGET = MemoryBudget(records=10, bytes=2_000, parts=2)
+BUDGET = MemoryBudget(records=10, bytes=2_000, files=2)
 
 
-def ranges(records: int, parts: int = 1) -> list[OffsetRange]:
+def ranges(records: int, files: int = 1) -> list[OffsetRange]:
     """So many records of topic t, each of some bytes, in so many files."""
-    each = records // parts
-    files = [file(at * each, (at + 1) * each - 1, each, path=f"f{at}") for at in range(parts)]
-    return [OffsetRange(tp=TopicPartition("t", 0), start=0, end=records, runs=(run(0, records, files),))]
+    each = records // files
+    made = [file(at * each, (at + 1) * each - 1, each, path=f"f{at}") for at in range(files)]
+    return [OffsetRange(tp=TopicPartition("t", 0), start=0, end=records, runs=(run(0, records, made),))]
 
 
 @pytest.mark.parametrize(
-    ("budget", "records", "parts", "fits"),
+    ("budget", "records", "files", "fits"),
     [
         (BUDGET, 10, 1, True),
         (BUDGET, 11, 1, False),
@@ -34,11 +34,17 @@ def ranges(records: int, parts: int = 1) -> list[OffsetRange]:
         (ANY.shared(3), 10**6, 1, True),
     ],
 )
-def test_so_much_fits_a_budget(budget: MemoryBudget, records: int, parts: int, fits: bool) -> None:
-    """Records, parts of files, and bytes, in which what a row takes by itself counts too."""
-    assert budget.fits(ranges(records, parts)) is fits
+def test_so_much_fits_a_budget(budget: MemoryBudget, records: int, files: int, fits: bool) -> None:
+    """Records, files, and bytes, in which what a row takes by itself counts too."""
+    assert budget.fits(ranges(records, files)) is fits
+
+
+def test_ranges_of_one_file_are_not_limited() -> None:
+    """A round of ten thousand partitions lies in a file or two: Spark would take ten times as long for it."""
+    shared = run(0, 1, [file(0, 0, 10, path="f")])
+    assert BUDGET.fits([OffsetRange(tp=TopicPartition("t", at), start=0, end=1, runs=(shared,)) for at in range(9)])
 
 
 def test_every_task_has_its_share() -> None:
     """Of records and bytes, not of files: those are read one after the other."""
-    assert BUDGET.shared(4) == MemoryBudget(records=2, bytes=500, parts=2)
+    assert BUDGET.shared(4) == MemoryBudget(records=2, bytes=500, files=2)

@@ -70,6 +70,17 @@ class Recorder(Producer):
         self.sent.append((topic, key, value))
 
 
+class Placed(Producer):
+    """Also takes records: `placed` are their topics, partitions, and the texts of their headers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.placed: list[tuple[str, int, tuple[str, ...]]] = []
+
+    def produce(self, topic: str, _value: bytes, _key: bytes, partition: int, *others: Any) -> None:
+        self.placed.append((topic, partition, tuple(value.decode() for _, value in others[-1])))
+
+
 class FakeSession(ProducerSession):
     def __init__(self, producer: Producer, deadline_s: float) -> None:
         self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
@@ -217,3 +228,42 @@ def test_a_refused_record_retires_the_other_keys_of_its_identity() -> None:
     transaction.send(list(partition_batches(iter([rows]), [TopicPartition("t", 0)], TransactionLimits())))
     assert producer.sent == [("out", b"AA", None), ("dead", b"aa", b"large")]
     assert progress.sent()[0].output_offset == 9
+
+
+def test_partitions_of_several_topics_are_encoded_together_each_with_its_own() -> None:
+    """Each record goes to its own topic and partition, with its own source, by offset; dead letters between them."""
+    records = [
+        ("a", 0, 1, None),
+        ("a", 1, 4, None),
+        ("a", 1, 5, None),
+        ("b", 0, 2, None),
+        ("b", 0, 3, None),
+        ("b", 1, 8, None),
+        ("b", 1, 9, "no"),
+        ("c", 0, 6, None),
+    ]
+    outputs = {"a": "out-a", "b": "out-b", "c": None}
+    places = sorted({TopicPartition(topic, partition) for topic, partition, *_ in records})
+    targets = tuple(
+        PublishTarget(topic=one.topic, partition=one.partition, bucket=0, output=outputs[one.topic], start=0, end=10)
+        for one in places
+    )
+    progress = PublishProgress(replace(PLAN, targets=targets), {"out-a": "x", "out-b": "y"})
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"topic": topic, "partition": partition, "offset": offset, "timestamp": 7, "key": b"k", "rejected": why}
+            for topic, partition, offset, why in records
+        ],
+        schema=record.RUN,
+    )
+    producer = Placed()
+    rules = WriteRules(tolerate=True, source_headers=True)
+    batches = list(partition_batches(iter([rows]), places, TransactionLimits()))
+    session = FakeSession(producer, 5.0)
+    session.admin = SimpleNamespace(high_watermarks=lambda places: dict.fromkeys(places, 9))
+    Transaction(session, progress, rules).send(batches)
+    sent = [(topic, number, *own) for topic, number, own in producer.placed]
+    wanted = [one for one in records if one[0] != "c" and one[3] is None]
+    assert sent == [(f"out-{topic}", at, topic, str(at), str(offset)) for topic, at, offset, _ in wanted]
+    assert [one.rejected for one in progress.sent()] == [0, 0, 0, 1, 0]
+    assert [one.records for one in progress.sent()] == [1, 2, 2, 1, 0]
