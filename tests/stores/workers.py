@@ -11,6 +11,8 @@ import subprocess
 import sys
 from typing import Final, NamedTuple
 
+from tests.support.stores.chosen import FAULTS, KINDS, STORE
+
 _E2E: Final = (
     "tests/e2e/test_once.py",
     "tests/e2e/test_worker.py",
@@ -42,24 +44,29 @@ class Run(NamedTuple):
     tests: tuple[str, ...]
 
 
+_STORES: Final = ("moto", "s3proxy", "azurite")
+
 RUNS: Final = (
-    *(Run(store, "", _E2E) for store in ("moto", "s3proxy", "azurite")),
+    *(Run(store, "", _E2E) for store in _STORES),
     Run("moto", "", _MORE),
     Run("moto", "", _KILLS),
-    *(Run("moto", kind, _FAULTS) for kind in ("503", "lost", "slow")),
+    *(Run(store, kind, _FAULTS) for store in _STORES for kind in KINDS),
 )
 
 
 def main() -> int:
-    """Runs all, or those whose store and kind of faults are given as arguments; returns 1 if one failed."""
+    """Runs all, or those of the stores and kinds of faults that are given as arguments; returns 1 if one failed."""
     wanted = set(sys.argv[1:])
+    stores, kinds = wanted & set(_STORES), wanted & KINDS.keys()
+    if unknown := wanted - stores - kinds:
+        sys.exit(f"No store and no kind of faults: {', '.join(sorted(unknown))}.")
     failed = []
     for run in RUNS:
-        if wanted and not wanted & {run.store, run.kind}:
+        if (stores and run.store not in stores) or (kinds and run.kind not in kinds):
             continue
         name = f"{run.store}{', ' + run.kind if run.kind else ''}: {' '.join(run.tests)}"
         print(f"== {name}", flush=True)
-        chosen = {"STORE": run.store, "STORE_FAULTS": run.kind, "FAULTS": "all"}
+        chosen = {STORE: run.store, FAULTS: run.kind, "FAULTS": "all"}
         command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", *run.tests]
         if subprocess.run(command, env={**os.environ, **chosen}, check=False).returncode:
             failed.append(name)
