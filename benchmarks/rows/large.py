@@ -203,13 +203,21 @@ def _checkpoint(folder: Path, name: str) -> float:
         return time.monotonic() - began
 
 
-LARGE: Final = tuple(
-    Measurement(
-        f"large-{partitions}",
-        f"one connector on {partitions:,} partitions",
+def _row(partitions: int, *, several: bool) -> Measurement:
+    name, what = f"large-{partitions}", f"one connector on {partitions:,} partitions"
+    return Measurement(
+        f"{name}-brokers" if several else name,
+        f"{what} of {_BROKERS} brokers" if several else what,
         {},
-        partial(over_brokers if partitions > 3_000 else large, partitions=partitions),
-        broker=partitions <= 3_000,
+        partial(over_brokers if several else large, partitions=partitions),
+        broker=not several,
     )
-    for partitions in (1_000, 3_000, 10_000)
+
+
+LARGE: Final = (
+    _row(1_000, several=False),
+    _row(3_000, several=False),
+    _row(1_000, several=True),
+    _row(10_000, several=True),
 )
+"""How times grow is read from the last two, which have the same brokers on the same processors."""

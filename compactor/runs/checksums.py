@@ -80,11 +80,16 @@ def is_damage(error: BaseException | None) -> bool:
 
 def verify_file(storage: Storage, file: RunFile) -> bool:
     """Reads all of `file`; returns whether it is, byte for byte, what was written. Raises StorageError."""
+    return sha256_of(storage, file.path, file.file_bytes) == file.sha256
+
+
+def sha256_of(storage: Storage, path: str, size: int) -> str:
+    """Reads all of a file of `size` bytes; returns its checksum in hex. Raises StorageError."""
     digest = hashlib.sha256()
-    with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
+    with readable(storage, path), storage.open_input(path, size) as source:
         while data := source.read(_PIECE):
             digest.update(data)
-    return digest.hexdigest() == file.sha256
+    return digest.hexdigest()
 
 
 _PIECE: Final = 8 << 20

@@ -3,8 +3,10 @@
 This is right as nothing that is copied can be something else by then. A snapshot never changes once it has its
 manifest, and no other ever gets its path, which has a random end. Its files have the sizes that the manifest says
 before they are copied. Each copy is complete or absent, and the new manifest, which names the same bytes and sums, is
-written after the last one. Retention drops the newest snapshot only by a commit of a newer one; where a newer owner or
-a person deletes it meanwhile a file is missing, and the new snapshot is written from the base runs, under another id.
+written after the last one. An object store watches over its own bytes; in a folder each copy is read once more, so that
+damage in the newest snapshot is not handed on. Retention drops the newest snapshot only by a commit of a newer one;
+where a newer owner or a person deletes it meanwhile a file is missing. A new snapshot that cannot be copied is written
+from the base runs, under another id.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from compactor.errors import FoldError, StorageError
+from compactor.errors import FoldError, SnapshotStorageError, StorageError
 from compactor.model.state import CatalogState
+from compactor.runs.checksums import sha256_of
 from compactor.snapshot import manifest
 from compactor.snapshot.data_files import columns
 from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
@@ -65,12 +68,19 @@ def copy_data(
 ) -> tuple[DataFile, ...]:
     """Copies the data files of `newest` to the folder `path` by the store's own means; returns them.
 
-    `until_stopped` takes what is done file by file, and raises where a stop comes between two. Raises StorageError.
+    `until_stopped` takes what is done file by file, and raises where a stop comes between two. Raises StorageError,
+    SnapshotStorageError where a file of a folder is not, byte for byte, what was written.
     """
     files = newest.manifest.files
 
     def copy(file: DataFile) -> None:
-        place.copy(f"{newest.path}/{file.path}", f"{path}/{file.path}")
+        source, target = f"{newest.path}/{file.path}", f"{path}/{file.path}"
+        place.copy(source, target)
+        if place.is_folder and sha256_of(place, target, file.bytes) != file.sha256:
+            raise SnapshotStorageError(
+                f"{place.location}/{source} is damaged: its bytes are not what was written.",
+                "Do not read that snapshot any more; a newer one is written from the base runs.",
+            )
 
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:

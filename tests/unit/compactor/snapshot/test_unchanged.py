@@ -192,6 +192,20 @@ def test_a_copy_leaves_out_as_many_tombstones_as_there_are(repeated: Repeated) -
     assert manifest.read(repeated.place, repeated.folder).tombstones_excluded == 0
 
 
+def test_damage_is_not_copied(repeated: Repeated) -> None:
+    """A file of the newest snapshot has other bytes, as many as before: the new one is written of the base runs."""
+    repeated.take(1000)
+    first, data = repeated.folder, repeated.data(repeated.folder)
+    path = f"{first}/{repeated.first_file}"
+    whole = repeated.place.read(path)
+    repeated.place.write(path, whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
+    with capture_logs() as logs:
+        assert repeated.take(2000, again=True) == 1
+    assert repeated.data(repeated.folder) != repeated.data(first)
+    assert sorted(repeated.data(repeated.folder).values()) == sorted(data.values())
+    assert any("is damaged" in str(line.get("error")) for line in logs)
+
+
 @pytest.mark.parametrize("lost", ["the file", "the whole snapshot", "the answer"])
 def test_what_cannot_be_copied_is_written_anew(repeated: Repeated, lost: str) -> None:
     """Under another id, as a copy may still come to be; nothing of that one is left, and the data are the same."""
