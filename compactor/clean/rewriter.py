@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -34,6 +35,9 @@ A log that has more records is a task by itself.
 
 READ: Final = ANY
 """How much all tasks together read in two passes."""
+
+_REPORTED: Final = 1_000
+"""How many files' parts a batch of answers tells of at most; one batch for each would take as long as the writing."""
 
 _one_at_a_time: Final = threading.Lock()
 """Held while this process rewrites: the cleaners of many connectors begin together, and publishes need a core."""
@@ -122,7 +126,8 @@ def _writing(target: RunTarget, failpoint: str, throttler: Throttler) -> Work:
     """Returns what a task does: its records become files of `target`; the limit counts what is written, too."""
 
     def work(_: int, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for stats in writer.write(throttler.throttled(records), target, failpoint):
-            yield file_stats.to_batch([stats])
+        written = writer.write(throttler.throttled(records), target, failpoint)
+        while some := list(islice(written, _REPORTED)):
+            yield file_stats.to_batch(some)
 
     return work

@@ -99,11 +99,13 @@ class _Buffer:
         self.batches: list[pa.RecordBatch] = []
         self.bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        if batch.get_total_buffer_size() - batch.nbytes > _LOOSE:
+    def add(self, batch: pa.RecordBatch, kept_alive: int) -> None:
+        """Adds a slice that keeps so many bytes alive: those of what it was cut from."""
+        size = batch.nbytes  # which takes as long as all the rest
+        if kept_alive - size > _LOOSE:
             batch = batch.take(pa.array(np.arange(batch.num_rows)))
         self.batches.append(batch)
-        self.bytes += batch.nbytes
+        self.bytes += size
 
 
 class _Writer:
@@ -128,10 +130,11 @@ class _Writer:
             self._file.__exit__(kind, error, trace)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[FileStats]:
+        whole = batch.get_total_buffer_size()
         for tp, rows in split_by_partition(batch):
             buffer = self._buffers.setdefault(tp, _Buffer())
             self._held -= buffer.bytes
-            buffer.add(rows)
+            buffer.add(rows, whole)
             self._held += buffer.bytes
             if buffer.bytes >= ROW_GROUP_BYTES:
                 yield from self._flush_all([[tp]])

@@ -196,10 +196,11 @@ def test_few_partitions_share_a_row_group() -> None:
 def test_a_small_slice_does_not_keep_a_large_batch() -> None:
     """What waits takes its own bytes, not those of the rows that it was cut from."""
     large = batch([row(0, 0, b"k", b"v" * 8 * MIB), row(1, 0, b"k", b"v")])
-    buffer = writer._Buffer()
-    buffer.add(large.slice(1))
-    assert buffer.batches[0].get_total_buffer_size() < MIB
-    assert buffer.batches[0].to_pylist() == large.slice(1).to_pylist()
+    writing = writer._Writer(target(MemoryStorage()), "x")
+    assert list(writing.add(large)) == []
+    (waits,) = writing._buffers[tp(1)].batches
+    assert waits.get_total_buffer_size() < MIB
+    assert waits.to_pylist() == large.slice(1).to_pylist()
 
 
 @pytest.mark.parametrize("partition", [0, 1, 2])
