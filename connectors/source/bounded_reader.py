@@ -29,6 +29,8 @@ from connectors.source.reader import IdleTime, RangeCursor, uncollected
 from connectors.source.source_topics import AdminTopics
 
 _POLL_S: Final = 0.02
+_MANY: Final = 1_000
+"""Of more partitions a poll gathers for longer in proportion: after each poll all of them are looked through."""
 _CHUNK: Final = 5_000
 _REQUEST_S: Final = 2.0
 """How long (s) a question about topics may take; who has no answer by then is read by jobs of their own."""
@@ -122,7 +124,8 @@ class _BoundedRead:
         while active:
             began = time.monotonic()
             left = sum(cursor.part.hi - cursor.position for cursor in active)
-            brought = self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), _POLL_S)))
+            poll_s = _POLL_S * max(1.0, len(active) / _MANY)
+            brought = self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), poll_s)))
             idle.waited(time.monotonic() - began, moved=self._advance(brought or active))
             over = time.monotonic() >= until or self._bytes >= self._budget.max_bytes
             if over or idle.seconds >= self._budget.idle_s:

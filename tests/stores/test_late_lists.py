@@ -15,11 +15,12 @@ from tests.support.stores.faulty_proxy import NO_FAULTS, Faults
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.parametrize("store", ["moto", "s3proxy", "azurite"])
 def test_it_fails_by_name_and_goes_on_once_lists_are_complete(
-    tmp_path: Path, broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
+    store: str, tmp_path: Path, broker: EmbeddedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A commit that no list shows is not believed: nothing is lost or repeated, also by a worker killed meanwhile."""
-    monkeypatch.setenv(STORE, "moto")
+    monkeypatch.setenv(STORE, store)
     monkeypatch.setenv(FAULTS, "slow")
     with chosen_store(tmp_path) as proxy:
         assert proxy is not None

@@ -49,7 +49,7 @@ _STORES: Final = ("moto", "s3proxy", "azurite")
 RUNS: Final = (
     *(Run(store, "", _E2E) for store in _STORES),
     Run("moto", "", _MORE),
-    Run("moto", "", _KILLS),
+    *(Run(store, "", _KILLS) for store in _STORES),
     *(Run(store, kind, _FAULTS) for store in _STORES for kind in KINDS),
 )
 
