@@ -47,8 +47,14 @@ _DELETE_MAX: Final = 256
 _MARK: Final = "keyfoldcreate"
 """The attribute that says which create has made an object; Azure takes letters and digits only."""
 
-_DENIED: Final = "Let the worker's credentials list, read, write and delete there; docs/operating.md has the rights."
+_DENIED: Final = "Let the worker's credentials list, read, write and delete there; docs/stores.md has the rights."
 _NO_CREATES: Final = "Choose a store that creates an object only if it is absent (S3: If-None-Match)."
+_NOT_SENT: Final = "builder error"
+"""How obstore's message ends where it made no request, as it may not or cannot ask that URL."""
+_NO_URL: Final = (
+    "See whether the store's endpoint is a URL with https://; one without TLS also needs storage.s3.allow.http "
+    "(azure, gcs), or AWS_ALLOW_HTTP where the environment names it."
+)
 _UNKNOWN: Final = "Make the bucket, or correct the location; keyfold makes none."
 
 
@@ -299,7 +305,9 @@ class ObjectClient:
         except (exceptions.NotSupportedError, NotImplementedError) as error:
             raise UnsupportedStorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _NO_CREATES) from error
         except (exceptions.BaseError, OSError, ValueError) as error:
-            raise StorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", UNHEALTHY) from error
+            why = _brief(error)
+            action = _NO_URL if why.endswith(_NOT_SENT) else UNHEALTHY
+            raise StorageError(f"Could not {what} {self.url(key)}: {why}.", action) from error
 
 
 _CLIENTS: Final[dict[StoreBucket, ObjectClient]] = {}

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, ModelWrapValidatorHandler, field_validator, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -262,9 +262,10 @@ class WorkerConfig(BaseSettings):
 
     @field_validator("given")
     @classmethod
-    def _classes(cls, given: dict[str, str]) -> dict[str, str]:
-        """Checks the converters."""
+    def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        """Checks the converters, and whether stores may be reached as their endpoints say."""
         faults = [Fault(key, text) for key, text in chain_faults(given, resolve)]
+        faults += [Fault(f"storage.{store}.endpoint", text) for store, text in _open_endpoints(info.data)]
         if faults:
             raise SeveralFaultsError(faults)
         return given
@@ -287,6 +288,14 @@ class WorkerConfig(BaseSettings):
     def effective(self) -> dict[str, str | None]:
         """Returns all settings as texts, defaults included, as they may be printed: secrets hidden."""
         return flat_file.effective(type(self), self.given)
+
+
+def _open_endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields each kind of store whose endpoint is without TLS, which nothing allows, and what to do about it."""
+    for store in ("s3", "azure", "gcs"):
+        endpoint = values.get(f"storage_{store}_endpoint") or ""
+        if endpoint.lower().startswith("http://") and not values.get(f"storage_{store}_allow_http"):
+            yield store, f"is without TLS; write https://, or set storage.{store}.allow.http to true."
 
 
 def _hint(name: str) -> str | None:

@@ -82,6 +82,12 @@ def test_every_key_has_a_variable(key: str) -> None:
         ({"bootstrap.servers": "a:1,b"}, '"b" is not HOST:PORT'),
         ({"bootstrap.servers": "a:70000"}, '"a:70000" is not HOST:PORT'),
         ({"bootstrap.servers": "SSL://a:1"}, "is not HOST:PORT"),
+        (
+            {"storage.s3.endpoint": "http://h:9000"},
+            "endpoint: is without TLS; write https://, or set storage.s3.allow.http",
+        ),
+        ({"storage.azure.endpoint": "HTTP://h/a"}, "set storage.azure.allow.http to true"),
+        ({"storage.gcs.endpoint": "http://h", "storage.gcs.allow.http": False}, "set storage.gcs.allow.http to true"),
         ({"storage.locaton": "x"}, 'did you mean "storage.location"?'),
         ({"storage.location": "hdfs://x/y"}, "keyfold knows no stores of the scheme hdfs:"),
         ({"spark.master": "foo"}, '"foo" is not allowed: allowed is local, local[N]'),
@@ -120,6 +126,13 @@ def test_faults_of_a_worker_file(changes: dict[str, Any], said: str) -> None:
 def test_every_master_that_spark_knows_is_taken(master: str) -> None:
     """The forms of Spark's documentation, and those that its own tests use."""
     assert WorkerConfig(**LEAST | {"spark.master": master}).spark_master == master
+
+
+@pytest.mark.parametrize("store", ["s3", "azure", "gcs"])
+def test_a_store_without_tls_is_taken_where_that_is_allowed(store: str) -> None:
+    """For the server of a test, or of the same machine."""
+    keys = {f"storage.{store}.endpoint": "http://127.0.0.1:9000", f"storage.{store}.allow.http": True}
+    assert getattr(WorkerConfig(**LEAST | keys), f"storage_{store}_endpoint") == "http://127.0.0.1:9000"
 
 
 @pytest.mark.parametrize("servers", ["h:1", "h:1, i:2", "[::1]:9092", "127.0.0.1:65535"])
