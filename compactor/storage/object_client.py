@@ -219,6 +219,9 @@ class ObjectClient:
         except UnsupportedStorageError:
             raise
         except StorageError as error:
+            refused = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, FileNotFoundError
+            if isinstance(error.__cause__, refused):
+                raise
             return error
 
     def open_writer(self, key: str) -> WritableFile:

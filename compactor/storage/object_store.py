@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Final, cast
 
 import pyarrow as pa
 
-from compactor.errors import UnsupportedStorageError
+from compactor.errors import StorageError, UnsupportedStorageError
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
 from compactor.storage.lease import Lease, held_by
 from compactor.storage.object_client import ObjectClient, ObjectInfo, StoreBucket, client_of
@@ -131,14 +131,18 @@ class ObjectStorage:
         """Creates one object twice: UnsupportedStorageError where the store lets both do so. Nothing of it is left."""
         path = f"{_TRIALS}{secrets.token_hex(8)}"
         try:
-            if not self.create(path, b"1") or self.create(path, b"2") or self.read(path) != b"1":
-                raise UnsupportedStorageError(
-                    f"Storage {self.location}: the store makes an object again that exists, though it was told to "
-                    "create it only if it is absent (If-None-Match: *). Two workers could both own a connector there.",
-                    "Choose a store that honours conditional writes, or a version of this one that does.",
-                )
-        finally:
-            self.delete(path)
+            keeps = self.create(path, b"1") and not self.create(path, b"2") and self.read(path) == b"1"
+        except StorageError:
+            with suppress(StorageError):  # the first error says what is wrong
+                self.delete(path)
+            raise
+        self.delete(path)
+        if not keeps:
+            raise UnsupportedStorageError(
+                f"Storage {self.location}: the store makes an object again that exists, though it was told to "
+                "create it only if it is absent (If-None-Match: *). Two workers could both own a connector there.",
+                "Choose a store that honours conditional writes, or a version of this one that does.",
+            )
 
     @property
     def _client(self) -> ObjectClient:

@@ -38,7 +38,9 @@ _VALUE_IN_TEXT: Final = (
     r"\$\{[^}]*+(?:\}|\Z)|\\\"(?:[^\\]|\\(?!\"))*(?:\\\"|\Z)"
     r"|'[^']*+(?:'|\Z)|\"[^\"]*+(?:\"|\Z)|[^\s;}]++"
 )
-_IN_TEXT: Final = re.compile(rf"(?P<name>{_NAME_IN_TEXT})(?!\[hidden\])(?P<value>{_VALUE_IN_TEXT})", re.IGNORECASE)
+_IN_TEXT: Final = re.compile(
+    rf"(?P<name>{_NAME_IN_TEXT})(?!\[hidden\]|unknown key)(?P<value>{_VALUE_IN_TEXT})", re.IGNORECASE
+)
 """Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")

@@ -10,6 +10,7 @@ from threading import Barrier
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
 from compactor.storage import object_client
@@ -283,6 +284,32 @@ def test_a_bucket_that_ignores_conditions_is_refused_by_name(storage: ObjectStor
     with pytest.raises(UnsupportedStorageError, match=rf"{storage.location}.*If-None-Match"):
         storage.check_creates()
     assert storage.unfinished("") == []
+
+
+def test_a_bucket_that_is_not_there_is_said_at_once(store: RunningStore, proxy: FaultyProxy) -> None:
+    """By the request that found it out, which is not sent again: nothing comes of waiting."""
+    seen: list[Request] = []
+
+    def sees(request: Request) -> bool:
+        seen.append(request)
+        return False
+
+    proxy.faults = Faults(concerns=sees)
+    scheme = store.location.partition("://")[0]
+    absent = open_storage(f"{scheme}://absent-{secrets.token_hex(4)}/x", store.options(proxy.url))
+    assert isinstance(absent, ObjectStorage)
+    with pytest.raises(StorageError, match=r"^Could not create .*absent-") as caught:
+        absent.check_creates()
+    assert caught.value.action == "Make the bucket, or correct the location; keyfold makes none."
+    assert len([one for one in seen if puts(one)]) == 1
+
+
+def test_a_store_without_tls_is_not_asked_unless_that_is_allowed(store: RunningStore) -> None:
+    """What the environment says of the endpoint is not in the worker file, which is checked for this."""
+    options = replace(store.options(), allow_http=frozenset())
+    with pytest.raises(StorageError) as caught:
+        open_storage(f"{store.location}/x", options).read("a")
+    assert "allow.http" in caught.value.action
 
 
 def test_a_list_that_is_late_comes_right(storage: Storage, proxy: FaultyProxy) -> None:

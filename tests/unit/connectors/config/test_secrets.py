@@ -177,7 +177,11 @@ def test_no_text_takes_long(part: str, end: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["see https://host/page?", "https://host:9092/a@b", "the password is wrong", "sasl.password=${env:PW}"]
+    "text",
+    [
+        *("see https://host/page?", "https://host:9092/a@b", "the password is wrong", "sasl.password=${env:PW}"),
+        'storage.s3.secret.access.kye: unknown key; did you mean "storage.s3.secret.access.key"?',
+    ],
 )
 def test_a_text_without_secrets_stays(text: str) -> None:
     """Links, addresses and placeholders stay readable."""
