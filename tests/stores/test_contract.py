@@ -35,9 +35,11 @@ def storage(store: RunningStore, proxy: FaultyProxy) -> ObjectStorage:
 
 
 def _cases(module: ModuleType) -> dict[str, Any]:
-    """Returns the tests of `module` that take any storage, by name."""
+    """Returns the tests of `module` that take any storage, or a running store, by name."""
     found = {name: test for name, test in vars(module).items() if name.startswith("test_")}
-    return {name: test for name, test in found.items() if "storage" in inspect.signature(test).parameters}
+    return {
+        name: test for name, test in found.items() if {"storage", "store"} & inspect.signature(test).parameters.keys()
+    }
 
 
 globals().update(_cases(test_storage) | _cases(test_object_store))
