@@ -1,9 +1,11 @@
-"""What the cleaner counts of its work, for describe and the metrics."""
+"""What the cleaner counts of its work, for describe and the metrics, and what it logs of a round."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+
+from structlog.testing import capture_logs
 
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
@@ -24,3 +26,15 @@ def test_full_folds_are_counted_by_partition_and_by_job(tmp_path: Path) -> None:
     names = ("fold_jobs", "full_folds", "fold_records_removed")
     assert [counts[name] for name in names] == [1, 2, 2]
     assert counts["fold_bytes_read"] == 2 * counts["fold_bytes_written"] > 0
+
+
+def test_a_round_names_its_first_logs_and_counts_the_others(tmp_path: Path) -> None:
+    """Each with why it is cleaned; of ten thousand, a line each would take as long as the cleaning."""
+    connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), tmp_path / "store", partitions=102)
+    connector.ingest([row(number, offset, b"k", b"v") for number in range(102) for offset in range(2)])
+    connector.publish()
+    with capture_logs() as logs:
+        assert connector.cleaner.round(0).cleaned == 102
+    lines = [line for line in logs if line["event"] == "cleaning"]
+    named, others = [line for line in lines if "why" in line], [line["others"] for line in lines if "others" in line]
+    assert (len({line["partition"] for line in named}), others) == (100, [2])
