@@ -84,10 +84,18 @@ def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, .
 
 def delete(place: Storage, path: str) -> None:
     """Deletes the snapshot at `path`, complete or not: its manifest first, its mark last. Raises StorageError."""
+    clear(place, path)
+    place.delete_folder(path)
+
+
+def clear(place: Storage, path: str) -> None:
+    """Deletes the manifest and the data of the snapshot at `path`, and leaves its mark. Raises StorageError.
+
+    A request whose answer was lost may still be carried out: by the mark, what comes of it is known as the catalog's.
+    """
     for name in manifest.NAMES:
         place.delete(f"{path}/{name}")
     place.delete_folder(f"{path}/data")
-    place.delete_folder(path)
 
 
 def set_latest(place: Storage, taken: AddSnapshot) -> None:

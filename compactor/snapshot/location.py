@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor import backoff
-from compactor.errors import FoldError, MissingFileError, SnapshotError, SnapshotStorageError, StorageError
+from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.storage.base import Files, Lock, Storage
@@ -152,9 +152,11 @@ def catalog_of(place: Storage, path: str) -> str | None:
     """
     if (found := _read_mark(place, path)) is not None:
         return None if found.catalog_id == UNKNOWN else found.catalog_id
+    if manifest.path_of(place, path) is None:
+        return None
     try:
         return manifest.read(place, path).catalog_id
-    except (MissingFileError, FoldError):
+    except FoldError:
         return None
 
 

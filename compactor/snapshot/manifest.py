@@ -143,11 +143,15 @@ def would_repeat(
 def is_fresh(newest: Manifest, inputs: SnapshotInputs, now_ms: int) -> bool:
     """Returns whether readers have at `now_ms` at least half of the time left in which they can go on from `newest`.
 
-    True where there is no limit, and where no time can be promised: another snapshot would promise none either.
+    True where there is no limit, and where no time can be promised: another snapshot would promise none either. False
+    where its time is damaged.
     """
     if newest.resume_safe_until is None or not inputs.resume_safe_ms:
         return True
-    left = datetime.fromisoformat(newest.resume_safe_until) - datetime.fromtimestamp(now_ms / 1000, UTC)
+    try:
+        left = datetime.fromisoformat(newest.resume_safe_until) - datetime.fromtimestamp(now_ms / 1000, UTC)
+    except (ValueError, TypeError):  # no time, or one without a zone
+        return False
     return left >= timedelta(milliseconds=inputs.resume_safe_ms) / 2
 
 
@@ -160,7 +164,7 @@ def decode(data: bytes) -> Manifest:
     """Decodes what `encode` has written. Raises FoldError where it is damaged or of a later format."""
     try:
         found = msgspec.json.decode(data, type=Manifest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FoldError(f"A manifest cannot be read: {error}.", "Take an older snapshot, or make a new one.") from error
     if found.format_version != VERSION:
         raise FoldError(

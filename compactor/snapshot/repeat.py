@@ -88,4 +88,20 @@ def copy_data(
             pass
     finally:
         pool.shutdown(cancel_futures=True)
+    _check_sizes(place, path, files)
     return files
+
+
+def _check_sizes(place: Storage, path: str, files: Iterable[DataFile]) -> None:
+    """Raises SnapshotStorageError where a copy is not there or has another size.
+
+    A server that overlooks what an object is to be copied from makes an empty one, and some answer before it is there.
+    """
+    sizes = {info.path: info.bytes for info in place.walk(path)}
+    for file in files:
+        if sizes.get(f"{path}/{file.path}") != file.bytes:
+            raise SnapshotStorageError(
+                f"{place.location}/{path}/{file.path} has {sizes.get(f'{path}/{file.path}')} bytes in place of "
+                f"{file.bytes}, although its copy was answered.",
+                "It is written from the base runs in place of it; see whether the store copies objects.",
+            )

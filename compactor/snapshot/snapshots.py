@@ -177,6 +177,7 @@ class Snapshots:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
         state = self._catalog.state
         inputs = self._inputs(state, topic)
+        before, named = listing.list_ids(place, state, topic), _ids(state, topic)
         newest = find_repeated(place, state, topic, inputs)
         if newest and not again and manifest.is_fresh(newest.manifest, inputs, now_ms):
             _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
@@ -186,9 +187,8 @@ class Snapshots:
         if taken is None:
             with self._new(place, state, topic, now_ms) as name:
                 taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
-        # 17: a commit names it; what is in the location before that commit cannot be a newer owner's
+        # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
-        before, named = listing.list_ids(place, state, topic), _ids(state, topic)
         self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
         _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
         hit("snapshot.before-latest")
@@ -220,13 +220,18 @@ class Snapshots:
 
     @contextmanager
     def _new(self, place: SnapshotStorage, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
-        """Yields the id of a new snapshot; removes what is begun of it where it cannot be completed."""
+        """Yields the id of a new snapshot; removes what is begun of it where it cannot be completed.
+
+        A request that an object store has not answered may still be carried out. So the mark stays there, by which the
+        next snapshot removes what came of it.
+        """
         name = snapshot_id(now_ms, secrets.token_hex(3))
         try:
             yield name
-        except (SnapshotStorageError, SnapshotError):
+        except (SnapshotStorageError, SnapshotError) as error:
+            comes_late = isinstance(error, SnapshotStorageError) and not place.is_folder
             with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
-                self._delete(place, state, topic, name, "it could not be completed")
+                self._delete(place, state, topic, name, "it could not be completed", but_mark=comes_late)
             raise
 
     def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
@@ -257,8 +262,11 @@ class Snapshots:
                 self._warned.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
-    def _delete(self, place: SnapshotStorage, state: CatalogState, topic: str, name: str, why: str) -> None:
-        listing.delete(place, f"{state.connector}/{topic}/{name}")
+    def _delete(
+        self, place: SnapshotStorage, state: CatalogState, topic: str, name: str, why: str, *, but_mark: bool = False
+    ) -> None:
+        delete = listing.clear if but_mark else listing.delete
+        delete(place, f"{state.connector}/{topic}/{name}")
         _log.info("snapshot removed", topic=topic, id=name, why=why)
 
 

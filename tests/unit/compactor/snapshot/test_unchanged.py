@@ -206,6 +206,64 @@ def test_damage_is_not_copied(repeated: Repeated) -> None:
     assert any("is damaged" in str(line.get("error")) for line in logs)
 
 
+@pytest.fixture
+def in_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the snapshot location taken for an object store, whose requests may be carried out late."""
+    monkeypatch.setattr(LocalStorage, "is_folder", property(lambda _: False))
+
+
+@pytest.mark.usefixtures("in_store")
+def test_a_copy_that_comes_to_be_late_is_removed(repeated: Repeated) -> None:
+    """Its answer was lost, and its folder cleared by then; by the mark there the next snapshot knows whose it is."""
+    repeated.settings = replace(repeated.settings, snapshot_retention_count=1)
+    repeated.take(1000)
+    repeated.place.before("copy", lose_answer)
+    assert repeated.take(2000, again=True) == 1
+    (failed,) = set(repeated.ids()) - {repeated.folder.rpartition("/")[2]}
+    repeated.place.write(f"c/t/{failed}/data/part-0.parquet", b"late")
+    assert repeated.take(3000, again=True) == 1
+    assert repeated.ids() == [repeated.folder.rpartition("/")[2]]
+
+
+@pytest.mark.usefixtures("in_store")
+def test_a_copy_that_is_answered_and_not_made_is_written_anew(
+    repeated: Repeated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that overlooks what to copy from makes an empty object; its manifest would name what is not there."""
+    repeated.take(1000)
+    data = repeated.data(repeated.folder)
+    monkeypatch.setattr(LocalStorage, "copy", lambda storage, _, target: storage.write(target, b""))
+    with capture_logs() as logs:
+        assert repeated.take(2000, again=True) == 1
+    assert repeated.data(repeated.folder) == data
+    assert any("has 0 bytes in place of" in str(line.get("error")) for line in logs)
+
+
+def test_a_folder_of_nobody_does_not_end_retention(repeated: Repeated, tmp_path: Path) -> None:
+    """One without mark and manifest is left by a kill as it was made, or by a person: it stays, others still go."""
+    repeated.settings = replace(repeated.settings, snapshot_retention_count=1)
+    repeated.take(1000)
+    nobody = "20200101T000000Z-abcdef"
+    (tmp_path / "snapshots" / "c" / "t" / nobody).mkdir()
+    for turn in range(2, 5):
+        assert repeated.take(turn * 1000, again=True) == 1
+    assert set(repeated.ids()) == {nobody, repeated.folder.rpartition("/")[2]}
+
+
+@pytest.mark.parametrize(
+    "broken", [(b'"topic"', b'"t\xffpic"'), (b'"resume_safe_until": "1', b'"resume_safe_until": "x')]
+)
+def test_a_damaged_manifest_holds_up_nothing(repeated: Repeated, broken: tuple[bytes, bytes]) -> None:
+    """Bytes that are no text, a time that is none: another snapshot is taken, and is then the newest."""
+    repeated.take(1000)
+    path = f"{repeated.folder}/{manifest.NAME}"
+    damaged = repeated.place.read(path).replace(*broken)
+    assert damaged != repeated.place.read(path)
+    repeated.place.write(path, damaged)
+    assert repeated.take(2000) == 1
+    assert manifest.read(repeated.place, repeated.folder).records == 2
+
+
 @pytest.mark.parametrize("lost", ["the file", "the whole snapshot", "the answer"])
 def test_what_cannot_be_copied_is_written_anew(repeated: Repeated, lost: str) -> None:
     """Under another id, as a copy may still come to be; nothing of that one is left, and the data are the same."""
