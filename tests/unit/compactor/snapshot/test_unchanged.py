@@ -251,7 +251,7 @@ def test_a_folder_of_nobody_does_not_end_retention(repeated: Repeated, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "broken", [(b'"topic"', b'"t\xffpic"'), (b'"resume_safe_until": "1', b'"resume_safe_until": "x')]
+    "broken", [(b'"topic": "t"', b'"topic": "\xff"'), (b'"resume_safe_until": "1', b'"resume_safe_until": "x')]
 )
 def test_a_damaged_manifest_holds_up_nothing(repeated: Repeated, broken: tuple[bytes, bytes]) -> None:
     """Bytes that are no text, a time that is none: another snapshot is taken, and is then the newest."""
