@@ -27,6 +27,7 @@ SCHEMES: Final = ("file", "s3", "gs", "az", "abfss")
 """The schemes of locations; one without is a path."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_ABFSS_HOST: Final = re.compile(r"[a-z0-9-]+\.dfs\.core\.windows\.net")
 
 
 class StoreOptions(Struct, frozen=True):
@@ -82,8 +83,8 @@ def location_fault(location: str) -> str | None:
         return f"keyfold knows no stores of the scheme {url.scheme}:"
     if url.query or url.fragment or url.password or not url.netloc:
         return "a store is named by SCHEME://BUCKET/PREFIX; credentials have settings of their own"
-    if url.scheme == "abfss" and not url.username:
-        return "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX"
+    if url.scheme == "abfss" and not (url.username and _ABFSS_HOST.fullmatch(url.hostname or "")):
+        return "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX, or az:// for any other host"
     return None
 
 

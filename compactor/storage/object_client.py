@@ -193,15 +193,14 @@ class ObjectClient:
         try:
             return retrying(self._try_create, key, data, mark) is True
         except RetryError as error:
-            failure = error.last_attempt.result()
-            raise failure or StorageError(
-                f"Could not create {self.url(key)}: it is there, and is not.", UNHEALTHY
-            ) from error
+            if failure := error.last_attempt.result():
+                raise failure from failure.__cause__
+            raise StorageError(f"Could not create {self.url(key)}: it is there, and is not.", UNHEALTHY) from error
 
     def _try_create(self, key: str, data: bytes, mark: str) -> bool | StorageError | None:
         """Returns whether this create made the object; a StorageError where that is unknown, None where it is absent.
 
-        Raises what is no use to try again.
+        Raises StorageError where another try cannot succeed.
         """
         import obstore
         from obstore import exceptions
@@ -220,7 +219,7 @@ class ObjectClient:
             raise
         except StorageError as error:
             refused = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, FileNotFoundError
-            if isinstance(error.__cause__, refused):
+            if isinstance(error.__cause__, refused) or error.action == _NO_URL:
                 raise
             return error
 

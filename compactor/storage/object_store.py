@@ -47,7 +47,7 @@ class ObjectStorage:
 
     def read(self, path: str) -> bytes:
         key = self._at(path)
-        data = WRITTEN.get(self._bucket.url, key)
+        data = WRITTEN.get(self._bucket, key)
         return self._client.get(key) if data is None else data
 
     def create(self, path: str, data: bytes) -> bool:
@@ -62,7 +62,7 @@ class ObjectStorage:
 
     def copy(self, source: str, target: str) -> None:
         key = self._at(target)
-        WRITTEN.drop(self._bucket.url, key)
+        WRITTEN.drop(self._bucket, key)
         self._client.copy(self._at(source), key)
 
     def link(self, path: str, folder: str) -> bool:  # noqa: ARG002 - there are no links
@@ -85,13 +85,13 @@ class ObjectStorage:
     def delete_all(self, paths: Iterable[str]) -> None:
         keys = [self._at(path) for path in paths]
         for key in keys:
-            WRITTEN.drop(self._bucket.url, key)
+            WRITTEN.drop(self._bucket, key)
         self._client.delete(keys)
 
     def delete_folder(self, folder: str) -> None:
         keys = [found.key for found in self._client.list_all(self._at(folder))]
         for key in keys:
-            WRITTEN.drop(self._bucket.url, key)
+            WRITTEN.drop(self._bucket, key)
         self._client.delete(keys)
 
     def exists(self, path: str) -> bool:
@@ -99,7 +99,7 @@ class ObjectStorage:
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         key = self._at(path)
-        data = WRITTEN.get(self._bucket.url, key)
+        data = WRITTEN.get(self._bucket, key)
         return pa.PythonFile(ObjectReader(self._client, key, size), mode="r") if data is None else pa.BufferReader(data)
 
     @contextmanager
@@ -113,7 +113,7 @@ class ObjectStorage:
             writer.abort(error)
             raise
         if data is not None:
-            WRITTEN.put(self._bucket.url, key, data)
+            WRITTEN.put(self._bucket, key, data)
 
     def url(self, path: str) -> str:
         return f"{self._bucket.url}/{self._at(path)}"

@@ -19,6 +19,7 @@ from compactor.storage.locations import StoreOptions, open_storage
 from compactor.storage.object_client import PART_BYTES
 from compactor.storage.object_store import ObjectStorage
 from compactor.storage.request_counts import REQUESTS
+from compactor.storage.written import WrittenObjects
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
 from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import BUCKET, RunningStore
@@ -212,6 +213,27 @@ def test_a_copy_is_one_request_and_no_bytes_of_this_process(storage: Storage) ->
     assert storage.read("b") == b"a" * 1000
 
 
+def test_the_host_of_abfss_names_the_account() -> None:
+    """As Hadoop's client reads it; containers of the same name in two accounts are two buckets."""
+    first, second = (open_storage(f"abfss://box@{one}.dfs.core.windows.net/x") for one in ("first", "second"))
+    assert isinstance(first, ObjectStorage)
+    assert isinstance(second, ObjectStorage)
+    assert dict(first._bucket.options)["account_name"] == "first"
+    assert first._bucket != second._bucket
+    assert first.location == "az://box/x"
+
+
+def test_what_was_written_is_remembered_by_bucket_up_to_a_size() -> None:
+    """One that is written again counts once; the oldest goes first."""
+    written = WrittenObjects(10)
+    for data in (b"123456", b"1234"):
+        written.put("a", "key", data)
+    written.put("b", "key", b"123456")
+    assert (written.get("a", "key"), written.get("b", "key")) == (b"1234", b"123456")
+    written.put("b", "more", b"1")
+    assert (written.get("a", "key"), written.get("b", "key")) == (None, b"123456")
+
+
 def test_azure_copies_nothing() -> None:
     """Its copies may go on after the answer, and fail then; it is not asked."""
     storage = open_storage("az://box/x", StoreOptions(az={"account_name": "nobody"}))
@@ -307,9 +329,11 @@ def test_a_bucket_that_is_not_there_is_said_at_once(store: RunningStore, proxy: 
 def test_a_store_without_tls_is_not_asked_unless_that_is_allowed(store: RunningStore) -> None:
     """What the environment says of the endpoint is not in the worker file, which is checked for this."""
     options = replace(store.options(), allow_http=frozenset())
+    began = time.monotonic()
     with pytest.raises(StorageError) as caught:
-        open_storage(f"{store.location}/x", options).read("a")
+        open_storage(f"{store.location}/x", options).create("a", b"")
     assert "allow.http" in caught.value.action
+    assert time.monotonic() - began < object_client.RETRY_S / 2
 
 
 def test_a_list_that_is_late_comes_right(storage: Storage, proxy: FaultyProxy) -> None:

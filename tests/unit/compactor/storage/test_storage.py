@@ -379,7 +379,10 @@ def test_relative_location_counts_from_here(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize(
     "location",
-    ["hdfs://n/x", "gs:/x", "s3://key:secret@bucket/x", "abfss://a.dfs.core.windows.net/x", "file://server/x"],
+    [
+        *("hdfs://n/x", "gs:/x", "s3://key:secret@bucket/x", "file://server/x"),
+        *("abfss://a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.chinacloudapi.cn/x", "abfss://c@a/x"),
+    ],
 )
 def test_other_stores_are_refused(location: str) -> None:
     """A store that is not supported yet is refused by its name, for good."""
