@@ -49,6 +49,7 @@ _MARK: Final = "keyfoldcreate"
 
 _DENIED: Final = "Let the worker's credentials list, read, write and delete there; docs/stores.md has the rights."
 _NO_CREATES: Final = "Choose a store that creates an object only if it is absent (S3: If-None-Match)."
+_NO_RANGE: Final = "416 Range Not Satisfiable"
 _NOT_SENT: Final = "builder error"
 """How obstore's message ends where it made no request, as it may not or cannot ask that URL."""
 _NO_URL: Final = (
@@ -86,6 +87,10 @@ class ObjectInfo(Struct, frozen=True):
     modified_ms: int
 
 
+class OutOfRangeError(StorageError):
+    """The object ends before the range that was asked for."""
+
+
 class ObjectClient:
     """Reads and writes the objects of a bucket by their keys."""
 
@@ -106,15 +111,13 @@ class ObjectClient:
         """Reads the first `length` bytes of an object, or all where it has less; returns its size too."""
         try:
             return self._get(key, {"range": (0, length)})
-        except MissingFileError:
-            raise
-        except StorageError:  # an empty object has no range
+        except OutOfRangeError:  # it is empty
             return self._get(key, {})
 
     def get_range(self, key: str, start: int, end: int) -> tuple[bytes, int]:
         """Reads the bytes [start, end) of an object, fewer where it ends before; returns its size too.
 
-        Raises MissingFileError; StorageError also where `start` is not below the object's size.
+        Raises MissingFileError; OutOfRangeError where `start` is not below the object's size.
         """
         return self._get(key, {"range": (start, end)})
 
@@ -308,8 +311,9 @@ class ObjectClient:
             raise UnsupportedStorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _NO_CREATES) from error
         except (exceptions.BaseError, OSError, ValueError) as error:
             why = _brief(error)
+            kind = OutOfRangeError if _NO_RANGE in why else StorageError
             action = _NO_URL if why.endswith(_NOT_SENT) else UNHEALTHY
-            raise StorageError(f"Could not {what} {self.url(key)}: {why}.", action) from error
+            raise kind(f"Could not {what} {self.url(key)}: {why}.", action) from error
 
 
 _CLIENTS: Final[dict[StoreBucket, ObjectClient]] = {}

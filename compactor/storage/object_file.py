@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from compactor.errors import StorageError
-from compactor.storage.object_client import PART_BYTES, ObjectClient
+from compactor.storage.object_client import PART_BYTES, ObjectClient, OutOfRangeError
 
 if TYPE_CHECKING:
     from obstore import WritableFile
@@ -37,7 +37,7 @@ class ObjectReader(io.RawIOBase):
         self._start, self._held = 0, b""
         if size is not None and size > WHOLE_BYTES:
             self._start = size - TAIL_BYTES
-            with suppress(StorageError):  # it is shorter than was said
+            with suppress(OutOfRangeError):  # it is shorter than was said
                 self._held, self._size = client.get_range(key, self._start, size)
                 return
         self._start, (self._held, self._size) = 0, client.get_start(key, WHOLE_BYTES)
