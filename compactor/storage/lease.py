@@ -1,14 +1,15 @@
 """Locks on an object store: an object that its holder writes again every few seconds, while it lives.
 
 An object store has no locks that end with their process. So a lock that was not written for LEASE_MS counts as free; by
-the store's own clock, as the clocks of machines differ. No promise rests on it (`Storage.lock`): who is frozen for
-longer loses it and notices at the next writing.
+the store's own clock, as the clocks of machines differ. No promise rests on it (`Storage.lock`): a holder that is
+frozen for longer loses it and notices at the next writing.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
+import time
 from typing import Final
 
 import structlog
@@ -37,6 +38,7 @@ class Lease:
         self._data = b""
         self._released = False
         self._turn = threading.Lock()
+        self._renewed = time.monotonic()
 
     @classmethod
     def take(cls, client: ObjectClient, key: str) -> Lease | None:
@@ -77,8 +79,11 @@ class Lease:
         try:
             if self.is_current():
                 self._put()
+            self._renewed = time.monotonic()
         except StorageError as error:
-            _log.debug("a lock was not renewed", lock=self._key, error=str(error))
+            age_s = time.monotonic() - self._renewed
+            log = _log.warning if age_s > LEASE_MS / 2000 else _log.debug
+            log("a lock was not renewed; it counts as free after a while", lock=self._key, s=age_s, error=str(error))
 
     def _put(self) -> None:
         with self._turn:
@@ -111,7 +116,10 @@ def _store_time_ms(client: ObjectClient, key: str) -> int:
 
 
 class _Renewals:
-    """The thread of this process that renews its leases, while there are any."""
+    """The thread of this process that has its leases renewed, while there are any.
+
+    Each is renewed on a thread of its own: one that the store does not answer for must not let the others end.
+    """
 
     def __init__(self) -> None:
         self._leases: set[Lease] = set()
@@ -131,6 +139,7 @@ class _Renewals:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        under_way: dict[Lease, threading.Thread] = {}
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: not self._leases, timeout=RENEW_S)
@@ -138,8 +147,11 @@ class _Renewals:
                 if not leases:
                     self._thread = None
                     return
+            under_way = {lease: thread for lease, thread in under_way.items() if thread.is_alive()}
             for lease in leases:
-                lease.renew()
+                if lease not in under_way:
+                    under_way[lease] = threading.Thread(target=lease.renew, name="storage-lease", daemon=True)
+                    under_way[lease].start()
 
 
 _RENEWALS: Final = _Renewals()
