@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 import threading
-import time
 from typing import Final
 
 import structlog
@@ -38,7 +37,6 @@ class Lease:
         self._data = b""
         self._released = False
         self._turn = threading.Lock()
-        self._renewed = time.monotonic()
 
     @classmethod
     def take(cls, client: ObjectClient, key: str) -> Lease | None:
@@ -75,15 +73,12 @@ class Lease:
             self._released = True
 
     def renew(self) -> None:
-        """Writes the lock again, if it is still this holder's."""
+        """Writes the lock again, if it is still this holder's. By the time that fails it has been tried for long."""
         try:
             if self.is_current():
                 self._put()
-            self._renewed = time.monotonic()
         except StorageError as error:
-            age_s = time.monotonic() - self._renewed
-            log = _log.warning if age_s > LEASE_MS / 2000 else _log.debug
-            log("a lock was not renewed; it counts as free after a while", lock=self._key, s=age_s, error=str(error))
+            _log.warning("a lock was not renewed; it counts as free after a while", lock=self._key, error=str(error))
 
     def _put(self) -> None:
         with self._turn:

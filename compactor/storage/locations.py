@@ -26,7 +26,7 @@ from compactor.storage.object_store import ObjectStorage
 SCHEMES: Final = ("file", "s3", "gs", "az", "abfss")
 """The schemes of locations; one without is a path."""
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _ABFSS_HOST: Final = re.compile(r"[a-z0-9-]+\.dfs\.core\.windows\.net")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from typing import Any, cast
 
@@ -69,17 +68,15 @@ def test_a_store_that_does_not_answer_for_one_lease_renews_the_others(monkeypatc
             one.release()
 
 
-@pytest.mark.parametrize(("age_s", "level"), [(1, "debug"), (lease.LEASE_MS / 1000, "warning")])
-def test_a_lease_that_is_about_to_end_is_warned_of(age_s: float, level: str) -> None:
-    """Not each renewal that fails: the next comes in some seconds."""
+def test_a_renewal_that_fails_is_warned_of() -> None:
+    """With the lock and why: others may take it."""
     client = Client()
     held = _taken(client, "a")
     try:
         client.refuses = True
-        held._renewed = time.monotonic() - age_s
         with capture_logs() as logs:
             held.renew()
-        assert [line["log_level"] for line in logs] == [level]
+        assert [(line["log_level"], line["lock"], line["error"]) for line in logs] == [("warning", "a", "Not now.")]
     finally:
         client.refuses = False
         held.release()

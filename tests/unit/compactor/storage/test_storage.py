@@ -380,7 +380,7 @@ def test_relative_location_counts_from_here(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "location",
     [
-        *("hdfs://n/x", "gs:/x", "s3://key:secret@bucket/x", "file://server/x"),
+        *("hdfs://n/x", "gs:/x", "s3:bucket/x", "hdfs:data", "s3://key:secret@bucket/x", "file://server/x"),
         *("abfss://a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.chinacloudapi.cn/x", "abfss://c@a/x"),
     ],
 )

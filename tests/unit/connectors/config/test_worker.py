@@ -90,6 +90,8 @@ def test_every_key_has_a_variable(key: str) -> None:
         ({"storage.gcs.endpoint": "http://h", "storage.gcs.allow.http": False}, "set storage.gcs.allow.http to true"),
         ({"storage.locaton": "x"}, 'did you mean "storage.location"?'),
         ({"storage.location": "hdfs://x/y"}, "keyfold knows no stores of the scheme hdfs:"),
+        ({"storage.location": "s3:my-bucket/p"}, "a store is named by SCHEME://BUCKET/PREFIX"),
+        ({"storage.location": "s3a:bucket/p"}, "keyfold knows no stores of the scheme s3a:"),
         ({"spark.master": "foo"}, '"foo" is not allowed: allowed is local, local[N]'),
         ({"spark.master": "local[0]"}, "is not allowed"),
         ({"spark.master": "spark://host"}, "is not allowed"),
