@@ -152,10 +152,9 @@ def catalog_of(place: Storage, path: str) -> str | None:
     """
     if (found := _read_mark(place, path)) is not None:
         return None if found.catalog_id == UNKNOWN else found.catalog_id
-    if manifest.path_of(place, path) is None:
-        return None
+    there = manifest.path_of(place, path)
     try:
-        return manifest.read(place, path).catalog_id
+        return manifest.decode(place.read(there)).catalog_id if there else None
     except FoldError:
         return None
 

@@ -88,7 +88,8 @@ def copy_data(
             pass
     finally:
         pool.shutdown(cancel_futures=True)
-    _check_sizes(place, path, files)
+    if not place.is_folder:
+        _check_sizes(place, path, files)
     return files
 
 

@@ -177,11 +177,11 @@ class Snapshots:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
         state = self._catalog.state
         inputs = self._inputs(state, topic)
-        before, named = listing.list_ids(place, state, topic), _ids(state, topic)
         newest = find_repeated(place, state, topic, inputs)
         if newest and not again and manifest.is_fresh(newest.manifest, inputs, now_ms):
             _log.info("nothing has changed since the newest snapshot", topic=topic, id=newest.id)
             return None
+        before, named = listing.list_ids(place, state, topic), _ids(state, topic)
         # 15, 16: the mark of the catalog, the data files, the manifest
         taken = self._copy(place, state, newest, now_ms, inputs) if newest and place.copies_files else None
         if taken is None:
