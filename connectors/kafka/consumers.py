@@ -17,7 +17,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from operator import methodcaller
@@ -172,14 +172,15 @@ def _reason(error: BaseException) -> str:
     return f"a header name {name}is not UTF-8"
 
 
-def last_stable_offsets(
+def latest_offsets(
     consumer: Consumer, partitions: Collection[record.TopicPartition], seconds: float
 ) -> dict[record.TopicPartition, int | KafkaError]:
-    """Asks once, for at most `seconds`, for the last stable offset of each partition; a negative one is no answer.
+    """Asks once, for at most `seconds`, for the end of each partition; a negative one is no answer.
 
-    `consumer` is a read_committed one, and reads nothing for this. An admin client makes a future for each partition,
-    which takes five times the processor time; but it answers for each, where an error of one partition is the answer
-    for all of them here (librdkafka's `rd_kafka_offsets_for_times`).
+    The end is the last stable offset to a read_committed `consumer`, the high watermark to a read_uncommitted one; it
+    reads nothing for this. An admin client makes a future for each partition, which takes five times the processor
+    time; but it answers for each, where an error of one partition is the answer for all of them here (librdkafka's
+    `rd_kafka_offsets_for_times`).
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
     until = time.monotonic() + seconds
@@ -191,3 +192,15 @@ def last_stable_offsets(
             return dict.fromkeys(partitions, cause(error))
         found.update({record.TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers})
     return found
+
+
+def every_latest_offset(
+    consumer: Consumer,
+    partitions: Collection[record.TopicPartition],
+    seconds: float,
+    otherwise: Callable[[Collection[record.TopicPartition]], dict[record.TopicPartition, int]],
+) -> dict[record.TopicPartition, int]:
+    """Returns what `latest_offsets` does; where a partition has no answer, `otherwise` asks, and says what is wrong."""
+    answers = latest_offsets(consumer, partitions, seconds) if partitions else {}
+    ends = {place: end for place, end in answers.items() if isinstance(end, int) and end >= 0}
+    return ends if len(ends) == len(partitions) else otherwise(partitions)

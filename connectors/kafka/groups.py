@@ -39,9 +39,9 @@ _LATER: Final = frozenset(
 """Errors after which the request is sent again."""
 
 
-def member(config: Mapping[str, Setting], group: str) -> Consumer:
+def member(config: Mapping[str, Setting], group: str, isolation_level: str = "read_committed") -> Consumer:
     """Makes a consumer that can ask for the positions of `group` and never joins it; `config` is an admin client's."""
-    pinned = {"group.id": group, "isolation.level": "read_committed", "enable.auto.commit": False}
+    pinned = {"group.id": group, "isolation.level": isolation_level, "enable.auto.commit": False}
     return Consumer({"log_level": 2, **config, **pinned})
 
 

@@ -26,7 +26,7 @@ from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, OutputError, UnreachableError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import Setting
-from connectors.kafka.consumers import headers_of, last_stable_offsets
+from connectors.kafka.consumers import every_latest_offset, headers_of
 from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
 from connectors.sinks.encode import GENERATION, IDENTITY, OFFSET, PARTITION, SYNTHETIC, TOPIC
@@ -229,11 +229,7 @@ def stable_ends(member: Consumer, admin: Admin, places: Collection[TopicPartitio
 
     `member` is a read_committed consumer; where it has no answer, `admin` asks again and says what is wrong.
     """
-    if not places:
-        return {}
-    answers = last_stable_offsets(member, places, _ENDS_S)
-    ends = {place: end for place, end in answers.items() if isinstance(end, int) and end >= 0}
-    return ends if len(ends) == len(places) else admin.ends(places)
+    return every_latest_offset(member, places, _ENDS_S, admin.ends)
 
 
 def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -29,6 +29,7 @@ from connectors.errors import PUBLISH_ANEW, OutputError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, described, group_id
 from connectors.kafka.client_settings import ClientSettings, Setting
+from connectors.kafka.consumers import every_latest_offset
 from connectors.kafka.errors import FENCED, NOT_ALLOWED, cause, not_allowed, typed
 from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.producers import (
@@ -44,6 +45,9 @@ from connectors.sinks.settings import TransactionLimits
 
 AGAIN: Final = "It is tried again from the positions that the group holds."
 _ABORT_S: Final = 2.0
+_ENDS_S: Final = 2.0
+_MANY: Final = 500
+"""Of so many partitions the ends are asked with a client of their own: an admin client makes a future for each."""
 
 
 class Bucket(Struct, frozen=True, kw_only=True):
@@ -64,10 +68,24 @@ class QueryClients:
     def __init__(self, connector: str, clients: ClientSettings) -> None:
         self.admin = Admin(clients.admin())
         self.member = groups.member(clients.admin(), group_id(connector))
+        self._make_reader = partial(groups.member, clients.admin(), group_id(connector), "read_uncommitted")
+        self._reader: Consumer | None = None
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Returns the offset after the last replicated record of each partition, open transactions included.
+
+        Of many a read_uncommitted consumer is asked, which is made then. Raises as `Admin.high_watermarks`.
+        """
+        if len(partitions) < _MANY:
+            return self.admin.high_watermarks(partitions)
+        self._reader = self._reader or self._make_reader()
+        return every_latest_offset(self._reader, partitions, _ENDS_S, self.admin.high_watermarks)
 
     def close(self) -> None:
         """Closes their connections."""
         self.member.close()
+        if self._reader is not None:
+            self._reader.close()
 
 
 class ProducerSession:
@@ -96,6 +114,7 @@ class ProducerSession:
         self.failures: list[KafkaError] = []
         self.failed = partial(_note, self.failures)
         self.admin = queries.admin
+        self.high_watermarks = queries.high_watermarks
         self.kept = False
         self._clients = clients
         self._member = queries.member

@@ -256,7 +256,7 @@ class Transaction:
         """Returns the high watermark of each output partition that this transaction writes to."""
         written = self._written | {tp for tp, counts in self._counts.items() if counts.records}
         outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
-        found = self._session.admin.high_watermarks(outputs.values())
+        found = self._session.high_watermarks(outputs.values())
         return {tp: found[output] for tp, output in outputs.items()}
 
     def _send_positions(self, positions: dict[TopicPartition, Position]) -> None:

@@ -116,7 +116,8 @@ class _BoundedRead:
         """Polls until every range is finished, or its portion left, or the budget, or the time `until`, is used up.
 
         After a poll only the partitions that it brought records of are asked how far they are; all of them after one
-        that brought none, as what ends a range may be no record, and at the end.
+        that brought none, as what ends a range may be no record, and at the end. A finished partition that still brings
+        records is paused then, not before: a pause waits for librdkafka, half a second for ten thousand.
         """
         idle = IdleTime()
         self._consumer.assign([cursor.partition for cursor in self._cursors])
@@ -125,7 +126,10 @@ class _BoundedRead:
             began = time.monotonic()
             left = sum(cursor.part.hi - cursor.position for cursor in active)
             poll_s = _POLL_S * max(1.0, len(active) / _MANY)
-            brought = self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), poll_s)))
+            found = self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), poll_s)))
+            brought = [cursor for cursor in found if not cursor.finished]
+            if len(brought) < len(found):
+                self._consumer.pause([Partition(*cursor.key) for cursor in found if cursor.finished])
             idle.waited(time.monotonic() - began, moved=self._advance(brought or active))
             over = time.monotonic() >= until or self._bytes >= self._budget.max_bytes
             if over or idle.seconds >= self._budget.idle_s:
@@ -196,19 +200,13 @@ class _BoundedRead:
         return [self._cursors[slot] for slot in np.unique(every)]
 
     def _advance(self, asked: Sequence[RangeCursor]) -> bool:
-        """Updates the cursors `asked` by the consumer's positions; returns whether any got further.
-
-        Those that are finished then are paused, unless all are: nothing is polled any more.
-        """
+        """Updates the cursors `asked` by the consumer's positions; returns whether any got further."""
         waiting = [cursor for cursor in asked if not cursor.finished]
         positions = self._consumer.consumer.position([cursor.partition for cursor in waiting])
         moved = False
         for cursor, found in zip(waiting, positions, strict=True):
             if found.offset > cursor.position:  # negative until something was delivered
                 cursor.position, moved = min(found.offset, cursor.part.hi), True
-        finished = [cursor for cursor in waiting if cursor.finished]
-        if finished and self._active():
-            self._consumer.pause([Partition(*cursor.key) for cursor in finished])
         return moved
 
 

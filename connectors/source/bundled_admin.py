@@ -16,7 +16,7 @@ from confluent_kafka.admin import OffsetSpec
 from compactor.model.record import TopicPartition
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.consumers import last_stable_offsets
+from connectors.kafka.consumers import latest_offsets
 from connectors.kafka.errors import UNANSWERED, cause
 
 TOPICS_AGE_S: Final = 2.5
@@ -103,7 +103,7 @@ class BundledAdmin:
             return dict.fromkeys(names, cause(error))
 
     def _asked_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | KafkaError]:
-        found = last_stable_offsets(self._consumer, partitions, REQUEST_S)
+        found = latest_offsets(self._consumer, partitions, REQUEST_S)
         failed = next((one for one in found.values() if isinstance(one, KafkaError)), None)
         if failed is None or failed.code() in UNANSWERED:
             return found

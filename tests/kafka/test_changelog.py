@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ import pytest
 from compactor.model.record import TopicPartition
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import admin
+from connectors.sinks import producer_session
+from connectors.sinks.producer_session import QueryClients
 from connectors.sinks.settings import TransactionLimits, WriteRules
+from tests.support.clients import client_settings
 from tests.support.kafka import open_transaction, wait_until
 from tests.support.publishing import CATALOG_ID, NOW_MS, ONE_RECORD_EACH, Changelog, RunRecord, source_offsets
 
@@ -158,6 +162,20 @@ def test_a_large_fold_goes_in_several_transactions(
     assert (held.offset, held.fold_end, held.output_offset) == (20, None, sent.output_offset)
     place = changelog.place()
     assert changelog.admin.high_watermarks([place])[place] == (sent.output_offset or 0) + 1, "its marker follows"
+
+
+def test_high_watermarks_of_many_partitions_are_asked_of_a_reader(
+    changelog: Changelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count what an open transaction wrote, as those of the admin client do; who answers not is asked there."""
+    monkeypatch.setattr(producer_session, "_MANY", 1)
+    monkeypatch.setattr(admin.Admin, "high_watermarks", lambda _admin, places: dict.fromkeys(places, -7))
+    place, gone = changelog.place(), TopicPartition("gone", 0)
+    clients = client_settings({"bootstrap.servers": changelog.bootstrap}, changelog.connector)
+    with closing(QueryClients(changelog.connector, clients)) as queries:
+        with open_transaction(changelog.bootstrap, changelog.output, [(0, b"k", b"v"), (0, b"k", b"w")]):
+            assert queries.high_watermarks([place]) == {place: 2}
+        assert queries.high_watermarks([place, gone]) == {place: -7, gone: -7}
 
 
 def test_a_plan_without_targets_does_nothing(changelog: Changelog) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -87,7 +86,7 @@ class FakeSession(ProducerSession):
         self.limits = TransactionLimits(deadline_s=deadline_s)
         self.cancelled = lambda: False
         self.failures = []
-        self.admin: Any = SimpleNamespace(high_watermarks=lambda _places: {})
+        self.high_watermarks: Any = lambda _places: {}
         self._clients = ClientSettings({})
         self._producer: Any = producer
         self.failed: Any = None
@@ -222,7 +221,7 @@ def test_a_refused_record_retires_the_other_keys_of_its_identity() -> None:
     rows = rows.append_column(RETIRED, pa.array([[b"AA"]], pa.list_(pa.binary())))
     producer = Recorder()
     session = FakeSession(producer, 5.0)
-    session.admin = SimpleNamespace(high_watermarks=lambda places: dict.fromkeys(places, 9))
+    session.high_watermarks = lambda places: dict.fromkeys(places, 9)
     transaction = Transaction(session, progress, WriteRules(tolerate=True, dead_letters="dead"))
     transaction.refused[TopicPartition("t", 0)] = {4: "too large"}
     transaction.send(list(partition_batches(iter([rows]), [TopicPartition("t", 0)], TransactionLimits())))
@@ -260,7 +259,7 @@ def test_partitions_of_several_topics_are_encoded_together_each_with_its_own() -
     rules = WriteRules(tolerate=True, source_headers=True)
     batches = list(partition_batches(iter([rows]), places, TransactionLimits()))
     session = FakeSession(producer, 5.0)
-    session.admin = SimpleNamespace(high_watermarks=lambda places: dict.fromkeys(places, 9))
+    session.high_watermarks = lambda places: dict.fromkeys(places, 9)
     Transaction(session, progress, rules).send(batches)
     sent = [(topic, number, *own) for topic, number, own in producer.placed]
     wanted = [one for one in records if one[0] != "c" and one[3] is None]

@@ -36,18 +36,35 @@ def test_a_portion_with_an_error_is_left_though_the_position_passes_it() -> None
 
 def test_only_the_partitions_that_a_poll_brought_are_asked_for_their_positions() -> None:
     """Asking ten thousand partitions after each poll is what took the time; after an empty one all are asked."""
+    consumer, read = _reading([[_record(0)], [_record(1)], []])
+    read.run(time.monotonic() + 10)
+    assert _numbers(consumer.consumer.position) == [[0], [1], [2]]
+    assert not consumer.pause.called, "librdkafka is waited for with each pause, and these bring nothing more"
+
+
+def test_a_partition_that_brings_records_behind_its_range_is_paused() -> None:
+    """What goes on behind its range would fill the queue, and keep those from being asked that no record ends."""
+    consumer, read = _reading([[_record(0)], [_record(0, 1), _record(1)], [_record(0, 2)], []])
+    read.run(time.monotonic() + 10)
+    assert _numbers(consumer.pause)[0] == [0]
+    assert _numbers(consumer.consumer.position) == [[0], [1], [2]]
+    assert [batch.num_rows for batch in read.batches(0)] == [1, 1, 3], "a record each of two, and the ranges' rows"
+
+
+def _reading(polls: list[list[Message]]) -> tuple[Any, _BoundedRead]:
+    """Returns a consumer that gives `polls`, one after the other, and a read of one record of three partitions."""
     options = source_options(topics=["t"])
     split = ReadSplit(tuple(SourceRange("t", "id", number, 0, 1) for number in range(3)))
-    consumer = Mock()
-    consumer.consumer.consume.side_effect = [[_record(0)], [_record(1)], []]
+    consumer: Any = Mock()
+    consumer.consumer.consume.side_effect = polls
     consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, 1) for one in wanted]
-    read = _BoundedRead([PortionSplit(0, options, split, options.clients)], cast("Any", consumer), ReadBudget())
-    read.run(time.monotonic() + 10)
-    asked = [[one.partition for one in call.args[0]] for call in consumer.consumer.position.call_args_list]
-    assert asked == [[0], [1], [2]]
-    paused = [[one.partition for one in call.args[0]] for call in consumer.pause.call_args_list]
-    assert paused == [[0], [1]], "the last one is followed by no poll"
+    return consumer, _BoundedRead([PortionSplit(0, options, split, options.clients)], consumer, ReadBudget())
 
 
-def _record(partition: int) -> Message:
-    return Message(topic="t", partition=partition, offset=0, key=b"k", value=b"v", timestamp=(1, 1))
+def _numbers(asked: Any) -> list[list[int]]:
+    """Returns the partitions' numbers of each call of a mock."""
+    return [[one.partition for one in call.args[0]] for call in asked.call_args_list]
+
+
+def _record(partition: int, offset: int = 0) -> Message:
+    return Message(topic="t", partition=partition, offset=offset, key=b"k", value=b"v", timestamp=(1, 1))
