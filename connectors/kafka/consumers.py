@@ -101,9 +101,12 @@ _lock: Final = threading.Lock()
 
 
 @contextmanager
-def borrowed(clients: ClientSettings, request_s: float) -> Iterator[AssignedConsumer]:
-    """Yields a kept or new consumer; keeps it for the next task, or closes it where the block raises."""
-    key = _key(clients, request_s)
+def borrowed(clients: ClientSettings, request_s: float, share: str = "") -> Iterator[AssignedConsumer]:
+    """Yields a kept or new consumer; keeps it for the next task, or closes it where the block raises.
+
+    `share` names what the consumer reads, where several share the partitions: none is given to another's.
+    """
+    key = _key(clients, request_s, share)
     consumer = _take(key) or AssignedConsumer(clients, request_s)
     try:
         yield consumer
@@ -134,9 +137,9 @@ def _take(key: str) -> AssignedConsumer | None:
         return kept.pop().consumer if kept else None
 
 
-def _key(clients: ClientSettings, request_s: float) -> str:
+def _key(clients: ClientSettings, request_s: float, share: str) -> str:
     """Returns the key of kept consumers, by process too: librdkafka's threads do not live through a fork."""
-    return json.dumps([os.getpid(), clients.consumer(), clients.admin(), request_s], sort_keys=True)
+    return json.dumps([os.getpid(), clients.consumer(), clients.admin(), request_s, share], sort_keys=True)
 
 
 def _stopped(positions: list[TopicPartition]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,10 @@ _POLL_S: Final = 0.02
 _MANY: Final = 1_000
 """Of more partitions a poll gathers for longer in proportion: after each poll all of them are looked through."""
 _CHUNK: Final = 5_000
+_A_CONSUMER: Final = 2_500
+"""How many partitions one consumer reads at most. librdkafka looks through all that a consumer has ever read, for each
+of them that is assigned and each that is given up: of 10,000 that takes three times the processor time of four times
+2,500."""
 _REQUEST_S: Final = 2.0
 """How long (s) a question about topics may take; who has no answer by then is read by jobs of their own."""
 _log = structlog.get_logger()
@@ -88,29 +93,62 @@ def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
 def _read(
     group: Sequence[PortionSplit], budget: ReadBudget, until: float
 ) -> list[tuple[PortionSplit, list[pa.RecordBatch]]]:
-    with borrowed(group[0].clients, _REQUEST_S) as consumer, uncollected():
-        read = _BoundedRead(group, consumer, budget)
-        read.run(until)
-        changed = read.changed_topics()
-    batches = {number: read.batches(number) for number in range(len(group))}
-    sound = [not changed & {one.topic for one in portion.split.ranges} for portion in group]
-    return [(portion, batches[number]) for number, portion in enumerate(group) if sound[number] and batches[number]]
+    unsound: set[int] = set()
+    found: dict[int, list[pa.RecordBatch]] = {}
+    max_bytes = budget.max_bytes
+    for share, ranges in _shares(group):
+        if found and (max_bytes <= 0 or time.monotonic() >= until):
+            break
+        with borrowed(group[0].clients, _REQUEST_S, share) as consumer, uncollected():
+            read = _BoundedRead(group[0].options.connector, ranges, consumer, replace(budget, max_bytes=max_bytes))
+            read.run(until)
+            unsound |= read.unsound()
+        max_bytes -= read.bytes
+        for number in range(len(group)):
+            found.setdefault(number, []).extend(read.batches(number))
+    return [
+        (portion, found[number]) for number, portion in enumerate(group) if found.get(number) and number not in unsound
+    ]
+
+
+def _shares(group: Sequence[PortionSplit]) -> Iterator[tuple[str, list[tuple[int, SourceRange]]]]:
+    """Deals the ranges of `group` to consumers, by topic and always alike: yields a consumer's name, and its ranges.
+
+    A range has the number of its portion in `group`.
+    """
+    pairs = [(number, one) for number, portion in enumerate(group) for one in portion.split.ranges]
+    count = 1
+    while len(pairs) > count * _A_CONSUMER:
+        count *= 2
+    shares: dict[int, list[tuple[int, SourceRange]]] = {}
+    for number, one in pairs:
+        shares.setdefault(crc32(one.topic.encode()) % count, []).append((number, one))
+    for share, ranges in sorted(shares.items()):
+        yield f"{share} of {count}", ranges
 
 
 class _BoundedRead:
-    """Reads one group, once."""
+    """Reads ranges with one consumer, once; each has the number of its portion, its owner.
 
-    def __init__(self, group: Sequence[PortionSplit], consumer: AssignedConsumer, budget: ReadBudget) -> None:
-        pairs = [(number, one) for number, portion in enumerate(group) for one in portion.split.ranges]
+    `bytes`: key, value and headers of all records so far.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        ranges: Sequence[tuple[int, SourceRange]],
+        consumer: AssignedConsumer,
+        budget: ReadBudget,
+    ) -> None:
+        self.bytes = 0
         self._consumer = consumer
         self._budget = budget
-        self._cursors = [RangeCursor(one, one.lo, one.lo) for _, one in pairs]
-        self._owners: Longs = np.array([number for number, _ in pairs], np.int64)
+        self._cursors = [RangeCursor(one, one.lo, one.lo) for _, one in ranges]
+        self._owners: Longs = np.array([number for number, _ in ranges], np.int64)
         self._slots = PartitionSlots([cursor.key for cursor in self._cursors])
         self._left: set[int] = set()
         self._found: dict[int, list[pa.RecordBatch]] = {}
-        self._topics = AdminTopics(group[0].options.connector, consumer.admin)
-        self._bytes = 0
+        self._topics = AdminTopics(connector, consumer.admin)
 
     def run(self, until: float) -> None:
         """Polls until every range is finished, or its portion left, or the budget, or the time `until`, is used up.
@@ -131,18 +169,20 @@ class _BoundedRead:
             if len(brought) < len(found):
                 self._consumer.pause([Partition(*cursor.key) for cursor in found if cursor.finished])
             idle.waited(time.monotonic() - began, moved=self._advance(brought or active))
-            over = time.monotonic() >= until or self._bytes >= self._budget.max_bytes
+            over = time.monotonic() >= until or self.bytes >= self._budget.max_bytes
             if over or idle.seconds >= self._budget.idle_s:
                 if brought:
                     self._advance(self._active())
                 return
             active = self._active()
 
-    def changed_topics(self) -> frozenset[str]:
-        """Returns the topics that are another one by id than those that were to be read. Raises NoAnswerError."""
+    def unsound(self) -> set[int]:
+        """Returns the owners that were left, or of which a topic is another one by id now. Raises NoAnswerError."""
         ids = {one.part.topic: one.part.topic_id for one in self._cursors if one.position > one.part.lo}
         found = self._topics.named(ids) if ids else {}
-        return frozenset(name for name, one in ids.items() if name not in found or found[name].id != one)
+        changed = {name for name, one in ids.items() if name not in found or found[name].id != one}
+        pairs = zip(self._cursors, self._owners, strict=True)
+        return self._left | {int(owner) for cursor, owner in pairs if cursor.part.topic in changed}
 
     def batches(self, owner: int) -> list[pa.RecordBatch]:
         """Returns what was read of the portion `owner`: records, and a row for each range of which anything was."""
@@ -193,7 +233,7 @@ class _BoundedRead:
             self._cursors[slot].records += int(records)
         if kept:
             batch = with_range(to_arrow(kept, slots, offsets, self._slots))
-            self._bytes += batch.nbytes
+            self.bytes += batch.nbytes
             for owner, rows in _by_owner(self._owners[slots]).items():
                 mine = batch.take(pa.array(rows)) if rows.size < len(kept) else batch
                 self._found.setdefault(owner, []).append(mine)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 from msgspec.structs import replace
 
 from compactor.ingest.appends import Batch, appends
@@ -17,6 +18,7 @@ from compactor.model.state import CatalogState, apply
 from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
+from connectors.source import bounded_reader
 from connectors.source.bounded_reader import ReadBudget, read_bounded
 from connectors.source.micro_batches import PortionSplit
 from connectors.source.options import Timeouts
@@ -182,6 +184,53 @@ def test_aborted_and_open_transactions(task: Task, filled: Callable[..., str], b
     assert (lo, start, count) == (0, 0, 5)
     assert 5 <= hi <= 9
     assert range_reports(read["other"]) == [(0, 7, 0, 7)]
+
+
+def test_many_partitions_are_read_by_several_consumers_each_topic_by_one(
+    task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each portion has all of its records, whoever read them; one of which a topic is another one now is missing."""
+    monkeypatch.setattr(bounded_reader, "_A_CONSUMER", 1)
+    assigned: dict[int, set[str]] = {}
+    assign = consumers.AssignedConsumer.assign
+
+    def noted(one: consumers.AssignedConsumer, parts: list[TopicPartition]) -> None:
+        assigned.setdefault(id(one), set()).update(part.topic for part in parts)
+        assign(one, parts)
+
+    monkeypatch.setattr(consumers.AssignedConsumer, "assign", noted)
+    topics = [filled(5 + number, 3) for number in range(4)]
+    for _ in range(2):
+        task.portions.clear()
+        for name, mine in {"one": topics[:2], "odd": topics[2:3], "three": topics[3:]}.items():
+            ranges = (task.whole(topic, 5 + topics.index(topic)) for topic in mine)
+            task.add(name, *ranges, *(task.whole(topic, 3, 1) for topic in mine))
+        wrong = tuple(replace(one, topic_id="another") for one in task.portions[1].split.ranges)
+        task.portions[1] = replace(task.portions[1], split=ReadSplit(wrong))
+        read = {name: rows(found) for name, found in task.read().items()}
+        assert {name: len(records(found)) for name, found in read.items()} == {"one": 5 + 6 + 3 + 3, "three": 8 + 3}
+        assert sorted(range_reports(read["three"])) == [(0, 3, 0, 3), (0, 8, 0, 8)]
+    assert len(assigned) > 1
+    assert sorted(topic for mine in assigned.values() for topic in mine) == sorted(topics), "none is known to two"
+
+
+def test_a_used_up_budget_leaves_what_other_consumers_would_have_read(
+    task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not all shares come to their turn; repeated, everything is read once."""
+    monkeypatch.setattr(bounded_reader, "_A_CONSUMER", 1)
+    left = {filled(4) for _ in range(6)}
+    sizes = []
+    while left:
+        task.portions.clear()
+        task.add("c", *(task.whole(topic, 4) for topic in sorted(left)))
+        found = rows(task.read(BUDGETS["bytes"]).get("c", ()))
+        done = {row["topic"] for row in records(found)}
+        assert done <= left
+        assert len(records(found)) == 4 * len(done)
+        sizes.append(len(done))
+        left -= done
+    assert len(sizes) > 1
 
 
 BUDGETS = {"bytes": ReadBudget(idle_s=10.0, seconds=20.0, max_bytes=1), "time": ReadBudget(idle_s=10.0, seconds=0.0)}

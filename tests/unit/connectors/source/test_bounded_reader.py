@@ -10,25 +10,19 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as Partition
 
 from connectors.source.bounded_reader import ReadBudget, _BoundedRead
-from connectors.source.micro_batches import PortionSplit
-from connectors.source.plan import ReadSplit, SourceRange
-from tests.support.source_options import source_options
+from connectors.source.plan import SourceRange
 
 HI = 7
 
 
 def test_a_portion_with_an_error_is_left_though_the_position_passes_it() -> None:
     """Librdkafka goes on behind a batch that it cannot read: nothing of that portion may be stated."""
-    options = source_options(topics=["bad", "sound"])
-    portions = [
-        PortionSplit(number, options, ReadSplit((SourceRange(name, "id", 0, 0, HI),)), options.clients)
-        for number, name in enumerate(("bad", "sound"))
-    ]
+    ranges = [(number, SourceRange(name, "id", 0, 0, HI)) for number, name in enumerate(("bad", "sound"))]
     error = Message(topic="bad", partition=0, offset=0, error=KafkaError(KafkaError._BAD_MSG))
     consumer = Mock()
     consumer.consumer.consume.side_effect = [[error], [], []]
     consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, HI) for one in wanted]
-    read = _BoundedRead(portions, cast("Any", consumer), ReadBudget(idle_s=0.0))
+    read = _BoundedRead("c", ranges, cast("Any", consumer), ReadBudget(idle_s=0.0))
     read.run(time.monotonic() + 10)
     assert read.batches(0) == []
     assert [row["range"]["hi"] for batch in read.batches(1) for row in batch.to_pylist()] == [HI]
@@ -53,12 +47,11 @@ def test_a_partition_that_brings_records_behind_its_range_is_paused() -> None:
 
 def _reading(polls: list[list[Message]]) -> tuple[Any, _BoundedRead]:
     """Returns a consumer that gives `polls`, one after the other, and a read of one record of three partitions."""
-    options = source_options(topics=["t"])
-    split = ReadSplit(tuple(SourceRange("t", "id", number, 0, 1) for number in range(3)))
+    ranges = [(0, SourceRange("t", "id", number, 0, 1)) for number in range(3)]
     consumer: Any = Mock()
     consumer.consumer.consume.side_effect = polls
     consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, 1) for one in wanted]
-    return consumer, _BoundedRead([PortionSplit(0, options, split, options.clients)], consumer, ReadBudget())
+    return consumer, _BoundedRead("c", ranges, consumer, ReadBudget())
 
 
 def _numbers(asked: Any) -> list[list[int]]:
