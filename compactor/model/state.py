@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final
@@ -44,6 +45,26 @@ from compactor.model.record import TopicPartition, by_topic
 
 BYTES: Final = "key"
 """The identity of a catalog whose keys are compared byte by byte."""
+
+
+MANY_A_BUCKET: Final = 1_000
+"""Where a bucket has so many partitions, each topic is dealt to one bucket as a whole."""
+
+
+def deal(partitions: Sequence[TopicPartition], logs: Iterable[PartitionLog], buckets: int) -> list[int]:
+    """Returns the bucket, of `buckets`, for each of `partitions`, which are to be added to `logs`.
+
+    Few are dealt in turn, so that a large topic is published by all buckets. Of many a topic goes as a whole where
+    there are fewest: before each request a producer looks through all partitions of every topic that it writes to.
+    """
+    held = Counter(log.bucket for log in logs)
+    if held.total() + len(partitions) < MANY_A_BUCKET * buckets:
+        return [(held.total() + number) % buckets for number in range(len(partitions))]
+    found: dict[str, int] = {}
+    for topic, size in Counter(tp.topic for tp in partitions).items():
+        found[topic] = min(range(buckets), key=held.__getitem__)
+        held[found[topic]] += size
+    return [found[tp.topic] for tp in partitions]
 
 
 class Topic(Struct, frozen=True, kw_only=True):
@@ -170,8 +191,9 @@ class _Draft:
 
     def _set_buckets(self, count: int) -> None:
         self.state = replace(self.state, buckets=count)
-        for position, tp in enumerate(sorted(self.logs)):
-            self.logs[tp] = replace(self.logs[tp], bucket=position % count)
+        known = sorted(self.logs)
+        for tp, bucket in zip(known, deal(known, (), count), strict=True):
+            self.logs[tp] = replace(self.logs[tp], bucket=bucket)
 
     def _add(self, action: AddPartition) -> None:
         tp = action.tp

@@ -14,7 +14,7 @@ from compactor.model.actions import AddPartition, AddTopic, AnyAction, CloseTopi
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail, Unknown
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import CatalogState, Topic, deal
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
@@ -354,14 +354,13 @@ class KafkaBroker:
             return []
         ends = self._admin.ends(new)
         low = self._admin.starts(new)
-        known = len(state.logs)
         return [
             AddPartition(
                 topic=tp.topic,
                 partition=tp.partition,
-                bucket=(known + number) % state.buckets,
+                bucket=bucket,
                 start=starts.get(tp, 0 if tp.topic in state.topics else low[tp]),
                 backlog_end=ends[tp],
             )
-            for number, tp in enumerate(new)
+            for tp, bucket in zip(new, deal(new, state.logs, state.buckets), strict=True)
         ]

@@ -23,7 +23,7 @@ from compactor.model.actions import (
 from compactor.model.log import BASE, OutputPoint, PartitionLog, Run, empty, upper
 from compactor.model.log_transitions import append, publish
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic, apply
+from compactor.model.state import MANY_A_BUCKET, CatalogState, Topic, apply, deal
 from tests.support.logs import file, run
 
 TP = TopicPartition("t", 0)
@@ -118,6 +118,32 @@ def test_buckets_are_dealt_to_all_partitions_anew() -> None:
     added = [AddPartition(topic="t", partition=number, bucket=0, start=0) for number in range(3)]
     state = apply(CatalogState(), [*added, SetBuckets(count=2)])
     assert (state.buckets, [log.bucket for log in state.logs]) == (2, [0, 1, 0])
+
+
+def test_few_partitions_are_dealt_in_turn_behind_those_there_are() -> None:
+    """A large topic is published by all buckets, and one that is added goes on where the last one ended."""
+    logs = [empty(TopicPartition("a", number), number, 0, None) for number in range(3)]
+    assert deal([TopicPartition("b", number) for number in range(5)], logs, 4) == [3, 0, 1, 2, 3]
+
+
+def test_of_many_partitions_each_topic_goes_as_a_whole_where_there_are_fewest() -> None:
+    """From MANY_A_BUCKET a bucket on; what a connector had before stays where it is."""
+    sizes = {"a": MANY_A_BUCKET, "b": 300, "c": 600, "d": 500}
+    new = [TopicPartition(topic, number) for topic, size in sizes.items() for number in range(size)]
+    old = [empty(TopicPartition("old", number), 1, 0, None) for number in range(100)]
+    dealt = dict(zip(new, deal(new, old, 2), strict=True))
+    found = {topic: {dealt[tp] for tp in new if tp.topic == topic} for topic in sizes}
+    assert found == {"a": {0}, "b": {1}, "c": {1}, "d": {0}}
+    assert len({*deal(new, (), 3)}) == 3, "with fewer a bucket each topic is spread"
+    assert {*deal(new[:MANY_A_BUCKET], (), 3)} == {0, 1, 2}
+
+
+def test_buckets_of_many_partitions_are_dealt_by_topic_anew() -> None:
+    """As `deal` does, so that a change of tasks.max does not take the topics apart."""
+    logs = (empty(TopicPartition(f"t{number // 500}", number % 500), 0, 0, None) for number in range(2_000))
+    after = apply(CatalogState(logs=tuple(logs)), [SetBuckets(count=2)])
+    assert [after.log(TopicPartition(f"t{topic}", 499)).bucket for topic in range(4)] == [0, 1, 0, 1]
+    assert len({(log.topic, log.bucket) for log in after.logs}) == 4
 
 
 def test_a_snapshot_that_is_dropped_goes_alone() -> None:
