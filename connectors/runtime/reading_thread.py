@@ -16,6 +16,7 @@ from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
 from connectors.source.read_alone import read_alone
+from connectors.source.source_topics import ask_again_s
 from connectors.source.subscription import Alone, Subscription
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ TICK_MS: Final = 500
 SETTLED_TICK_MS: Final = 5_000
 """The longest time between two ticks where nothing is left to be published: only positions grow old by themselves."""
 TOPICS_CHECK_MS: Final = 30_000
+"""How often topics are looked for, unless a look takes so long that it is later (`ask_again_s`)."""
 ALONE_POLL_S: Final = 0.1
 PAUSED_POLL_S: Final = 0.2
 
@@ -63,8 +65,7 @@ class ReadingThread(CancellableJob):
         self._paused = paused
         self._is_paused = False
         self._ticks = Interval(clock, TICK_MS / 1000)
-        self._topics = Interval(clock, TOPICS_CHECK_MS / 1000)
-        self._topics.begin_pause("topics")  # the take-over has just looked for them
+        self._topics_at = clock.monotonic() + TOPICS_CHECK_MS / 1000  # the take-over has just looked for them
         self._topics_due = False
         self._subscription: Subscription | None = None
 
@@ -156,10 +157,16 @@ class ReadingThread(CancellableJob):
 
         In that turn nothing is published, so producers that were not used for long are dropped as well.
         """
-        self._topics_due = self._topics_due or self._topics.ready("topics")
+        now = self._clock.monotonic()
+        if not self._topics_due and now >= self._topics_at:
+            self._topics_due, self._topics_at = True, now + TOPICS_CHECK_MS / 1000
         if self._topics_due:
             self._topics_due = not self._engine.commit(self._look, self._clock.now_ms())
 
     def _look(self, state: CatalogState) -> Sequence[AnyAction]:
         self._broker.drop_unused()
-        return self._broker.discover(state)
+        began = self._clock.monotonic()
+        found = self._broker.discover(state)
+        now = self._clock.monotonic()
+        self._topics_at = max(self._topics_at, now + ask_again_s(0, now - began))
+        return found

@@ -46,7 +46,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """How long to wait, in seconds.
 
     `timeout`: without progress for so long, a read or a plan fails. `metadata_age`: topics, partitions and ids are
-    asked for again after it.
+    asked for again after it, later where that takes long (`ask_again_s`).
     """
 
     timeout: float = 60.0

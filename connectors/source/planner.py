@@ -19,7 +19,7 @@ from connectors.kafka.retry import call_again
 from connectors.source import plan, source_errors
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
-from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics
+from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics, ask_again_s
 
 _RETRY_S: Final = 0.5
 SAID_AGAIN_S: Final = 30.0
@@ -51,7 +51,7 @@ class Planner:
         self._clock = clock
         self._sleep = sleep
         self._topics: dict[str, SourceTopic] | None = None
-        self._topics_at = float("-inf")
+        self._topics_until = float("-inf")
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
         self._said: dict[str, float] = {}
@@ -162,8 +162,9 @@ class Planner:
 
     def _known(self) -> dict[str, SourceTopic]:
         now = self._clock()
-        if self._topics is None or now - self._topics_at >= self._options.timeouts.metadata_age:
-            self._topics, self._topics_at = self._ask_topics(), now
+        if self._topics is None or now >= self._topics_until:
+            self._topics = self._ask_topics()
+            self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
         return self._topics
 
     def _ask_topics(self) -> dict[str, SourceTopic]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 from confluent_kafka import KafkaError
@@ -16,6 +16,17 @@ from connectors.kafka.admin import TopicInfo
 from connectors.kafka.errors import cause
 from connectors.source import source_errors
 from connectors.source.plan import SourceTopic
+
+_SHARE: Final = 0.05
+"""How much of the time asking about topics may take: an answer about ten thousand partitions takes some seconds."""
+
+
+_OLDEST_S: Final = 120.0
+
+
+def ask_again_s(least_s: float, took_s: float) -> float:
+    """Returns how old (s) an answer about topics may grow that took `took_s`: `least_s`, or more where that is long."""
+    return max(least_s, min(_OLDEST_S, took_s / _SHARE))
 
 
 class NoAnswerError(Exception):

@@ -151,6 +151,23 @@ def test_producers_that_are_not_used_are_dropped_with_the_look_at_topics() -> No
     assert (broker.drop_unused.call_count, broker.discover.call_args.args) == (1, (state,))
 
 
+def test_a_look_at_topics_that_takes_long_is_repeated_later() -> None:
+    """It takes a twentieth of the time at most: 5 s for ten thousand partitions, 100 s after its end."""
+    steps = (2 * TOPICS_CHECK_MS + 100_000) // STEP_MS
+    reading = Reading(*[None] * steps)
+    broker = cast("Any", reading.thread._broker)
+    broker.discover.side_effect = lambda _: reading.clock.advance(5_000)
+
+    def commit(decide: Any, _now_ms: int) -> bool:
+        found = reading._topics(found=True)
+        decide(object())
+        return found
+
+    reading.engine.commit.side_effect = commit
+    reading.run()
+    assert reading.times("topics") == [TOPICS_CHECK_MS, TOPICS_CHECK_MS + 105_000]
+
+
 def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
     """While another turn of the engine is under way it is tried after each take, not half a minute later."""
     reading = Reading(*[BATCH] * (TOPICS_CHECK_MS // STEP_MS + 5))

@@ -109,6 +109,25 @@ def test_partitions_and_topics_are_picked_up_while_running() -> None:
     assert source.latest(introduced, None) == {**topic("a", 9, 2), **topic("b", 8)}
 
 
+def test_topics_that_take_long_are_looked_for_less_often() -> None:
+    """A second to list and describe a thousand topics: every 20 s, where a quick answer is 5 s old at most."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    matching, asked = cluster.matching, list[float]()
+
+    def slow(pattern: Any) -> Any:
+        asked.append(clock())
+        clock.sleep(1.0)
+        return matching(pattern)
+
+    cluster.matching = slow  # type: ignore[method-assign]
+    source = planner(cluster, clock, regex="[ab]")
+    for second in range(50):
+        clock.now = max(clock(), float(second))
+        source.latest(topic("a", 9), None)
+    assert asked == [0.0, 20.0, 40.0]
+
+
 def test_pinned_ends_are_the_last() -> None:
     """After pinning, records and topics that come later are not read, and the start is returned at the end."""
     cluster = MemoryCluster()
