@@ -213,10 +213,8 @@ def partition_spans(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int
 
 def split_by_partition(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
     """Yields the rows of `batch` by partition, each by offset."""
-    found = list(partition_spans(batch))
-    if len(found) > 1:
+    if batch.num_rows and partition_starts(batch).size > 1:
         order = [(name, "ascending") for name in (*PARTITION, "offset")]
         batch = batch.take(pc.sort_indices(batch, sort_keys=order))
-        found = list(partition_spans(batch))
-    for tp, start, end in found:
+    for tp, start, end in partition_spans(batch):
         yield tp, batch.slice(start, end - start)

@@ -40,6 +40,8 @@ of them that is assigned and each that is given up: of 10,000 that takes three t
 _REQUEST_S: Final = 2.0
 """How long (s) a question about topics may take; who has no answer by then is read by jobs of their own."""
 _log = structlog.get_logger()
+Stated = tuple[SourceRange, int, int]
+"""What a row of `range_rows` states: the range that was read, the first offset asked for, the records."""
 
 
 class ReadBudget(Struct, frozen=True):
@@ -94,10 +96,11 @@ def _read(
     group: Sequence[PortionSplit], budget: ReadBudget, until: float
 ) -> list[tuple[PortionSplit, list[pa.RecordBatch]]]:
     unsound: set[int] = set()
-    found: dict[int, list[pa.RecordBatch]] = {}
+    records: dict[int, list[pa.RecordBatch]] = {}
+    stated: dict[int, list[Stated]] = {}
     max_bytes = budget.max_bytes
-    for share, ranges in _shares(group):
-        if found and (max_bytes <= 0 or time.monotonic() >= until):
+    for nth, (share, ranges) in enumerate(_shares(group)):
+        if nth and (max_bytes <= 0 or time.monotonic() >= until):
             break
         with borrowed(group[0].clients, _REQUEST_S, share) as consumer, uncollected():
             read = _BoundedRead(group[0].options.connector, ranges, consumer, replace(budget, max_bytes=max_bytes))
@@ -105,9 +108,11 @@ def _read(
             unsound |= read.unsound()
         max_bytes -= read.bytes
         for number in range(len(group)):
-            found.setdefault(number, []).extend(read.batches(number))
+            if own := read.stated(number):
+                stated.setdefault(number, []).extend(own)
+                records.setdefault(number, []).extend(read.records(number))
     return [
-        (portion, found[number]) for number, portion in enumerate(group) if found.get(number) and number not in unsound
+        (group[number], [*records[number], range_rows(stated[number])]) for number in sorted(stated.keys() - unsound)
     ]
 
 
@@ -184,16 +189,19 @@ class _BoundedRead:
         pairs = zip(self._cursors, self._owners, strict=True)
         return self._left | {int(owner) for cursor, owner in pairs if cursor.part.topic in changed}
 
-    def batches(self, owner: int) -> list[pa.RecordBatch]:
-        """Returns what was read of the portion `owner`: records, and a row for each range of which anything was."""
+    def stated(self, owner: int) -> list[Stated]:
+        """Returns a row for each range of the portion `owner` of which anything was read; none where it was left."""
         if owner in self._left:
             return []
         mine = [cursor for cursor, whose in zip(self._cursors, self._owners, strict=True) if whose == owner]
         moved = [cursor for cursor in mine if cursor.position > cursor.part.lo]
         for _ in moved:
             hit("source.read")
-        stated = [(_up_to(cursor), cursor.start, cursor.records) for cursor in moved]
-        return [*self._found.get(owner, []), range_rows(stated)] if stated else []
+        return [(_up_to(cursor), cursor.start, cursor.records) for cursor in moved]
+
+    def records(self, owner: int) -> list[pa.RecordBatch]:
+        """Returns the records that were read of the portion `owner`."""
+        return self._found.get(owner, [])
 
     def _active(self) -> list[RangeCursor]:
         pairs = zip(self._cursors, self._owners, strict=True)

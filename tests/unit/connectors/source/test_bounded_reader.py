@@ -24,8 +24,8 @@ def test_a_portion_with_an_error_is_left_though_the_position_passes_it() -> None
     consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, HI) for one in wanted]
     read = _BoundedRead("c", ranges, cast("Any", consumer), ReadBudget(idle_s=0.0))
     read.run(time.monotonic() + 10)
-    assert read.batches(0) == []
-    assert [row["range"]["hi"] for batch in read.batches(1) for row in batch.to_pylist()] == [HI]
+    assert read.stated(0) == []
+    assert [part.hi for part, _, _ in read.stated(1)] == [HI]
 
 
 def test_only_the_partitions_that_a_poll_brought_are_asked_for_their_positions() -> None:
@@ -42,7 +42,12 @@ def test_a_partition_that_brings_records_behind_its_range_is_paused() -> None:
     read.run(time.monotonic() + 10)
     assert _numbers(consumer.pause)[0] == [0]
     assert _numbers(consumer.consumer.position) == [[0], [1], [2]]
-    assert [batch.num_rows for batch in read.batches(0)] == [1, 1, 3], "a record each of two, and the ranges' rows"
+    assert [batch.num_rows for batch in read.records(0)] == [1, 1], "none of behind the ranges"
+    assert [(part.partition, part.hi, records) for part, _, records in read.stated(0)] == [
+        (0, 1, 1),
+        (1, 1, 1),
+        (2, 1, 0),
+    ]
 
 
 def _reading(polls: list[list[Message]]) -> tuple[Any, _BoundedRead]:
