@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import ParamSpec, TypeVar, cast
+from typing import Final, ParamSpec, TypeVar, cast
 
 import structlog
 
@@ -43,6 +44,8 @@ from connectors.source.source_errors import (
 
 _log = structlog.get_logger()
 
+SETTINGS_AT_ONCE: Final = 100
+"""Of how many outputs the settings are asked again in one look: a thousand answers are a second of Python."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -70,6 +73,7 @@ class KafkaBroker:
         self._admin = admin
         self._storage = storage
         self._warned: set[str] = set()
+        self._checked_last = ""
         self._logged: set[str] = set()
         self._sessions = KeptSessions()
         self._retry = NEVER
@@ -299,14 +303,21 @@ class KafkaBroker:
             )
 
     def _check_settings(self, outputs: Mapping[str, Topic]) -> None:
-        """Checks the settings of the outputs, which may have been altered; a warning is logged once."""
+        """Checks the settings of the outputs, which may have been altered; a warning is logged once.
+
+        Those that are new here, and some of the others in turn: nothing is published meanwhile.
+        """
         new = outputs.keys() - self._warned
-        configs = self._admin.topic_configs([*outputs, *(outputs[name].topic for name in new)])
-        for name, topic in outputs.items():
+        others = sorted(outputs.keys() - new)
+        after = bisect_right(others, self._checked_last)
+        due = (others[after:] + others[:after])[:SETTINGS_AT_ONCE]
+        configs = self._admin.topic_configs([*due, *new, *(outputs[name].topic for name in new)])
+        for name in (*due, *new):
             output_topic.check(self._connector, name, configs[name])
             if name in new:
-                output_topic.warn(self._connector, name, configs[name], configs[topic.topic])
+                output_topic.warn(self._connector, name, configs[name], configs[outputs[name].topic])
         self._warned |= new
+        self._checked_last = due[-1] if due else ""
 
     def _grow(
         self, state: CatalogState, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -25,7 +25,7 @@ from connectors.errors import (
 )
 from connectors.kafka.admin import TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.kafka_broker import KafkaBroker
+from connectors.runtime.kafka_broker import SETTINGS_AT_ONCE, KafkaBroker
 from connectors.source import source_errors
 from connectors.source.source_errors import DELETED, UNNAMED
 from tests.support.clocks import SleepingClock
@@ -194,6 +194,29 @@ def test_an_output_that_was_altered_is_found_at_each_look(altered: dict[str, str
         gateway({}, altered).discover(STATE)
     assert "t.compacted" in raised.value.message
     assert "--alter" in raised.value.action
+
+
+def test_of_many_outputs_some_are_looked_at_each_time_in_turn() -> None:
+    """All of them at the take-over; later no output is left out, however many there are, and one that is new is in."""
+    made = gateway({})
+    asked: list[list[str]] = []
+
+    def topic_configs(names: Iterable[str]) -> dict[str, dict[str, str]]:
+        asked.append(list(names))
+        return dict.fromkeys(asked[-1], FIT)
+
+    cast("Any", made._admin).topic_configs = topic_configs
+    outputs = {f"{number}.compacted": Topic(topic=str(number), topic_id="i", output=None, output_id=None)
+               for number in range(2 * SETTINGS_AT_ONCE + 10)}  # fmt: skip
+    made._check_settings(outputs)
+    assert set(asked.pop()) >= set(outputs)
+    for _ in range(3):
+        made._check_settings(outputs)
+    assert [len(names) for names in asked] == [SETTINGS_AT_ONCE] * 3
+    assert set().union(*asked) == set(outputs)
+    outputs["new"] = Topic(topic="source", topic_id="i", output=None, output_id=None)
+    made._check_settings(outputs)
+    assert {"new", "source"} <= set(asked[-1])
 
 
 @pytest.mark.parametrize(
