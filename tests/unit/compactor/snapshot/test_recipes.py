@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import pandas as pd
 import pytest
+from pyarrow.fs import FileSystem, LocalFileSystem, copy_files
 
 from tests.support.snapshot_recipes import CHOICE, recipes, run, snapshots
+from tests.support.stores.moto_server import moto_server
 
 LIVING = [("ann", "a"), ("bob", "b")]
 
@@ -38,7 +41,8 @@ def test_every_tool_has_its_recipe() -> None:
     """The page shows both ways to find the newest, the four tools, and what the manifest is for."""
     found = recipes()
     assert len(found.pop(CHOICE)) == 2
-    assert set(found) == {"DuckDB", "pandas", "Polars", "Spark", "The manifest, and going on in the output topic"}
+    going_on = "The manifest, and going on in the output topic"
+    assert set(found) == {"DuckDB", "pandas", "Polars", "Spark", "In a bucket", going_on}
 
 
 def test_duckdb(resolved: str) -> None:
@@ -60,6 +64,29 @@ def test_polars(resolved: str) -> None:
     assert sorted(zip(customers["key"], customers["value"], strict=True)) == LIVING
 
 
+def test_a_bucket(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow and DuckDB read the newest snapshot from an S3 server, whose endpoint is put into the location."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    location = "s3://my-bucket/snapshots/customers/customers"
+    (recipe,) = recipes()["In a bucket"]
+    with moto_server() as server:
+        httpx.put(f"{server.url}/my-bucket").raise_for_status()
+        there = f"{location}?scheme=http&region=us-east-1&endpoint_override={server.url.partition('//')[2]}"
+        store, topic = FileSystem.from_uri(there)
+        source, newest = folder / "snapshots/customers/customers", _newest(folder)
+        for part in ("LATEST", f"{newest}/data"):
+            copy_files(
+                str(source / part), f"{topic}/{part}", source_filesystem=LocalFileSystem(), destination_filesystem=store
+            )
+        assert recipe.count(location) == 1
+        assert sorted(run(recipe.replace(location, there))["customers"].fetchall()) == LIVING
+
+
+def _newest(folder: Path) -> str:
+    return (folder / "snapshots/customers/customers/LATEST").read_text().strip()
+
+
 def test_the_manifest(resolved: str) -> None:
     """It counts what is in the files, and says where to go on by partition."""
     assert _found(resolved, "The manifest, and going on in the output topic")["starts"] == {0: 1005}
@@ -68,6 +95,6 @@ def test_the_manifest(resolved: str) -> None:
 def test_the_stable_path_can_be_given_to_tools(folder: Path) -> None:
     """`current` itself, and the snapshot's own folder."""
     topic = folder / "snapshots/customers/customers"
-    newest = topic / (topic / "LATEST").read_text().strip()
+    newest = topic / _newest(folder)
     assert len(pd.read_parquet(topic / "current")) == len(pd.read_parquet(newest)) == 2
     assert duckdb.execute(f"SELECT count(*) FROM '{topic}/current/*.parquet'").fetchall() == [(2,)]
