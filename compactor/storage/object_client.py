@@ -57,6 +57,10 @@ _NO_URL: Final = (
     "(azure, gcs), or AWS_ALLOW_HTTP where the environment names it."
 )
 _UNKNOWN: Final = "Make the bucket, or correct the location; keyfold makes none."
+_UPLOAD_GONE: Final = (
+    "The store no longer knows this upload, which is made anew; see whether the bucket is there, and whether a rule "
+    "of it ends uploads within the hour."
+)
 
 
 class StoreBucket(Struct, frozen=True):
@@ -236,7 +240,7 @@ class ObjectClient:
 
     def write_part(self, key: str, writer: WritableFile, data: bytes) -> None:
         """Uploads `data`, the next part of the object `key`."""
-        with self._errors("write", key):
+        with self._errors("write", key, absent=_UPLOAD_GONE):
             writer.write(data)
         REQUESTS.add("put")
         REQUESTS.add("bytes_written", len(data))
@@ -249,7 +253,7 @@ class ObjectClient:
     def close_writer(self, key: str, writer: WritableFile) -> None:
         """Completes the object `key` of its parts."""
         REQUESTS.add("put")
-        with self._errors("write", key):
+        with self._errors("write", key, absent=_UPLOAD_GONE):
             writer.close()
 
     def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
@@ -296,14 +300,18 @@ class ObjectClient:
                 continue
 
     @contextmanager
-    def _errors(self, what: str, key: str, *, missing: bool = False) -> Iterator[None]:
-        """Raises what obstore raises as a StorageError: `what` failed with `key`, and what to do next."""
+    def _errors(self, what: str, key: str, *, missing: bool = False, absent: str = _UNKNOWN) -> Iterator[None]:
+        """Raises what obstore raises as a StorageError: `what` failed with `key`, and what to do next.
+
+        That something is not there is a MissingFileError where that may be the object (`missing`); elsewhere `absent`
+        is what to do about it.
+        """
         from obstore import exceptions
 
         try:
             yield
         except FileNotFoundError as error:
-            kind, action = (MissingFileError, UNHEALTHY) if missing else (StorageError, _UNKNOWN)
+            kind, action = (MissingFileError, UNHEALTHY) if missing else (StorageError, absent)
             raise kind(f"Could not {what} {self.url(key)}: {_brief(error)}.", action) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
             raise StorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _DENIED) from error

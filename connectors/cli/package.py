@@ -41,3 +41,4 @@ def package(file: FileArgument = None, as_json: JsonOption = False, worker: Unus
     say(f"{made.file}: {made.size / 1e6:,.0f} MB for executors with {PYTHON_NAME} on this kind of machine.")
     say("Settings for the worker file:")
     say("\n".join(f'  "{key}": "{value}"' for key, value in settings.items()))
+    say("Once you have placed the archive elsewhere, that place stands before the # of spark.archives.")

@@ -248,7 +248,7 @@ def _take_over(
             request
         )
     finally:
-        spark.stop()
+        session.close(spark)
 
 
 def _infos(

@@ -112,7 +112,10 @@ def get_session(master: str, overrides: Mapping[str, str], package: str = "auto"
     where it gives none.
     """
     settings = prepare(master, overrides, os.environ, package)
-    settings_file = write_settings(master, settings, os.environ)
+    return _started(master, settings, write_settings(master, settings, os.environ))
+
+
+def _started(master: str, settings: Mapping[str, str], settings_file: SettingsFile) -> SparkSession:
     try:
         spark = create(master, settings)
     finally:
@@ -220,8 +223,8 @@ class SparkStart:
 
         self._session: SparkSession | None = None
         settings = prepare(master, overrides, os.environ, package)  # here, as other threads may read the environment
-        self._settings_file = write_settings(master, settings, os.environ)
-        self._thread = CancellableThread("spark-start", lambda _: self._start(master, settings))
+        settings_file = write_settings(master, settings, os.environ)
+        self._thread = CancellableThread("spark-start", lambda _: self._start(master, settings, settings_file))
         self._thread.start()
 
     def wait(self, seconds: float) -> SparkSession | None:
@@ -235,14 +238,8 @@ class SparkStart:
         """Waits at most `seconds` until the start has ended and has removed its settings file from /tmp."""
         self._thread.join(seconds)
 
-    def _start(self, master: str, settings: Mapping[str, str]) -> None:
-        try:
-            spark = create(master, settings)
-        finally:
-            self._settings_file.remove()
-        if is_cluster(master):
-            check_executors(spark)
-        self._session = spark
+    def _start(self, master: str, settings: Mapping[str, str], settings_file: SettingsFile) -> None:
+        self._session = _started(master, settings, settings_file)
 
 
 def cores(spark: SparkSession) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -20,34 +21,33 @@ PAUSE_MS = 4000
 FROZEN_S = 8.0
 
 
-class Observed:
-    """A worker in the midst of the step `step`, in which each task stays for PAUSE_MS."""
+@contextmanager
+def in_the_midst(
+    cluster: SparkCluster, deployment: Deployment, step: str, seed: int, *options: str
+) -> Iterator[tuple[Process, Sequence[psutil.Process]]]:
+    """Runs a worker over new records during the block, in which a task is at `step`; gives it and its executors.
 
-    def __init__(self, cluster: SparkCluster, deployment: Deployment, step: str) -> None:
-        deployment.worker[POINTS] = f"{step}=sleep:{PAUSE_MS}"
-        self._cluster = cluster
-        self._said = f"failpoint {step}"
-        self._before = cluster.executor_logs().count(self._said)
-
-    def until_there(self, worker: Process) -> Sequence[psutil.Process]:
-        """Waits until a task is at the step; returns the executors."""
+    Each task stays there for PAUSE_MS.
+    """
+    produce(deployment.bootstrap, deployment.topic, random_records(seed, RECORDS))
+    deployment.worker[POINTS] = f"{step}=sleep:{PAUSE_MS}"
+    said = f"failpoint {step}"
+    before = cluster.executor_logs().count(said)
+    with deployment.process(*options) as worker:
 
         def there() -> bool:
             assert worker.process.poll() is None, worker.tail()
-            return self._cluster.executor_logs().count(self._said) > self._before
+            return cluster.executor_logs().count(said) > before
 
         wait_until(there, "a task is at the step", RUN_S)
-        return self._cluster.executors()
+        yield worker, cluster.executors()
 
 
 @pytest.mark.parametrize("step", ["ingest.write", "publish.sent"])
 @pytest.mark.parametrize("which", ["one", "all"])
 def test_executors_die(cluster: SparkCluster, deployment: Deployment, step: str, which: str) -> None:
     """One, or all at once, while tasks have written files or have a transaction open: others do it again."""
-    produce(deployment.bootstrap, deployment.topic, random_records(5, RECORDS))
-    observed = Observed(cluster, deployment, step)
-    with deployment.process("--once") as worker:
-        executors = observed.until_there(worker)
+    with in_the_midst(cluster, deployment, step, 5, "--once") as (worker, executors):
         dying = executors if which == "all" else executors[:1]
         assert signal_each(dying, signal.SIGKILL) > 0
         assert worker.wait(RUN_S) == EXIT_OK, worker.tail()
@@ -56,10 +56,7 @@ def test_executors_die(cluster: SparkCluster, deployment: Deployment, step: str,
 
 def test_the_master_dies_and_comes_back(cluster: SparkCluster, deployment: Deployment) -> None:
     """What runs goes on without it; the next master knows workers and application, and gives the next run executors."""
-    produce(deployment.bootstrap, deployment.topic, random_records(6, RECORDS))
-    observed = Observed(cluster, deployment, "publish.sent")
-    with deployment.process("--once") as worker:
-        observed.until_there(worker)
+    with in_the_midst(cluster, deployment, "publish.sent", 6, "--once") as (worker, _):
         cluster.kill_master()
         cluster.start_master()
         assert worker.wait(RUN_S) == EXIT_OK, worker.tail()
@@ -71,10 +68,8 @@ def test_the_master_dies_and_comes_back(cluster: SparkCluster, deployment: Deplo
 
 def test_an_executor_is_slow(cluster: SparkCluster, deployment: Deployment) -> None:
     """Frozen for seconds with a transaction open, and still itself when it wakes up: its task ends as it would have."""
-    produce(deployment.bootstrap, deployment.topic, random_records(8, RECORDS))
-    observed = Observed(cluster, deployment, "publish.sent")
-    with deployment.process("--once") as worker:
-        frozen = with_children(observed.until_there(worker)[:1])
+    with in_the_midst(cluster, deployment, "publish.sent", 8, "--once") as (worker, executors):
+        frozen = with_children(executors[:1])
         signal_each(frozen, signal.SIGSTOP)
         with pytest.raises(subprocess.TimeoutExpired):
             worker.process.wait(FROZEN_S)
@@ -84,16 +79,14 @@ def test_an_executor_is_slow(cluster: SparkCluster, deployment: Deployment) -> N
 
 
 def test_an_executor_that_was_given_up_wakes_up(cluster: SparkCluster, deployment: Deployment) -> None:
-    """Frozen with a transaction open until another has done its task: awake, it adds nothing to the output."""
+    """Frozen with a transaction open until another has done its task: awake, while Spark lets it, it adds nothing."""
     deployment.worker |= {
         "spark.executor.heartbeatInterval": "1s",
         "spark.network.timeoutInterval": "1s",
         "spark.network.timeout": "6s",
     }
-    produce(deployment.bootstrap, deployment.topic, random_records(9, RECORDS))
-    observed = Observed(cluster, deployment, "publish.sent")
-    with deployment.process() as worker:
-        frozen = with_children(observed.until_there(worker)[:1])
+    with in_the_midst(cluster, deployment, "publish.sent", 9) as (worker, executors):
+        frozen = with_children(executors[:1])
         signal_each(frozen, signal.SIGSTOP)
         wait_until(deployment.caught_up, "another executor has published all of it", RUN_S)
         assert "Executor heartbeat timed out" in worker.printed()

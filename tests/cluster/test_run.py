@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from connectors.errors import EXIT_CONFIG, EXIT_OK, EXIT_UNREACHABLE
+from connectors.spark.executor_settings import PYTHON_NAME
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
@@ -79,7 +80,7 @@ def test_other_versions_are_refused_by_name(cluster: SparkCluster, deployment: D
     (other / "pyarrow" / "__init__.py").write_text('__version__ = "1.2.3"\n')
     deployment.worker |= {"executors.package": "installed", "spark.executorEnv.PYTHONPATH": str(other)}
     produce(deployment.bootstrap, deployment.topic, random_records(4, 100))
-    with deployment.process("--once", PYSPARK_PYTHON="python3.11") as worker:
+    with deployment.process("--once", PYSPARK_PYTHON=PYTHON_NAME) as worker:
         assert worker.wait(RUN_S) == EXIT_CONFIG, worker.tail()
     said = worker.printed()
     assert f"Executors of {cluster.master} do not fit this worker: " in said

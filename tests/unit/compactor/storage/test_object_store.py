@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -280,6 +281,31 @@ def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(
         assert storage.walk("") == []
         assert not uploads(storage, proxy)
     write()
+    assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
+
+
+def test_an_upload_that_the_store_has_dropped_is_no_missing_bucket(
+    storage: Storage, store: RunningStore, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule of a bucket may end uploads that are under way: the error says so, and another try is whole."""
+    if storage.location.startswith("az:"):
+        pytest.skip("Azure has blocks, and no uploads that could be dropped")
+    monkeypatch.setattr(object_client, "RETRY_S", 1)
+
+    def write(*, drops: bool) -> None:
+        with storage.open_output("runs/large") as stream:
+            stream.write(bytes(2 * PART_BYTES))
+            if drops:
+                wait_until(lambda: uploads(storage, proxy), "the upload has begun")
+                listed = httpx.get(f"{store.url}/{BUCKET}?uploads").text
+                (key,), (number,) = (re.findall(f"<{name}>(.*?)</{name}>", listed) for name in ("Key", "UploadId"))
+                httpx.delete(f"{store.url}/{BUCKET}/{key}?uploadId={number}").raise_for_status()
+            stream.write(bytes(PART_BYTES))
+
+    with pytest.raises(StorageError, match="runs/large") as raised:
+        write(drops=True)
+    assert "no longer knows this upload" in raised.value.action
+    write(drops=False)
     assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
 
 
