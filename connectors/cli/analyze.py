@@ -137,4 +137,4 @@ def _analysis(
                 counting = partial(SparkCounts, spark, storage)
                 return analyzed(storage, state, settings, now_ms, counting, begin_stage), now_ms
         finally:
-            session.close(spark)
+            spark.stop()

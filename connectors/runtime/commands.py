@@ -248,7 +248,7 @@ def _take_over(
             request
         )
     finally:
-        session.close(spark)
+        spark.stop()
 
 
 def _infos(
