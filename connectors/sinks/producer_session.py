@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -70,6 +71,7 @@ class QueryClients:
         self.member = groups.member(clients.admin(), group_id(connector))
         self._make_reader = partial(groups.member, clients.admin(), group_id(connector), "read_uncommitted")
         self._reader: Consumer | None = None
+        self._lock = threading.Lock()
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Returns the offset after the last replicated record of each partition, open transactions included.
@@ -78,7 +80,8 @@ class QueryClients:
         """
         if len(partitions) < _MANY:
             return self.admin.high_watermarks(partitions)
-        self._reader = self._reader or self._make_reader()
+        with self._lock:  # buckets ask from threads of their own
+            self._reader = self._reader or self._make_reader()
         return every_latest_offset(self._reader, partitions, _ENDS_S, self.admin.high_watermarks)
 
     def close(self) -> None:

@@ -18,10 +18,9 @@ from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import latest_offsets
 from connectors.kafka.errors import UNANSWERED, cause
-from connectors.source.source_topics import ask_again_s
 
 TOPICS_AGE_S: Final = 2.5
-"""How old (s) an answer about topics may be, unless it took long: half the time after which a planner asks again."""
+"""How old (s) an answer about topics may be: half the time after which a planner asks again."""
 REQUEST_S: Final = 5.0
 """How long (s) one request may take."""
 
@@ -32,12 +31,12 @@ def bundled_admin(clients: ClientSettings, clock: Callable[[], float]) -> Bundle
 
 
 class _Answers(threading.local):
-    """What a thread has asked for: the ends, and the topics `asked`, whose answers are good for use until a time."""
+    """What a thread has asked for: the ends, and at `topics_at` the topics `asked`."""
 
     ends: Mapping[TopicPartition, int | KafkaError] = {}  # replaced, never changed
     topics: Mapping[str, TopicInfo | KafkaError] = {}
     asked: frozenset[str] = frozenset()
-    topics_until = float("-inf")
+    topics_at = float("-inf")
 
 
 class BundledAdmin:
@@ -60,10 +59,7 @@ class BundledAdmin:
         """
         names, answers = frozenset(tp.topic for tp in partitions), self._answers
         if not self._is_fresh(names):
-            began = self._clock()
-            answers.topics, answers.asked = self._described(names), names
-            whole = not any(isinstance(one, KafkaError) for one in answers.topics.values())
-            answers.topics_until = began + ask_again_s(TOPICS_AGE_S, self._clock() - began if whole else 0)
+            answers.topics, answers.asked, answers.topics_at = self._described(names), names, self._clock()
         answers.ends = self._asked_ends(partitions)
         return answers.ends
 
@@ -80,7 +76,7 @@ class BundledAdmin:
         return self._admin.list_topics()
 
     def describe_each(self, names: Iterable[str]) -> Mapping[str, TopicInfo | KafkaError]:
-        """See `Admin.describe_each`; an answer may be TOPICS_AGE_S old, or older where it took long."""
+        """See `Admin.describe_each`; an answer may be TOPICS_AGE_S old."""
         wanted = frozenset(names)
         if not self._is_fresh(wanted):
             return self._admin.describe_each(wanted)
@@ -98,7 +94,7 @@ class BundledAdmin:
 
     def _is_fresh(self, names: frozenset[str]) -> bool:
         answers = self._answers
-        return names <= answers.asked and self._clock() < answers.topics_until
+        return names <= answers.asked and self._clock() - answers.topics_at < TOPICS_AGE_S
 
     def _described(self, names: Collection[str]) -> Mapping[str, TopicInfo | KafkaError]:
         try:

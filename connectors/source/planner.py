@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from compactor.model.record import TopicPartition
-from connectors.errors import CHECK_BROKERS, UnreachableError
+from connectors.errors import CHECK_BROKERS, SourceChangedError, UnreachableError
 from connectors.kafka import admin
 from connectors.kafka.retry import call_again
 from connectors.source import plan, source_errors
@@ -115,11 +115,17 @@ class Planner:
         log_starts = _complete(self._source.log_starts(every))
         return _Pinned(topics, log_starts, _complete(self._source.log_ends(every)))
 
-    def _latest(self, start: Offsets, limit: int | None) -> dict[str, TopicOffsets]:
+    def _latest(self, start: Offsets, limit: int | None, *, again: bool = False) -> dict[str, TopicOffsets]:
         topics = self._pinned.topics if self._pinned else self._known()
         topics = self._not_recreated(start, topics)
         ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
-        moved = plan.advance(self._options.connector, start, topics, ends, limit)
+        try:
+            moved = plan.advance(self._options.connector, start, topics, ends, limit)
+        except SourceChangedError:
+            if self._pinned or again:
+                raise
+            self._topics = None  # what is known of them may be old: another topic of that name would end there
+            return self._latest(start, limit, again=True)
         new = topics.keys() - start.keys()
         return {**moved, **self._introduce(new, topics)} if new else moved
 

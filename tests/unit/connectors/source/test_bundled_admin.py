@@ -72,28 +72,6 @@ def test_topics_are_asked_for_again_after_a_while(bundled: Bundled) -> None:
     assert bundled.brokers.described[1:] == [{"a"}, {"a"}]
 
 
-@pytest.mark.parametrize(("answer", "age_s"), [(None, 20.0), (KafkaError(KafkaError._TIMED_OUT), TOPICS_AGE_S)])
-def test_topics_that_take_long_are_asked_for_less_often(
-    bundled: Bundled, answer: KafkaError | None, age_s: float
-) -> None:
-    """A twentieth of the time at most: a second for a thousand topics, every 20 s; but an error is no answer."""
-    describe = bundled.brokers.describe_each
-
-    def slow(names: Any) -> Any:
-        bundled.clock.sleep(1.0)
-        return dict.fromkeys(names, answer) if answer else describe(names)
-
-    cast("Any", bundled.brokers).describe_each = slow
-    bundled.admin.refresh(frozenset({A0}))
-    began = bundled.clock() - 1.0
-    bundled.clock.now = began + age_s - 0.1
-    bundled.admin.describe_each(["a"])
-    assert bundled.clock() == began + age_s - 0.1
-    bundled.clock.now = began + age_s
-    bundled.admin.describe_each(["a"])
-    assert bundled.clock() == began + age_s + 1.0
-
-
 def test_what_was_not_asked_for_is_asked_directly(bundled: Bundled) -> None:
     """A connector that came after the refresh, a new partition, a topic that was just found."""
     bundled.admin.refresh(frozenset({A0}))

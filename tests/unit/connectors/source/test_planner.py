@@ -128,6 +128,19 @@ def test_topics_that_take_long_are_looked_for_less_often() -> None:
     assert asked == [0.0, 20.0, 40.0]
 
 
+def test_a_topic_that_ends_below_the_position_is_looked_at_again() -> None:
+    """What is known of the topics may be seconds old: it is another topic by now, and the others go on."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    cluster.put("b", (0, 5))
+    source = planner(cluster, clock)
+    start = {**topic("a", 9), **topic("b", 5)}
+    assert source.latest(start, None) == start
+    cluster.put("a", (0, 2), topic_id="anew")
+    cluster.put("b", (0, 7))
+    assert source.latest(start, None) == {**start, **topic("b", 7)}
+
+
 def test_pinned_ends_are_the_last() -> None:
     """After pinning, records and topics that come later are not read, and the start is returned at the end."""
     cluster = MemoryCluster()
