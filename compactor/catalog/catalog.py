@@ -60,6 +60,7 @@ from compactor.catalog.commits import (
     version_of,
 )
 from compactor.catalog.history import ATTEMPTS, History
+from compactor.catalog.owner_lock import shown
 from compactor.errors import (
     DEFECT,
     CatalogError,
@@ -85,6 +86,11 @@ _log = structlog.get_logger()
 
 def _at_once() -> None:
     """Does not wait."""
+
+
+def _never(_owner: str) -> bool:
+    """Knows no order of processes."""
+    return False
 
 
 class Catalog:
@@ -143,17 +149,30 @@ class Catalog:
         self._rules = (order, identity, scope)
         self._refuse_other_rules()
 
-    def take_over(self, owner: str, now_ms: int, pause: Callable[[], object] = _at_once) -> CatalogState:
+    def take_over(
+        self,
+        owner: str,
+        now_ms: int,
+        pause: Callable[[], object] = _at_once,
+        is_later: Callable[[str], bool] = _never,
+    ) -> CatalogState:
         """Takes the catalog over, and creates it if there is none; every older owner is fenced. Returns its state.
 
-        `owner` is shown to people: host and process. `pause` waits before a store whose list is behind is listed again.
-        Raises FencedError where others took over at the same time, again and again; StorageError where a version is
-        there that the list does not show.
+        `owner` names this process (`owner_lock.Owner.text`). `pause` waits before a store whose list is behind is
+        listed again. `is_later` returns whether the owner that the catalog names started after this process.
+        Raises FencedError if it did, and if others took over at the same time, again and again; StorageError if a
+        version is there that the list does not show.
         """
         with self._turn:
             for _ in range(ATTEMPTS):
                 state = self._advance()
                 self._refuse_other_rules()
+                if is_later(state.owner):
+                    raise FencedError(
+                        f"Connector {self._connector}: {shown(state.owner)}, which started after this process, has "
+                        f"taken it over with epoch {state.epoch}.",
+                        _STOP,
+                    )
                 epoch = state.epoch + 1
                 if self._commit((*self._creation(), TakeOver(epoch=epoch, owner=owner)), epoch, now_ms):
                     self.epoch = epoch
@@ -342,7 +361,7 @@ class Catalog:
         except (CatalogError, StorageError):
             return FencedError(f"Connector {self._connector}: a newer owner took it over; ours is {self.epoch}.", _STOP)
         return FencedError(
-            f"Connector {self._connector}: {self.state.owner} took it over with epoch {self.state.epoch}; "
+            f"Connector {self._connector}: {shown(self.state.owner)} took it over with epoch {self.state.epoch}; "
             f"ours is {self.epoch or 'none'}.",
             _STOP,
         )

@@ -8,6 +8,7 @@ that was frozen still holds the lock, and one that takes over from it does not g
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 from typing import Final
 
@@ -17,22 +18,53 @@ from msgspec import Struct
 from compactor.storage.base import Lock, Storage
 
 NAME: Final = "owner.lock"
+PROCESS: Final = secrets.token_hex(8)
+"""Tells this process from every other one: containers often share host names, and their first process has the pid 1."""
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """The process that owns a connector."""
+    """The process that owns a connector.
+
+    `process` is its own mark, and `start` its place among the starts on its storage location
+    (`compactor.catalog.owner_starts`); both are empty if a version of keyfold wrote it that knew neither.
+    """
 
     host: str
     pid: int
     epoch: int = 0
+    process: str = ""
+    start: int = 0
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"
 
+    @property
+    def text(self) -> str:
+        """The owner as a catalog names it: `host:pid#start.process`."""
+        return f"{self}#{self.start}.{self.process}"
 
-def this_process(epoch: int = 0) -> Owner:
-    """Returns this process as an owner; its text is the `owner` of `Catalog.take_over`."""
-    return Owner(host=socket.gethostname(), pid=os.getpid(), epoch=epoch)
+
+def this_process(epoch: int = 0, start: int = 0) -> Owner:
+    """Returns this process as an owner; its `text` is the `owner` of `Catalog.take_over`."""
+    return Owner(host=socket.gethostname(), pid=os.getpid(), epoch=epoch, process=PROCESS, start=start)
+
+
+def parse(text: str) -> Owner:
+    """Returns the owner that a catalog names as `text`, without its epoch; host and process id alone are old text."""
+    name, _, mark = text.partition("#")
+    start, _, process = mark.partition(".")
+    host, _, pid = name.rpartition(":")
+    return Owner(
+        host=host or name,
+        pid=int(pid) if pid.isdecimal() and host else 0,
+        process=process,
+        start=int(start) if start.isdecimal() else 0,
+    )
+
+
+def shown(text: str) -> str:
+    """Returns the part of an owner's text that people read: host and process id."""
+    return text.partition("#")[0]
 
 
 class OwnerLock:

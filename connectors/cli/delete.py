@@ -97,7 +97,7 @@ def _remove(
     if not lock.claim(owner_lock.this_process()):  # without the lock nothing is removed
         raise _is_run_error(settings.name, str(owner_lock.live_owner(storage) or "another process"))
     try:
-        catalog = deletion.fence(storage, settings.name, str(owner_lock.this_process()), SystemClock().now_ms())
+        catalog = deletion.fence(storage, settings.name, owner_lock.this_process().text, SystemClock().now_ms())
         fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
         deletion.begin(storage, found.plan, catalog)
         deletion.carry_out(storage, found.plan, settings, Admin(clients.admin()), location)

@@ -77,4 +77,6 @@ def _owner(catalog: Catalog, storage: Storage) -> OwnerDescription:
     from compactor.catalog import owner_lock
     from connectors.cli.describe_view import OwnerDescription
 
-    return OwnerDescription(alive=owner_lock.is_alive(storage), name=catalog.state.owner, epoch=catalog.state.epoch)
+    return OwnerDescription(
+        alive=owner_lock.is_alive(storage), name=owner_lock.shown(catalog.state.owner), epoch=catalog.state.epoch
+    )

@@ -39,7 +39,7 @@ from connectors.runtime.request_handler import (
 )
 from connectors.runtime.request_timeout import RequestTimeout
 from connectors.runtime.signals import handled
-from connectors.runtime.takeover import Fenced, claimed, take_over
+from connectors.runtime.takeover import Fenced, claimed, draw_start, take_over
 
 POLL_SECONDS: Final = 0.2
 DEFAULT_TIMEOUT: Final = RequestTimeout()
@@ -180,7 +180,8 @@ def _change(
     def change(fenced: Fenced) -> None:
         changed.extend(OffsetChanger(*fenced).change(choose, clock.now_ms()))
 
-    _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change)
+    start = draw_start(worker)
+    _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change, start=start)
     broker.close()
     return tuple(changed)
 
@@ -242,10 +243,11 @@ def _take_over(
     from connectors.runtime.connector_task import ConnectorTask
     from connectors.spark import session
 
+    start = draw_start(worker)
     spark = session.get_session(worker.spark_master, worker.spark_settings, worker.executors_package)
     try:
         return ConnectorTask(spark, worker, connector, SystemClock(), NullObserver(), lambda _: None, lock).perform(
-            request
+            request, start
         )
     finally:
         spark.stop()

@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner_starts import Start
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import DEFECT, CatalogError, FencedError, IngestError, StorageError
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
 from compactor.metrics import Freshness
@@ -125,11 +126,13 @@ class ConnectorTask:
         query: SharedQuery,
         *,
         once: bool,
+        start: Start,
         known: str | None = None,
         change: Callable[[Fenced], object] | None = None,
     ) -> None:
         """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
 
+        `start` is when this process was told to run it, among all starts on its storage location.
         `known` is the id of the catalog that an earlier run in this process worked on: it must be there still.
         `change` changes offsets before anything is read or published. Raises KeyfoldError: FencedError
         when a newer owner took over, ConnectorError where an operator must decide.
@@ -137,7 +140,7 @@ class ConnectorTask:
         if stop.is_set():  # a run that never began fences no owner
             return
         with ExitStack() as stack:
-            components = self.take_over(stack, known, self._tasks_max(query.tasks_max), change)
+            components = self.take_over(stack, start, self._tasks_max(query.tasks_max), known, change)
             catalog, broker = components.catalog, components.broker
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, query, stack, stop, once=once)
@@ -166,14 +169,16 @@ class ConnectorTask:
         self._watch(reading, maintenance, components, stop)
         if stop.is_set():
             shutdown.drain()
-        elif once:
+        elif not once:
+            raise _reading_ended(self._connector.name)
+        else:
             maintenance.cancel(draining=lambda: stop.drain or not stop.is_set())
             self._finish(components, shutdown)
 
-    def perform(self, request: Request) -> dict[str, Any]:
+    def perform(self, request: Request, start: Start) -> dict[str, Any]:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
         with ExitStack() as stack:
-            components = self.take_over(stack, None, self._tasks_max())
+            components = self.take_over(stack, start, self._tasks_max())
             stack.callback(components.maintenance.interrupt)  # a command that is cancelled waits for no broker
             components.engine.tick(self._clock.now_ms())
             return components.requests.carry_out(request)
@@ -188,17 +193,21 @@ class ConnectorTask:
     def take_over(
         self,
         stack: ExitStack,
-        known: str | None,
+        start: Start,
         tasks_max: int,
+        known: str | None = None,
         change: Callable[[Fenced], object] | None = None,
     ) -> TaskComponents:
         """Takes steps T1 to T3 on the catalog with the id `known`, and makes the components of this run."""
         self._observer.stage(self._connector.name, "taking over")
         stack.callback(self._claim.release)
+        self._claim.start = start.number
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        catalog, broker = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known, change)
+        catalog, broker = take_over(
+            self._storage, self._connector, self._clients, tasks_max, now_ms, known, change, start=start
+        )
         self.catalog = catalog
         self._claim.claim(catalog.epoch)
         components = self._components(catalog, broker)
@@ -343,6 +352,11 @@ class ConnectorTask:
             return False
         self._due[what] = now + period_ms / 1000
         return True
+
+
+def _reading_ended(connector: str) -> IngestError:
+    """Returns the error of a connector whose reading has ended though nothing stopped it: it is started again."""
+    return IngestError(f"Connector {connector}: reading from its topics has ended, and nothing says why.", DEFECT)
 
 
 def _raise_failure(*threads: CancellableThread) -> None:

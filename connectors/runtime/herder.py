@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import structlog
 from msgspec.structs import replace
 
-from compactor.errors import FencedError
+from compactor.catalog.owner_starts import Start
+from compactor.errors import FencedError, StorageError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
@@ -29,6 +30,7 @@ from connectors.runtime.connector_store import ConnectorStore, StoredConnector, 
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector, ConnectorSpec, RunContext, SupervisedConnector
 from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.takeover import draw_start
 
 _log = structlog.get_logger()
 
@@ -101,11 +103,18 @@ class Herder:
     # What the worker's own thread calls.
 
     def hold(self) -> None:
-        """Takes the locks of all connectors that are to run, from before Spark has started."""
+        """Takes the locks of all connectors that are to run, from before Spark has started.
+
+        The worker's place among all starts on its storage location is drawn here, once for all of them: if it is
+        frozen while it takes them over, a worker that starts meanwhile comes later for each.
+        """
+        start: Start | None = None
+        with suppress(StorageError):  # each connector draws its own then, and raises what the storage raises
+            start = draw_start(self._worker)
         with self._lock:
             for name, spec in self._specs.items():
                 if spec.target is not TargetState.STOPPED:
-                    self._run_of(name, spec).supervisor.hold()
+                    self._run_of(name, spec).supervisor.hold(start)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""

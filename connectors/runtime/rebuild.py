@@ -33,7 +33,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.runtime.key_comparison import comparison_of_keys, comparison_of_records
 from connectors.runtime.offset_change import commit_positions
-from connectors.runtime.takeover import Fenced, abandoned_s, claimed, take_over
+from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, take_over
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
 
@@ -72,6 +72,7 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
             buckets,
             now_ms,
             change=lambda fenced: found.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
+            start=draw_start(worker),
         )
         broker.close()
     return tuple(found)

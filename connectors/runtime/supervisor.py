@@ -16,6 +16,7 @@ import structlog
 from msgspec.structs import replace
 
 from compactor.catalog import owner_lock
+from compactor.catalog.owner_starts import Start
 from compactor.catalog.requests import Answer
 from compactor.errors import FencedError, OffsetChangeError, StorageError
 from compactor.metrics import Freshness
@@ -35,7 +36,7 @@ from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
-from connectors.runtime.takeover import Fenced, newer_owner, stored_state
+from connectors.runtime.takeover import Fenced, draw_start, newer_owner, stored_state
 from connectors.spark import session
 from connectors.threads import CancellableThread
 
@@ -67,6 +68,10 @@ class Supervisor:
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
+        # When this process was told to run the connector, among all starts on the storage location: by `hold`, or at
+        # its first run. Restarts by itself keep the number, so that they take nothing from a process that came later.
+        self._start: Start | None = None
+        self._draw_start = partial(draw_start, worker)
         self._name = connector.name
         self._clock = clock
         self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
@@ -85,13 +90,16 @@ class Supervisor:
         self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
         warn_of_readers(worker, connector.name)
 
-    def hold(self) -> None:
+    def hold(self, start: Start | None = None) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
 
-        The lock only informs others: a StorageError here is ignored, the task raises its own.
+        `start` is the worker's own, if it is starting now. The lock only informs others: a StorageError here is
+        ignored, the task raises its own.
         """
+        self._start = self._start or start
+        epoch, number = self._catalog.epoch if self._catalog else 0, self._start.number if self._start else 0
         with suppress(StorageError):
-            self._lock.claim(owner_lock.this_process(self._catalog.epoch if self._catalog else 0))
+            self._lock.claim(owner_lock.this_process(epoch, number))
 
     def start(
         self, spark: SparkSession, query: SharedQuery, *, once: bool, over: Callable[[], object] = lambda: None
@@ -200,7 +208,8 @@ class Supervisor:
         try:
             known = None if self._catalog is None else self._catalog.state.catalog_id
             change = partial(self._resync, resyncs) if resyncs else None
-            task.run(stop, query, once=self._once, known=known, change=change)
+            self._start = self._start or self._draw_start()
+            task.run(stop, query, once=self._once, start=self._start, known=known, change=change)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             self._take_counts(task.counted)

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from compactor.catalog import owner_lock
+from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner_starts import Start
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
@@ -19,6 +20,8 @@ from compactor.storage.base import Storage
 from compactor.storage.lease import LEASE_MS
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
+from connectors.config.stores import worker_storage
+from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
@@ -26,6 +29,7 @@ from connectors.kafka.probe import probe_all
 from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import poll_until
 from connectors.runtime import deletion
+from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.kafka_broker import KafkaBroker
 
 _log = structlog.get_logger()
@@ -62,6 +66,7 @@ class OwnerClaim:
 
     def __init__(self, storage: Storage, lock: owner_lock.OwnerLock | None) -> None:
         self.held = False
+        self.start = 0
         self._storage = storage
         self._given = lock is not None
         self._lock = lock or owner_lock.OwnerLock(storage)
@@ -69,7 +74,7 @@ class OwnerClaim:
     def claim(self, epoch: int) -> None:
         """Takes the lock, which a command or a frozen owner may have held, and writes this process into it."""
         try:
-            self.held = self._lock.claim(owner_lock.this_process(epoch))
+            self.held = self._lock.claim(owner_lock.this_process(epoch, self.start))
         except StorageError as error:
             _log.warning("owner.lock could not be taken", error=str(error))
 
@@ -100,6 +105,11 @@ def abandoned_s(storage: Storage) -> float:
     return 0.0 if storage.is_folder else LEASE_MS / 1000 + LEASE_MARGIN_S
 
 
+def draw_start(worker: WorkerConfig) -> Start:
+    """Draws a number in the order of starts on the worker's storage.location. Raises StorageError."""
+    return owner_starts.draw(worker_storage(worker).sub(FOLDER))
+
+
 @contextmanager
 def claimed(storage: Storage, connector: str, wait_s: float = 0.0) -> Iterator[None]:
     """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up.
@@ -126,20 +136,24 @@ def take_over(
     now_ms: int,
     known: str | None = None,
     change: Callable[[Fenced], object] | None = None,
+    *,
+    start: Start,
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
     Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
-    not be mounted. `change` is called once nobody else publishes any more (steps G and R). Raises FencedError where
-    another process took over at the same time; OutputError, SourceChangedError and DataLossError where topics are not
-    what the catalog knows; SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
+    not be mounted. `change` is called once nobody else publishes any more (steps G and R). Raises FencedError if
+    another process took over at the same time, or one that started after `start`; OutputError, SourceChangedError and
+    DataLossError where topics are not what the catalog knows; SourceMissingError, UnreachableError, StorageError,
+    CatalogError, and what `change` raises.
     """
     probe_all(connector.name, clients, PROBE_S)  # no owner is fenced while its brokers do not answer
     deletion.refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", _IDENTITY.get(connector.key_identity, connector.key_identity), "partition")
-    catalog.take_over(str(owner_lock.this_process()), now_ms, _pause)
+    owner = owner_lock.this_process(start=start.number).text
+    catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")
     deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
@@ -166,7 +180,7 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
     try:
         catalog.refresh()
     except FencedError as error:
-        return error if catalog.state.owner != str(owner_lock.this_process()) else None
+        return error if owner_lock.parse(catalog.state.owner).process != owner_lock.PROCESS else None
     except (StorageError, CatalogError):  # the next run says so
         return None
     return None

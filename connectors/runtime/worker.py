@@ -83,6 +83,8 @@ class Worker:
         self._stop = StopToken()
         self._interrupted = False
         self._reload = threading.Event()
+        # Reads changed connector files; one at a time. Made for each reload, as disk and store may answer late.
+        self._reloading: CancellableThread | None = None
         self._gone: KeyfoldError | None = None
         herder.changed = self._stop.wake
 
@@ -174,10 +176,25 @@ class Worker:
             self._stop.is_set_within(POLL_SECONDS, self._clock)  # or until a connector has ended or is to change
             if self._lost(spark, query):
                 return
-            if self._reload.is_set() and self._files is not None:
-                self._reload.clear()
-                self._herder.apply(self._files.reload())
+            self._begin_reload()
             self._herder.reconcile()
+
+    def _begin_reload(self) -> None:
+        """Reads the connector files on a thread of its own if that was asked for and none does so now.
+
+        Files and store may answer late. Meanwhile signals, the end of Spark's JVM and other connectors are seen to.
+        """
+        reading = self._reloading
+        if reading is not None and not reading.is_alive():
+            self._reloading = None
+            if reading.failure is not None:
+                raise reading.failure
+        if self._files is not None and self._reloading is None and self._reload.is_set():
+            self._reload.clear()
+            files = self._files
+            self._reloading = CancellableThread("reload", lambda _: self._herder.apply(files.reload()))
+            self._reloading.when_over(self._stop.wake)
+            self._reloading.start()
 
     def _is_over(self) -> bool:
         """Returns whether no connector runs, or will by itself; one that waits for more ends only for other owners."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.catalog.owner_lock import NAME, Owner, OwnerLock, is_alive, live_owner, this_process
+from compactor.catalog.owner_lock import NAME, PROCESS, Owner, OwnerLock, is_alive, live_owner, this_process
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import MemoryStorage
@@ -65,7 +65,7 @@ def test_holder_that_has_not_said_who_it_is(storage: Storage, told: bytes) -> No
 def test_owner_as_text() -> None:
     """An owner shows as host and process, as take_over asks for."""
     assert str(Owner(host="h", pid=7, epoch=3)) == "h:7"
-    assert this_process(4) == Owner(host=this_process().host, pid=os.getpid(), epoch=4)
+    assert this_process(4) == Owner(host=this_process().host, pid=os.getpid(), epoch=4, process=PROCESS)
 
 
 def _hold(root: str, held: Event) -> None:

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from compactor.errors import FencedError, StorageError
+from compactor.errors import FencedError, IngestError, StorageError
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime import connector_task
 from connectors.runtime.cancellation import StopToken
@@ -88,8 +88,8 @@ def test_both_threads_wake_who_watches(running: Running, monkeypatch: pytest.Mon
     reading.is_alive.return_value = False
     monkeypatch.setattr(running.task, "_maintenance_thread", lambda *_, **__: maintenance)
     monkeypatch.setattr(running.task, "_reading_thread", lambda *_, **__: reading)
-    with ExitStack() as stack:
-        running.task._run(running.components, Mock(), stack, running.stop, once=False)
+    with ExitStack() as stack, pytest.raises(IngestError, match="orders-keeper: reading from its topics has ended"):
+        running.task._run(running.components, Mock(), stack, running.stop, once=False)  # and so it is started again
     assert reading.start.called
     assert maintenance.start.called
 
@@ -164,7 +164,7 @@ def test_a_run_that_is_stopped_before_it_began_takes_nothing_over(running: Runni
     """Nobody is fenced for a worker that ends."""
     running.stop.stop()
     running.task.take_over = Mock()  # type: ignore[method-assign]
-    running.task.run(running.stop, Mock(), once=False)
+    running.task.run(running.stop, Mock(), once=False, start=Mock(number=1))
     assert not running.task.take_over.called
 
 
@@ -191,7 +191,7 @@ def test_a_run_that_fails_looks_whether_it_was_fenced(
     running.task.take_over = Mock(return_value=running.components)  # type: ignore[method-assign]
     running.task._run = fails  # type: ignore[method-assign]
     with pytest.raises(raised):
-        running.task.run(running.stop, Mock(), once=False)
+        running.task.run(running.stop, Mock(), once=False, start=Mock(number=1))
 
 
 def test_a_checkpoint_of_an_earlier_version_is_removed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,5 +210,5 @@ def test_a_connector_without_tasks_max_has_its_share(running: Running, said: int
     running.task._connector = Mock(tasks_max=said)
     running.task.take_over = Mock(return_value=running.components)  # type: ignore[method-assign]
     running.task._run = Mock()  # type: ignore[method-assign]
-    running.task.run(running.stop, Mock(tasks_max=3), once=False)
+    running.task.run(running.stop, Mock(tasks_max=3), once=False, start=Mock(number=1))
     assert running.task.take_over.call_args.args[2] == taken

@@ -19,6 +19,7 @@ import structlog
 from compactor.catalog import requests
 from compactor.catalog.commits import commit_path
 from compactor.catalog.owner_lock import is_alive, this_process
+from compactor.catalog.owner_starts import Start
 from compactor.errors import CatalogError, FencedError, OffsetChangeError, StorageError
 from compactor.generation.plan import OffsetChange
 from compactor.metrics import Freshness
@@ -60,6 +61,7 @@ class Runs:
     ) -> None:
         self.began: list[float] = []
         self.known: list[str | None] = []
+        self.starts: list[int] = []
         self.shown: list[dict[str, Any]] = []
         self.counted = counted
         catalog = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
@@ -87,6 +89,7 @@ class Runs:
         stop: StopToken,
         *,
         once: bool,
+        start: Start,
         known: str | None,
         change: Callable[[Any], object] | None,
     ) -> None:
@@ -94,6 +97,7 @@ class Runs:
             change(())
         self.began.append(self._clock.monotonic())
         self.known.append(known)
+        self.starts.append(start.number)
         self._made.catalog = self.catalog
         ran_ms, error = self._plan.pop(0) if self._plan else (0, None)
         if self._comes_up:
@@ -394,7 +398,7 @@ def test_a_take_over_of_its_own_whose_answer_was_lost_is_no_other_owner(ground: 
     """The epoch is newer than the one that it knows, and its own all the same."""
 
     def look(now: float) -> None:
-        ground.runs.catalog.state.owner = str(this_process())
+        ground.runs.catalog.state.owner = this_process().text
         ground.runs.catalog.refresh.side_effect = FencedError("Newer.")
 
     runs = ground.run(*[(0, AWAY)] * 3, at=look)
@@ -405,6 +409,12 @@ def test_the_catalog_of_the_last_run_is_expected_by_the_next(start: Callable[...
     """So an empty folder where a disk was unmounted is not taken for a connector that begins."""
     _, runs = start((0, AWAY))
     assert runs.known == [None, "c-1"]
+
+
+def test_restarts_by_itself_keep_the_place_among_all_starts(ground: Ground) -> None:
+    """Only a start that somebody asked for comes later than a process that took the connector over meanwhile."""
+    runs = ground.run(*[(0, AWAY)] * 2)
+    assert runs.starts == [1, 1, 1]
 
 
 def test_without_spark_nothing_is_started_again(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from compactor.catalog import owner_lock
+from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, KeyfoldError, StorageError
+from compactor.catalog.owner_starts import draw
+from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.storage.local import LocalStorage
 from connectors.errors import ConflictError, ConnectorError
 from connectors.runtime import deletion, takeover
@@ -28,7 +29,30 @@ def again(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(takeover, "Admin", Mock())
     connector = Mock()
     connector.name, connector.key_identity = "c", "bytes"
-    return lambda storage, known: take_over(storage, connector, Mock(), 1, NOW, known)
+    return lambda storage, known, start=None: take_over(
+        storage, connector, Mock(), 1, NOW, known, start=start or draw(MemoryStorage())
+    )
+
+
+def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(
+    again: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends for the connectors that it had not come to, as for the others: ownership is never split."""
+    shared, mine, theirs = MemoryStorage(), MemoryStorage(), MemoryStorage()
+    frozen = draw(shared)
+    again(mine, None, frozen)
+    with monkeypatch.context() as other:
+        other.setattr(owner_lock, "PROCESS", "other")
+        other.setattr(owner_starts, "PROCESS", "other")
+        later = draw(shared)
+        for storage in (mine, theirs):
+            again(storage, None, later)
+    for storage in (mine, theirs):
+        epoch = Catalog.open(storage, "c").state.epoch
+        with pytest.raises(FencedError, match="which started after this process"):
+            again(storage, None, frozen)
+        assert Catalog.open(storage, "c").state.epoch == epoch
+        assert again(storage, None, draw(shared)).catalog.epoch == epoch + 1  # an operator asked for it again
 
 
 def test_the_same_catalog_is_taken_over_again(again: Any) -> None:

@@ -47,7 +47,7 @@ class Supervisor:
     def release(self) -> None:
         """Holds nothing."""
 
-    def hold(self) -> None:
+    def hold(self, start: object = None) -> None:
         """Holds nothing."""
 
     def resume(self) -> None:
@@ -74,7 +74,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
 
     def run(
-        *, hangs: bool, spark: Session, stopped: bool = True, failure: Exception | None = None
+        *, hangs: bool, spark: Session, stopped: bool = True, failure: Exception | None = None, files: Any = None
     ) -> tuple[Worker, int, Supervisor, list[Any]]:
         monkeypatch.setattr(session, "create", lambda *_: spark)
         monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=failure)))
@@ -83,6 +83,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         made, one = worker_over(config, [], starting), Supervisor(hangs=hangs)
         made._herder._runs["c"] = SupervisedConnector(cast("Any", one), cast("Any", None), started=True)
         made._herder._specs["c"] = ConnectorSpec(cast("Any", None))
+        if files is not None:
+            made._files = files
+            made.reload()
         if stopped:
             made._stop.set()
         with structlog.testing.capture_logs() as logged:
@@ -99,6 +102,23 @@ def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
     assert (made.abandoned, code) == (["connector c", "Spark"], EXIT_OK)
     assert [line["what"] for line in logged if line["log_level"] == "warning"] == made.abandoned
     assert spark.killed.is_set()
+
+
+def test_the_end_of_spark_is_seen_while_files_are_read_again(worker: Any) -> None:
+    """A disk that does not answer holds up the reload alone, not what the worker looks at."""
+    answers = threading.Event()
+
+    def reload() -> Any:
+        answers.wait(60)
+        raise OSError("The disk was away.")
+
+    try:
+        made, code, _, _ = worker(
+            hangs=False, spark=Session(code=-9), stopped=False, files=SimpleNamespace(reload=reload)
+        )
+        assert (code, made.health) == (EXIT_FAILED, workers.Health.UNHEALTHY)
+    finally:
+        answers.set()
 
 
 def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
