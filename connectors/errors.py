@@ -22,6 +22,8 @@ KeyfoldError (compactor.errors)
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
+├── NotVisibleError               4  (compactor.errors)
+├── SnapshotHiddenError           4  (compactor.errors)
 ├── FencedError                   5  (compactor.errors)
 └── any other KeyfoldError        1
 """
@@ -30,7 +32,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from compactor.errors import FencedError, KeyfoldError, OffsetChangeError, RebuildError, StorageError
+from compactor.errors import (
+    FencedError,
+    KeyfoldError,
+    NotVisibleError,
+    OffsetChangeError,
+    RebuildError,
+    SnapshotHiddenError,
+    StorageError,
+)
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -140,6 +150,8 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (ConfigError, EXIT_CONFIG),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),
+    (NotVisibleError, EXIT_UNREACHABLE),
+    (SnapshotHiddenError, EXIT_UNREACHABLE),
     (RegistryError, EXIT_UNREACHABLE),
     (SparkClusterError, EXIT_UNREACHABLE),
     (FencedError, EXIT_FENCED),
