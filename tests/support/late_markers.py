@@ -1,6 +1,6 @@
 """A broker that writes the markers of transactions late, when a test lets it.
 
-A coordinator sends markers (`WriteTxnMarkers`) to the partitions' leaders over the inter-broker listener, to itself too.
+A coordinator sends markers (`WriteTxnMarkers`) to the partitions' leaders over the inter-broker listener, itself too.
 That listener is advertised as a gate here, which passes every request on but those, until it is opened.
 """
 
