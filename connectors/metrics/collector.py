@@ -114,7 +114,14 @@ OWN: Final = (
     ),
     OwnMetric("keyfold_partitions", "gauge", "Partitions read.", lambda connector, _: len(connector.logs)),
     OwnMetric("keyfold_closed_topics", "gauge", "Topics that are not read any more.", lambda one, _: one.closed_topics),
+    OwnMetric("keyfold_open_topics", "gauge", "Topics that are read.", lambda one, _: one.open_topics),
     OwnMetric("keyfold_failures", "gauge", "Failures in a row.", lambda connector, _: connector.failures),
+    OwnMetric(
+        "keyfold_outage_seconds",
+        "gauge",
+        "For how long brokers, a store or a registry have not answered it.",
+        lambda connector, now_ms: connector.outage_ms(now_ms) / 1000,
+    ),
     OwnMetric("keyfold_snapshot_age_seconds", "gauge", "Age of the newest snapshot.", _snapshot_age),
     OwnMetric(
         "keyfold_snapshot_bytes", "gauge", "Bytes of all snapshots.", lambda connector, _: connector.snapshot_bytes

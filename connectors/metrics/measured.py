@@ -47,7 +47,8 @@ class MeasuredLog(Struct, frozen=True):
 class MeasuredConnector(Struct, frozen=True):
     """A connector: state in lower case, tasks, counts of its newest run, logs, its newest snapshot (ms, bytes).
 
-    `closed_topics` is how many of its source topics are not read any more.
+    `closed_topics` is how many of its source topics are not read any more, `open_topics` how many are.
+    `waiting_since_ms` is when the outage began that it waits for; None if there is none.
     """
 
     name: str
@@ -61,6 +62,12 @@ class MeasuredConnector(Struct, frozen=True):
     snapshot_ms: int | None
     snapshot_bytes: int
     closed_topics: int
+    open_topics: int
+    waiting_since_ms: int | None = None
+
+    def outage_ms(self, now_ms: int) -> int:
+        """Returns for how long brokers, a store or a registry have not let it work; 0 if they do."""
+        return 0 if self.waiting_since_ms is None else max(0, now_ms - self.waiting_since_ms)
 
     def lag_ms(self, now_ms: int) -> int:
         """Returns for how long the oldest records wait that are not published, beyond the lag that was asked for."""
@@ -82,6 +89,7 @@ def measured(connector: Connector) -> MeasuredConnector:
     supervisor = connector.supervisor
     state = connector.catalog_state
     snapshots = state.snapshots if state is not None else ()
+    topics = state.topics.values() if state is not None else ()
     return MeasuredConnector(
         name=connector.name,
         state=connector.status.state.lower(),
@@ -93,7 +101,9 @@ def measured(connector: Connector) -> MeasuredConnector:
         logs=_logs(state),
         snapshot_ms=max((one.created_ms for one in snapshots), default=None),
         snapshot_bytes=sum(one.bytes for one in snapshots),
-        closed_topics=0 if state is None else sum(topic.closed is not None for topic in state.topics.values()),
+        waiting_since_ms=connector.status.waiting_since_ms,
+        closed_topics=sum(topic.closed is not None for topic in topics),
+        open_topics=sum(topic.closed is None for topic in topics),
     )
 
 

@@ -17,7 +17,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import Clock
-from connectors.errors import EXIT_UNREACHABLE, exit_code
+from connectors.errors import EXIT_UNREACHABLE, exit_code, is_outage
 
 SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
@@ -95,7 +95,7 @@ class RequestHandler:
             return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
             if error.retriable or isinstance(error, BadRequestError | QuarantinedError | SnapshotError):
-                unreachable = exit_code(error) == EXIT_UNREACHABLE
+                unreachable = exit_code(error) == EXIT_UNREACHABLE or is_outage(error)
                 return Answer(ok=False, message=error.message, action=error.action, unreachable=unreachable)
             raise
 

@@ -68,6 +68,8 @@ GAUGES: Final = {
     "keyfold_tombstones": 0,
     "keyfold_failures": 2,
     "keyfold_closed_topics": 1,
+    "keyfold_open_topics": 0,
+    "keyfold_outage_seconds": 0.0,
     "keyfold_snapshot_age_seconds": 60.5,
     "keyfold_snapshot_bytes": 300,
 }

@@ -10,7 +10,15 @@ import pytest
 from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import CleanedLog
-from compactor.errors import FoldError, KeyfoldError, NotVisibleError, QuarantinedError, SnapshotError, StorageError
+from compactor.errors import (
+    FoldError,
+    KeyfoldError,
+    NotVisibleError,
+    PublishInterruptedError,
+    QuarantinedError,
+    SnapshotError,
+    StorageError,
+)
 from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
@@ -169,7 +177,8 @@ def test_what_readers_do_not_see_yet_is_told(
 
 
 @pytest.mark.parametrize(
-    ("kind", "unreachable"), [(StorageError, True), (UnreachableError, True), (SnapshotError, False)]
+    ("kind", "unreachable"),
+    [(StorageError, True), (UnreachableError, True), (PublishInterruptedError, True), (SnapshotError, False)],
 )
 def test_a_failure_that_may_pass_is_the_askers(
     storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: type[KeyfoldError], *, unreachable: bool
