@@ -7,9 +7,10 @@ sinks/publisher.py → maintenance_thread.py → compactor.maintenance (clean, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -72,13 +73,15 @@ IDLE_S: Final = 10.0
 class TaskReport(NamedTuple):
     """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask).
 
-    `paused`: nothing is taken in or published, and nothing of that is under way.
+    `paused`: nothing is taken in or published, and nothing of that is under way. `topics`: counts by source topic, once
+    the task has ended.
     """
 
     counters: dict[str, int]
     worked: bool
     paused: bool = False
     freshness: Freshness = Freshness()
+    topics: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
 
 class ConnectorTask:
@@ -185,7 +188,8 @@ class ConnectorTask:
         """What it has counted by now, also once it has ended; None where it has not taken over."""
         if self._engine is None:
             return None
-        return TaskReport(self._engine.counts(), self.worked, freshness=self._engine.counters.freshness)
+        counters = self._engine.counters
+        return TaskReport(self._engine.counts(), self.worked, freshness=counters.freshness, topics=counters.by_topic())
 
     def take_over(
         self,

@@ -58,12 +58,13 @@ _log = structlog.get_logger()
 class Supervisor:
     """Keeps one connector running. `error` is what ended it, None while it runs or when it ended without an error.
 
-    `freshness` is that of the newest run.
+    `freshness` is that of the newest run; `topics` is what a run that has ended has counted by source topic.
     """
 
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
         self.freshness = Freshness()
+        self.topics: Mapping[str, Mapping[str, int]] = {}
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
@@ -260,7 +261,7 @@ class Supervisor:
     def _take_counts(self, report: TaskReport | None) -> None:
         """Takes what a run has counted by its end; otherwise what failed last would be in no metric."""
         if report is not None:
-            self.freshness = report.freshness
+            self.freshness, self.topics = report.freshness, report.topics
             self._status.count(report.counters)
 
     def _take_report(self, report: TaskReport) -> None:

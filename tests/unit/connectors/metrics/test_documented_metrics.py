@@ -115,9 +115,7 @@ def test_a_row_says_what_is_measured(row: Row) -> None:
 def test_the_page_is_read() -> None:
     """The parser finds all rows, with one name for both families or with one for each."""
     own = [row for row in ROWS if row.names["strimzi"].startswith("keyfold_")]
-    assert (
-        len(own) == len(OWN) + len(PARTITIONS) + 6
-    )  # histogram, summary, sources, object stores
+    assert len(own) == len(OWN) + len(PARTITIONS) + 6  # histogram, summary, sources, object stores
     assert len(ROWS) > len(own) + len(STATES)
     assert _rows("| `a` | `b` | gauge | x, y | s | M. |\n| `c` | counter | | | N. |") == [
         Row({"strimzi": "a", "confluent": "b"}, "gauge", ("x", "y"), "s", "M."),
