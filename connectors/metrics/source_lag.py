@@ -140,7 +140,7 @@ class SourceEnds:
                 groups.setdefault(key, []).append(connector)
                 settings.setdefault(key, own)
         self._admins = {key: self._admins.get(key) or self._make_admin(settings[key]) for key in groups}
-        histories = {}
+        histories: dict[str, dict[TopicPartition, EndHistory]] = {}
         for key, connectors in groups.items():
             histories |= self._looked(self._admins[key], connectors)
         self._histories = histories

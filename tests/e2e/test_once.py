@@ -188,7 +188,9 @@ def test_the_command_ends_with_what_it_has_done(deployment: Deployment) -> None:
     assert row[:5] == [deployment.topic, "100", str(sent), "0", str(kept)]
     opens = next(line for line in lines if line.startswith("Open it: "))
     assert row[5] in opens
-    assert len(duckdb.sql(shlex.split(opens)[-1].replace("LIMIT 10", "")).fetchall()) == len(table)
+    records = duckdb.sql(shlex.split(opens)[-1].replace("LIMIT 10", ""))
+    assert records is not None
+    assert len(records.fetchall()) == len(table)
 
 
 def test_nothing_is_published_with_output_none(spark: SparkSession, deployment: Deployment) -> None:

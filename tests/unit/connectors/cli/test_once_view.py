@@ -94,7 +94,9 @@ def test_the_line_opens_the_snapshot_whatever_its_path(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": [b"a"]}), folder / "data" / "0.parquet")
     program, option, sql = shlex.split(once_view.opening(str(folder)))
     assert (program, option) == ("duckdb", "-c")
-    assert duckdb.sql(sql).fetchall() == [(b"a",)]
+    records = duckdb.sql(sql)
+    assert records is not None
+    assert records.fetchall() == [(b"a",)]
 
 
 def test_the_result_is_json() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -156,7 +155,7 @@ def test_the_thread_looks_until_it_is_stopped(tmp_path: Path) -> None:
             raise ValueError("a setting")
 
     looks.ends.look = fails  # type: ignore[method-assign]
-    looks.clock.wait = lambda _, stopped: cast("threading.Event", stopped).wait(0.01)  # type: ignore[method-assign]
+    looks.clock.wait = lambda seconds, event: event.wait(0.01)  # type: ignore[method-assign]
     looks.ends.start()
     wait_until(lambda: len(tries) > 2, "it looks again")
     looks.ends.stop()

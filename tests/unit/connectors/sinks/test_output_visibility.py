@@ -77,7 +77,8 @@ def test_markers_that_do_not_come_end_the_wait() -> None:
     clock, brokers = SleepingClock(), Brokers(-(10**6))
     with capture_logs() as lines:
         (hidden,) = await_visible({A: 9, B: 7}, brokers.ends, lambda: False, clock=clock, sleep=clock.sleep)
-    assert (hidden.place, hidden.end, clock.now) == (A, 9, pytest.approx(VISIBLE_S, abs=0.2))
+    assert (hidden.place, hidden.end) == (A, 9)
+    assert clock.now == pytest.approx(VISIBLE_S, abs=0.2)
     assert [line["event"] for line in lines] == ["waiting until readers see what was published"]
     assert f"after 30 s o-0 is visible up to offset {hidden.visible}, published up to 9." in reason([hidden])
     assert "(1 more like it)" in reason([hidden, hidden])
