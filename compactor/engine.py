@@ -174,6 +174,7 @@ class Engine:
                 "offsets_lost": sum(read.start - read.lo for read in batch.ranges),
             }
         )
+        self.counters.add_by_topic("records_read", ((read.tp.topic, read.records) for read in batch.ranges))
         for part in batch.parts:
             if part.future:
                 self._clock_warnings.future_records(part.topic, part.partition, part.file.last)
@@ -229,6 +230,8 @@ class Engine:
                 "transactions_aborted": sum(result.aborted for result in sent),
             }
         )
+        self.counters.add_by_topic("records_published", ((result.topic, result.records) for result in sent))
+        self.counters.add_by_topic("dead_letters", ((result.topic, result.dead_letters) for result in sent))
 
     def _admit(self, batch: Batch, now_ms: int) -> None:
         """Adds topics and partitions that are read for the first time, once their output partitions exist."""

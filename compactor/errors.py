@@ -24,6 +24,8 @@ KeyfoldError                      base: a message and a next action
 ├── FoldError                     a fold or a snapshot could not be made from its runs
 │   └── FoldFailedError           a fold on command failed, and may succeed later; retriable
 ├── SnapshotError                 a snapshot cannot be taken; everything else goes on
+│   └── SnapshotHiddenError       readers of the output do not see yet what it would hold; retriable
+├── NotVisibleError               what was published is not visible to readers yet; retriable
 ├── QuarantinedError              partitions are quarantined, so that not everything was done
 ├── StoppedError                  a stop came before all files were read; retriable
 └── FailpointError                raised at a failpoint that a test has set to `error`; retriable
@@ -175,6 +177,18 @@ class SnapshotError(KeyfoldError):
     def __init__(self, message: str, action: str = "", topics: frozenset[str] | None = None) -> None:
         super().__init__(message, action)
         self.topics = topics
+
+
+class SnapshotHiddenError(SnapshotError):
+    """A snapshot waits: read_committed readers of the output do not see yet all that it would hold."""
+
+    retriable = True
+
+
+class NotVisibleError(KeyfoldError):
+    """What was published is committed, and read_committed readers of the output do not see all of it yet."""
+
+    retriable = True
 
 
 class QuarantinedError(KeyfoldError):

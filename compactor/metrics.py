@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -45,6 +45,7 @@ class Counters:
     def __init__(self) -> None:
         self.freshness = Freshness()
         self._lock = threading.Lock()
+        self._topics: dict[str, dict[str, int]] = {}
         self._counts: dict[str, int] = dict.fromkeys(
             (
                 "batches",
@@ -85,6 +86,18 @@ class Counters:
         """Adds each of `counts` to the count of its name."""
         for name, by in counts.items():
             self.add(name, by)
+
+    def add_by_topic(self, name: str, amounts: Iterable[tuple[str, int]]) -> None:
+        """Adds amounts to the counts `name` of their source topics."""
+        with self._lock:
+            for topic, by in amounts:
+                counts = self._topics.setdefault(topic, {})
+                counts[name] = counts.get(name, 0) + by
+
+    def by_topic(self) -> Mapping[str, Mapping[str, int]]:
+        """Returns a copy of what was counted by source topic: records read and published, and dead letters."""
+        with self._lock:
+            return {topic: dict(counts) for topic, counts in self._topics.items()}
 
     def values(self) -> Mapping[str, int]:
         """Returns a copy of all counts by name."""

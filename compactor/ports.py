@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -50,6 +50,13 @@ class Broker(Protocol):
 
     def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:
         """Reads the low watermark of each output partition of the source topic `topic`."""
+        ...
+
+    def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
+        """Waits a while until read_committed readers see all that was published of the source topics `topics`.
+
+        Returns the topics of which they do not see all by then, each with the reason as a sentence.
+        """
         ...
 
     def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:

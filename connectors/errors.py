@@ -9,6 +9,7 @@ KeyfoldError (compactor.errors)
 ├── RebuildError                  2  (compactor.errors)
 ├── UnreachableError              4  broker did not answer in time; retriable
 │   └── NoConnectionError            no broker has let a client in, and nothing was asked of it yet
+│       └── LoginRefusedError        a broker answers, and refuses a user, a password or a certificate
 ├── ConnectorError                1  a connector FAILED; an operator decides
 │   ├── SourceMissingError           a named source topic does not exist (yet); retriable
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
@@ -22,6 +23,8 @@ KeyfoldError (compactor.errors)
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
+├── NotVisibleError               4  (compactor.errors)
+├── SnapshotHiddenError           4  (compactor.errors)
 ├── FencedError                   5  (compactor.errors)
 └── any other KeyfoldError        1
 """
@@ -30,7 +33,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from compactor.errors import FencedError, KeyfoldError, OffsetChangeError, RebuildError, StorageError
+from compactor.errors import (
+    DamagedFileError,
+    FencedError,
+    KeyfoldError,
+    MissingFileError,
+    NotVisibleError,
+    OffsetChangeError,
+    OutcomeUnknownError,
+    PositionMovedError,
+    PublishInterruptedError,
+    RebuildError,
+    SnapshotHiddenError,
+    StorageError,
+    UnreadableFileError,
+    UnsupportedStorageError,
+)
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -70,6 +88,10 @@ class UnreachableError(KeyfoldError):
 
 class NoConnectionError(UnreachableError):
     """No broker took a client's connection, or let it log in; nothing was asked of it yet."""
+
+
+class LoginRefusedError(NoConnectionError):
+    """A broker answers, and does not let a client in: its user, password, mechanism or certificate is wrong."""
 
 
 class ConnectorError(KeyfoldError):
@@ -140,10 +162,28 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (ConfigError, EXIT_CONFIG),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),
+    (NotVisibleError, EXIT_UNREACHABLE),
+    (SnapshotHiddenError, EXIT_UNREACHABLE),
     (RegistryError, EXIT_UNREACHABLE),
     (SparkClusterError, EXIT_UNREACHABLE),
     (FencedError, EXIT_FENCED),
 )
+
+
+_OUTAGES: Final = (UnreachableError, RegistryError, StorageError, PublishInterruptedError, OutcomeUnknownError)
+_REFUSALS: Final = (
+    *(LoginRefusedError, PositionMovedError, MissingFileError, DamagedFileError, UnreadableFileError),
+    UnsupportedStorageError,
+)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Returns whether `error` only says that brokers, a store or a registry did not answer.
+
+    A connector that failed with it waits and is not FAILED, as nothing has to be done for the connector itself. What
+    they refuse, and what is missing or damaged, is no outage though it may be tried again.
+    """
+    return isinstance(error, _OUTAGES) and not isinstance(error, _REFUSALS)
 
 
 def exit_code(error: BaseException) -> int:

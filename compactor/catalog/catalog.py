@@ -79,7 +79,10 @@ TRIM_GRACE_MS: Final = 300_000
 TRIM_KEEP: Final = 100
 CREATE_ATTEMPTS: Final = 3
 
-_STOP: Final = "Let this worker stop, and do not start it again while the other one runs."
+_STOP: Final = (
+    "Leave this connector to that owner: stop this worker if it has no other connector, and do not start it with this "
+    "one again while the other runs."
+)
 
 _log = structlog.get_logger()
 

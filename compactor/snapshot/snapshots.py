@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
+from compactor.errors import FoldError, SnapshotError, SnapshotHiddenError, SnapshotStorageError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.log import PartitionLog
@@ -110,6 +110,9 @@ class Snapshots:
         Where no command `asked` for them, only of the topics that are due. Without `again`, not of a topic whose newest
         snapshot would be repeated while readers have time to go on from it. Raises SnapshotError where the location is
         another catalog's, before anything is written; and where topics cannot be taken, after all others were.
+
+        A topic whose output hides what was published is left out, with an error: the manifest's output offsets stand
+        at what readers of the output can see.
         """
         if self._place is None:
             return ()
@@ -118,16 +121,17 @@ class Snapshots:
         topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in based]
         if topics:
             location.claim(self._place, state, self._storage)
+        hidden = self._broker.hidden(state, topics) if topics else {}
         found: list[AddSnapshot] = []
-        refused: dict[str, SnapshotError] = {}
-        for topic in self._quarantine.until_stopped(topics):
+        refused: dict[str, SnapshotError] = {topic: _hidden(state, topic, why) for topic, why in hidden.items()}
+        for topic in self._quarantine.until_stopped([topic for topic in topics if topic not in hidden]):
             try:
                 found += self._try(self._place, topic, now_ms, again=again)
             except SnapshotError as error:
                 refused[topic] = error
         self._succeeded({one.topic for one in found})
         for first in refused.values():
-            raise SnapshotError(first.message, first.action, frozenset(refused)) from first
+            raise type(first)(first.message, first.action, frozenset(refused)) from first
         return tuple(found)
 
     def _due(self, state: CatalogState, now_ms: int) -> list[str]:
@@ -332,6 +336,13 @@ def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], writ
             f"{written.tombstones_excluded} tombstones; the base runs hold {kept} records.",
             "Nothing was published of it; see whether files in storage.location were touched.",
         )
+
+
+def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:
+    return SnapshotHiddenError(
+        f"Connector {state.connector}: no snapshot of topic {topic} is taken: {why}",
+        "It is taken once they do; see the brokers' logs if that lasts.",
+    )
 
 
 def _newest(state: CatalogState, topic: str) -> AddSnapshot | None:

@@ -65,15 +65,20 @@ class OwnerDescription(Struct, frozen=True, kw_only=True):
 
 
 class WorkerStatus(Struct, frozen=True, kw_only=True):
-    """What the worker last said of itself; `stale` where that is long ago."""
+    """What the worker last said of itself `age_ms` ago; `stale` if that is long ago, as it is said every few seconds.
+
+    `waiting_since_ms` is when the outage began that it waits for; None if there is none.
+    """
 
     state: str
     error: str | None
     failures: int
     next_restart_ms: int | None
+    waiting_since_ms: int | None
     counters: Mapping[str, int]
     counted_since_ms: int | None
     updated_ms: int
+    age_ms: int
     stale: bool
 
 
@@ -193,9 +198,11 @@ def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
         error=found.get("error"),
         failures=int(found.get("failures", 0)),
         next_restart_ms=found.get("next_restart_ms"),
+        waiting_since_ms=found.get("waiting_since_ms"),
         counters=dict(found.get("counters", {})),
         counted_since_ms=found.get("counted_since_ms"),
         updated_ms=updated_ms,
+        age_ms=max(0, now_ms - updated_ms),
         stale=now_ms - updated_ms > STALE_MS,
     )
 
@@ -296,14 +303,19 @@ def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:
 
 
 def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator[str]:
-    ago = f"{_ago(now_ms - status.updated_ms)} ago"
-    if alive or status.state == "STOPPED":
-        stale = " (stale)" if status.stale else ""
-        yield f"State: {status.state}, said {ago}{stale}"
+    ago = f"{_ago(status.age_ms)} ago"
+    if status.state == "STOPPED" or (alive and not status.stale):
+        yield f"State: {status.state}, said {ago}"
+    elif alive:
+        yield f"State: not known; the worker that is running said {status.state} {ago} (stale), and nothing since"
+        yield "  Its storage may be full or away, or it hangs: see its log, and keyfold connectors show."
     else:
         yield f"State: none, as no worker is running; the last one said {status.state} {ago}"
     if status.error is not None:
         yield f"Error: {status.error}"
+    if status.waiting_since_ms is not None and status.error is not None:
+        outage = _ago(now_ms - status.waiting_since_ms)
+        yield f"Waits: what the error names has not answered since {moment(status.waiting_since_ms)}, {outage}"
     if status.next_restart_ms is not None:
         yield f"Restart: after {status.failures} failures, by {moment(status.next_restart_ms)}"
     elif status.failures and status.state in _STARTED_AGAIN:

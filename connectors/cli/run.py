@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from connectors.cli.options import WorkerOption, worker_of
-from connectors.cli.output import say
+from connectors.cli.options import JsonOption, WorkerOption, worker_of
+from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 from connectors.errors import UsageError
 from connectors.progress.observer import observing
@@ -22,6 +22,7 @@ from connectors.runtime.signals import HeldSignals, handled
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
+    from connectors.runtime.supervised_connector import Connector
     from connectors.runtime.worker import Worker
 
 FilesArgument = Annotated[list[Path] | None, typer.Argument(help="Connector files.", metavar="[CONNECTOR.json...]")]
@@ -30,23 +31,36 @@ OnceOption = Annotated[bool, typer.Option("--once", help="Do all that is there n
 log = structlog.get_logger(__name__)
 
 
-def run(connectors: FilesArgument = None, once: OnceOption = False, worker: WorkerOption = None) -> None:
+def run(
+    connectors: FilesArgument = None,
+    once: OnceOption = False,
+    as_json: JsonOption = False,
+    worker: WorkerOption = None,
+) -> None:
     """Runs connectors until SIGTERM or Ctrl-C; SIGHUP restarts those whose files changed, and those that FAILED.
 
     Beside those of the files it runs those of connectors.dir, and those that were made over REST. With --once:
-    everything up to the last stable offsets of now is ingested, published, folded and snapshotted.
+    everything up to the last stable offsets of now is ingested, published, folded and snapshotted, and a table says of
+    each topic what was done; --json has it for programs.
     """
+    if as_json and not once:
+        raise UsageError("--json needs --once.", "A worker that goes on has no result; ask it over REST.")
     held = HeldSignals()
     with handled({signal.SIGTERM: held.take, signal.SIGINT: held.take}):
-        worked, code = _run(connectors or [], worker_of(worker), held, once=once)
+        config = worker_of(worker)
+        worked, code, found = _run(connectors or [], config, held, once=once)
+    if once:
+        _say_done(config, found, as_json=as_json)
     log.info("ended", exit_code=code)
     if worked.abandoned:
         _leave(code)
     raise typer.Exit(code)
 
 
-def _run(paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once: bool) -> tuple[Worker, int]:
-    """Runs a worker over the files `paths` and those that it finds; returns it and its exit code."""
+def _run(
+    paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once: bool
+) -> tuple[Worker, int, Sequence[Connector]]:
+    """Runs a worker over the files `paths` and those that it finds; returns it, its exit code and its connectors."""
     from connectors.config.folder_checks import check_storage
     from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
@@ -78,7 +92,24 @@ def _run(paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once
         worked = Worker(config, herder, clock, observer, spark, files, lives_on=lives_on)
         held.hand_to(worked.on_stop)
         with listening(config, herder, worked, bound, _say_listening), files.watching(worked.reload):
-            return worked, worked.run(once=once)
+            code = worked.run(once=once)
+    return worked, code, herder.connectors()
+
+
+def _say_done(config: WorkerConfig, connectors: Sequence[Connector], *, as_json: bool) -> None:
+    """Says what `--once` has done of each topic."""
+    from connectors.cli import once_view
+    from connectors.config.stores import snapshot_storage
+
+    def place(connector: Connector) -> str | None:
+        storage = snapshot_storage(config, connector.spec.config)
+        return None if storage is None else storage.location
+
+    done = once_view.result(connectors, place)
+    if as_json:
+        say_json(done)
+    elif printed := once_view.text(done):
+        say(printed)
 
 
 def _say_listening(url: str) -> None:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from connectors.config.librdkafka import ClientKind
-from connectors.errors import NoConnectionError
+from connectors.errors import LoginRefusedError, NoConnectionError
 from connectors.kafka.admin import new_client
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import cause
@@ -124,7 +124,7 @@ def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> 
     said = _STATE.sub("", error.str()).rstrip(".?")
     if error.code() in _CHECKS:
         check = _CHECKS[error.code()].format(kind=kind)
-        return NoConnectionError(
+        return LoginRefusedError(
             f"{where}{bootstrap} does not let the {kind} client in: {said}.",
             f"Check {check} (worker file), and {kind}.override.* (connector file).",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, Literal, NamedTuple
 
@@ -16,11 +16,14 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from compactor.metrics import FRESHNESS_BOUNDS_S
+from compactor.model.record import TopicPartition
 from compactor.storage.request_counts import BYTES_BY_KIND, REQUESTS, REQUESTS_BY_KIND
 from connectors.clock import Clock
 from connectors.metrics.measured import MeasuredConnector, MeasuredLog, measure
+from connectors.metrics.source_lag import SourceLag
 from connectors.runtime.herder import Herder
 from connectors.runtime.status import ConnectorState
+from connectors.runtime.supervised_connector import Connector
 
 STATES: Final = tuple(state.lower() for state in ConnectorState)
 TASK_STATES: Final = (*(state for state in STATES if state != "stopped"), "destroyed")
@@ -114,13 +117,25 @@ OWN: Final = (
     ),
     OwnMetric("keyfold_partitions", "gauge", "Partitions read.", lambda connector, _: len(connector.logs)),
     OwnMetric("keyfold_closed_topics", "gauge", "Topics that are not read any more.", lambda one, _: one.closed_topics),
+    OwnMetric("keyfold_open_topics", "gauge", "Topics that are read.", lambda one, _: one.open_topics),
     OwnMetric("keyfold_failures", "gauge", "Failures in a row.", lambda connector, _: connector.failures),
+    OwnMetric(
+        "keyfold_outage_seconds",
+        "gauge",
+        "For how long brokers, a store or a registry have not answered it.",
+        lambda connector, now_ms: connector.outage_ms(now_ms) / 1000,
+    ),
     OwnMetric("keyfold_snapshot_age_seconds", "gauge", "Age of the newest snapshot.", _snapshot_age),
     OwnMetric(
         "keyfold_snapshot_bytes", "gauge", "Bytes of all snapshots.", lambda connector, _: connector.snapshot_bytes
     ),
 )
-PARTITIONS: Final[tuple[tuple[str, str, Callable[[MeasuredLog], float]], ...]] = (
+PARTITIONS: Final[tuple[tuple[str, str, Callable[[MeasuredLog], float | None]], ...]] = (
+    (
+        "keyfold_partition_source_lag_records",
+        "Source offsets not taken in.",
+        lambda log: None if log.source is None else log.source.offsets,
+    ),
     ("keyfold_partition_publish_lag_offsets", "Offsets taken in and not published.", lambda log: log.behind),
     ("keyfold_partition_dirty_ratio", "Dirty ratio.", lambda log: log.dirty_ratio),
     ("keyfold_partition_clean_bytes", "Bytes of the base run.", lambda log: log.clean_bytes),
@@ -129,22 +144,36 @@ PARTITIONS: Final[tuple[tuple[str, str, Callable[[MeasuredLog], float]], ...]] =
 
 
 class WorkerCollector(Collector):
-    """Collects the metrics of a worker's connectors when they are asked for; asks nothing that could wait."""
+    """Collects the metrics of a worker's connectors when they are asked for; asks nothing that could wait.
 
-    def __init__(self, herder: Herder, clock: Clock, *, names: str, partitions: bool) -> None:
+    `lag` says of a connector, and of a time in ms, how far its partitions are behind their sources.
+    """
+
+    def __init__(
+        self,
+        herder: Herder,
+        clock: Clock,
+        lag: Callable[[Connector, int], Mapping[TopicPartition, SourceLag]] = lambda *_: {},
+        *,
+        names: str,
+        partitions: bool,
+    ) -> None:
         self._herder = herder
+        self._lag = lag
         self._clock = clock
         self._confluent = names == "confluent"
         self._partitions = partitions
 
     def collect(self) -> Iterator[Metric]:
         """Yields every metric, in a fixed order."""
-        found, now_ms = list(measure(self._herder)), self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        found = list(measure(self._herder, lambda connector: self._lag(connector, now_ms)))
         yield from self._connects(found)
         for metric in OWN:
             yield _own(metric, found, now_ms)
         yield _durations(found)
         yield _freshness(found)
+        yield from _of_sources(found, now_ms)
         yield from _of_stores()
         if self._partitions:
             yield from _of_partitions(found)
@@ -216,6 +245,21 @@ def _freshness(found: Sequence[MeasuredConnector]) -> Metric:
     return family
 
 
+def _of_sources(found: Sequence[MeasuredConnector], now_ms: int) -> Iterator[Metric]:
+    """Yields how far connectors are behind each source topic; nothing of a topic of which that is not known."""
+    offsets: dict[tuple[str, str], int] = {}
+    behind_ms: dict[tuple[str, str], int] = {}
+    known = [((one.name, log.topic), log.source) for one in found for log in one.logs if log.source is not None]
+    for topic, lag in known:
+        offsets[topic] = offsets.get(topic, 0) + lag.offsets
+        since_ms = now_ms if lag.since_ms is None else lag.since_ms
+        behind_ms[topic] = max(behind_ms.get(topic, 0), now_ms - since_ms)
+    labels = ("connector", "topic")
+    yield _gauge("keyfold_source_lag_records", "Source offsets not taken in.", labels, list(offsets.items()))
+    seconds = [(key, ms / 1000) for key, ms in behind_ms.items()]
+    yield _gauge("keyfold_source_lag_seconds", "For how long there are such offsets.", labels, seconds)
+
+
 def _of_stores() -> Iterator[Metric]:
     """Yields what was asked of object stores, by the worker and by its tasks."""
     counts = REQUESTS.values()
@@ -231,7 +275,12 @@ def _of_stores() -> Iterator[Metric]:
 
 def _of_partitions(found: Sequence[MeasuredConnector]) -> Iterator[Metric]:
     for name, text, value in PARTITIONS:
-        values = [((one.name, log.topic, str(log.partition)), value(log)) for one in found for log in one.logs]
+        logs = ((one.name, log) for one in found for log in one.logs)
+        values = [
+            ((connector, log.topic, str(log.partition)), number)
+            for connector, log in logs
+            if (number := value(log)) is not None
+        ]
         yield _gauge(name, text, ("connector", "topic", "partition"), values)
 
 

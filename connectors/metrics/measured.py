@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from compactor.clean.log_to_clean import LogToClean
 from compactor.metrics import Freshness
 from compactor.model.log import PartitionLog, Run, RunFile
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
+from connectors.metrics.source_lag import SourceLag
 from connectors.runtime.herder import Herder
 from connectors.runtime.supervised_connector import Connector
 from connectors.source.source_errors import left_out
+
+LagOf: TypeAlias = Callable[[Connector], Mapping[TopicPartition, SourceLag]]
 
 
 class MeasuredLog(Struct, frozen=True):
@@ -22,6 +28,7 @@ class MeasuredLog(Struct, frozen=True):
     their bytes, such a file left out. `is_quarantined`: the cleaner leaves it alone, as Kafka's does an uncleanable
     partition. `is_held`: nothing more of it is published. `waiting_since_ms` is when the oldest records that are to be
     published were taken in, `oldest_ms` when the oldest cleanable record began to age; None where there is none.
+    `source` is how far what is taken in is behind the source; None if that is not known.
     """
 
     topic: str
@@ -37,6 +44,7 @@ class MeasuredLog(Struct, frozen=True):
     oldest_ms: int | None
     is_quarantined: bool
     is_held: bool
+    source: SourceLag | None = None
 
     @property
     def uncleanable_bytes(self) -> int:
@@ -47,7 +55,8 @@ class MeasuredLog(Struct, frozen=True):
 class MeasuredConnector(Struct, frozen=True):
     """A connector: state in lower case, tasks, counts of its newest run, logs, its newest snapshot (ms, bytes).
 
-    `closed_topics` is how many of its source topics are not read any more.
+    `closed_topics` is how many of its source topics are not read any more, `open_topics` how many are.
+    `waiting_since_ms` is when the outage began that it waits for; None if there is none.
     """
 
     name: str
@@ -61,6 +70,12 @@ class MeasuredConnector(Struct, frozen=True):
     snapshot_ms: int | None
     snapshot_bytes: int
     closed_topics: int
+    open_topics: int
+    waiting_since_ms: int | None = None
+
+    def outage_ms(self, now_ms: int) -> int:
+        """Returns for how long brokers, a store or a registry have not let it work; 0 if they do."""
+        return 0 if self.waiting_since_ms is None else max(0, now_ms - self.waiting_since_ms)
 
     def lag_ms(self, now_ms: int) -> int:
         """Returns for how long the oldest records wait that are not published, beyond the lag that was asked for."""
@@ -72,16 +87,17 @@ class MeasuredConnector(Struct, frozen=True):
         return sum(getattr(log, field) for log in self.logs)
 
 
-def measure(herder: Herder) -> Iterator[MeasuredConnector]:
-    """Measures every connector, FAILED and stopped ones too."""
-    return map(measured, herder.connectors())
+def measure(herder: Herder, lag: LagOf) -> Iterator[MeasuredConnector]:
+    """Measures every connector, FAILED and stopped ones too; `lag` says how far each is behind its source."""
+    return (measured(connector, lag(connector)) for connector in herder.connectors())
 
 
-def measured(connector: Connector) -> MeasuredConnector:
-    """Measures one connector."""
+def measured(connector: Connector, lag: Mapping[TopicPartition, SourceLag] = MappingProxyType({})) -> MeasuredConnector:
+    """Measures one connector, which is behind its source by `lag`."""
     supervisor = connector.supervisor
     state = connector.catalog_state
     snapshots = state.snapshots if state is not None else ()
+    topics = state.topics.values() if state is not None else ()
     return MeasuredConnector(
         name=connector.name,
         state=connector.status.state.lower(),
@@ -90,20 +106,23 @@ def measured(connector: Connector) -> MeasuredConnector:
         min_lag_ms=connector.spec.config.min_compaction_lag_ms,
         counters=supervisor.counters if supervisor is not None else {},
         freshness=supervisor.freshness if supervisor is not None else Freshness(),
-        logs=_logs(state),
+        logs=_logs(state, lag),
         snapshot_ms=max((one.created_ms for one in snapshots), default=None),
         snapshot_bytes=sum(one.bytes for one in snapshots),
-        closed_topics=0 if state is None else sum(topic.closed is not None for topic in state.topics.values()),
+        waiting_since_ms=connector.status.waiting_since_ms,
+        closed_topics=sum(topic.closed is not None for topic in topics),
+        open_topics=sum(topic.closed is None for topic in topics),
     )
 
 
-def _logs(state: CatalogState | None) -> tuple[MeasuredLog, ...]:
+def _logs(state: CatalogState | None, lag: Mapping[TopicPartition, SourceLag]) -> tuple[MeasuredLog, ...]:
     if state is None:
         return ()
     closed = {topic.topic for topic in state.topics.values() if topic.closed is not None}
     faulty = left_out(state)
     return tuple(
-        _log(log, is_closed=log.topic in closed, is_held=log.topic in faulty or _is_damaged(log)) for log in state.logs
+        _log(log, lag.get(log.tp), is_closed=log.topic in closed, is_held=log.topic in faulty or _is_damaged(log))
+        for log in state.logs
     )
 
 
@@ -112,7 +131,7 @@ def _is_damaged(log: PartitionLog) -> bool:
     return log.quarantine is not None and log.quarantine.publishing
 
 
-def _log(log: PartitionLog, *, is_closed: bool, is_held: bool) -> MeasuredLog:
+def _log(log: PartitionLog, source: SourceLag | None, *, is_closed: bool, is_held: bool) -> MeasuredLog:
     found = LogToClean.of(log)
     waiting = [] if is_closed or is_held else [run.arrived_ms for run in log.runs if run.end > log.published]
     return MeasuredLog(
@@ -129,6 +148,7 @@ def _log(log: PartitionLog, *, is_closed: bool, is_held: bool) -> MeasuredLog:
         oldest_ms=found.oldest_ms,
         is_quarantined=log.quarantine is not None,
         is_held=is_held,
+        source=source,
     )
 
 

@@ -40,19 +40,24 @@ def listening(
     from prometheus_client import CollectorRegistry
 
     from connectors.metrics.collector import WorkerCollector
+    from connectors.metrics.source_lag import SourceEnds
     from connectors.rest.context import Identity, RestContext
     from connectors.rest.logger_levels import LoggerLevels
     from connectors.rest.server import RestServer
 
     where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
     metrics = CollectorRegistry()
-    metrics.register(WorkerCollector(herder, clock, names=worker.metrics_names, partitions=worker.metrics_partitions))
+    ends = SourceEnds(worker, herder, clock)
+    names, partitions = worker.metrics_names, worker.metrics_partitions
+    metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
     context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock)
     with ExitStack() as stack:
         for one in bound:
             stack.callback(one.socket.close)
         stack.callback(cluster.stop)
+        stack.callback(ends.stop)
+        ends.start()
         server = RestServer(worker, [(one, _app(context, one)) for one in bound])
         stack.callback(server.stop)
         server.start()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Final
 
+from compactor.model.state import Topic
 from compactor.model.times import moment
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
@@ -13,6 +14,7 @@ from connectors.config.secrets import HIDDEN, masked, printable_text
 from connectors.rest import shapes
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
+from connectors.source.source_errors import FAULTS, UNNAMED, advice
 
 TASK_CLASS: Final = f"{CONNECTOR_CLASS}Task"
 VERSION: Final = metadata.version("keyfold")
@@ -43,12 +45,41 @@ def status(connector: Connector, worker_id: str, *, planned: bool = False) -> sh
 
 
 def trace_of(connector: Connector) -> str | None:
-    """Returns why a connector is FAILED, and when it is started again; None where it is not FAILED."""
+    """Returns why a connector is FAILED or waits, and when it is started again; None if there is nothing to tell.
+
+    Of a connector that runs it tells which source topics it does not read.
+    """
     found = connector.status
-    if found.state is not ConnectorState.FAILED or found.error is None:
+    if found.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
+        return _not_read(connector)
+    if found.error is None or not (found.state is ConnectorState.FAILED or found.waits):
         return None
     again = "" if found.next_restart_ms is None else f"\nStarted again at {moment(found.next_restart_ms)} or before."
-    return f"{printable_text(found.error)}{again}"
+    since_ms = found.waiting_since_ms
+    waits = "" if since_ms is None else f"\nWaits since {moment(since_ms)} for an outage to end."
+    return f"{printable_text(found.error)}{waits}{again}"
+
+
+def _not_read(connector: Connector) -> str | None:
+    """Returns a line for each source topic that is deleted or set aside, as no state of Connect's tells of it."""
+    state = connector.catalog_state
+    closed = (
+        [] if state is None else [one for _, one in sorted(state.topics.items()) if one.closed not in (None, UNNAMED)]
+    )
+    lines = [f"Warning: source topic {one.topic} is not read: {_why(one)}" for one in closed]
+    if closed and state is not None and all(one.closed is not None for one in state.topics.values()):
+        lines.append("No other topic is left: nothing is read.")
+    return "\n".join(lines) or None
+
+
+def _why(topic: Topic) -> str:
+    """Returns why a closed topic is not read, and what to do if something has to be done."""
+    fault = topic.closed or ""
+    if fault in FAULTS:
+        return f"{FAULTS[fault]}. {advice(fault)}"
+    return (
+        "it was deleted; what was published of it stays. Once it is made anew, keyfold resync reads it from its start."
+    )
 
 
 def tasks(connector: Connector) -> list[shapes.TaskInfo]:

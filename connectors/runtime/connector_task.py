@@ -7,9 +7,10 @@ sinks/publisher.py → maintenance_thread.py → compactor.maintenance (clean, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -73,13 +74,15 @@ IDLE_S: Final = 10.0
 class TaskReport(NamedTuple):
     """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask).
 
-    `paused`: nothing is taken in or published, and nothing of that is under way.
+    `paused`: nothing is taken in or published, and nothing of that is under way. `topics`: counts by source topic, once
+    the task has ended.
     """
 
     counters: dict[str, int]
     worked: bool
     paused: bool = False
     freshness: Freshness = Freshness()
+    topics: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 
 
 class ConnectorTask:
@@ -181,14 +184,17 @@ class ConnectorTask:
             components = self.take_over(stack, start, self._tasks_max())
             stack.callback(components.maintenance.interrupt)  # a command that is cancelled waits for no broker
             components.engine.tick(self._clock.now_ms())
-            return components.requests.carry_out(request)
+            done = components.requests.carry_out(request)
+            self._check_visible(components)
+            return done
 
     @property
     def counted(self) -> TaskReport | None:
         """What it has counted by now, also once it has ended; None where it has not taken over."""
         if self._engine is None:
             return None
-        return TaskReport(self._engine.counts(), self.worked, freshness=self._engine.counters.freshness)
+        counters = self._engine.counters
+        return TaskReport(self._engine.counts(), self.worked, freshness=counters.freshness, topics=counters.by_topic())
 
     def take_over(
         self,
@@ -228,7 +234,7 @@ class ConnectorTask:
         cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
         maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
         maintenance.begin()
-        requests = RequestHandler(self._storage, catalog, maintenance, self._clock)
+        requests = RequestHandler(self._storage, catalog, maintenance, self._clock, broker.check_visible)
         return TaskComponents(catalog, broker, engine, maintenance, requests)
 
     def _maintenance_thread(self, components: TaskComponents, *, once: bool) -> MaintenanceThread:
@@ -319,7 +325,8 @@ class ConnectorTask:
     def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
         """Ends `--once`: publishes what is still due, folds and snapshots everything published.
 
-        A stop ends it after the publish, and anywhere in a fold.
+        It ends only once readers see all of that: they may begin as soon as the command has ended. A stop ends it after
+        the publish, and anywhere in a fold.
         """
         catalog, broker, engine, maintenance, _ = components
         name, now = self._connector.name, self._clock.now_ms
@@ -330,6 +337,7 @@ class ConnectorTask:
             ("fold", lambda: maintenance.round(now())),
             ("snapshot", lambda: maintenance.snapshot(now(), again=False)),
             ("vacuum", lambda: maintenance.vacuum(now(), VACUUM_GRACE_MS, engine.running)),
+            ("wait for readers", lambda: self._check_visible(components)),
         )
         for what, step in steps:
             if not shutdown.run_step(self._job(what, step), what):
@@ -337,6 +345,11 @@ class ConnectorTask:
         self._show(engine)
         maintenance.check_complete()
         check_none_closed(name, catalog.state, partial(matches, self._connector))
+
+    def _check_visible(self, components: TaskComponents) -> None:
+        """Waits until readers see what was published, and the dead letters that this run has sent."""
+        letters = components.engine.counters.values()["dead_letters"] > 0
+        components.broker.check_visible(components.catalog.state, letters=letters)
 
     def _job(self, what: str, step: Callable[[], object]) -> CancellableJob:
         return CancellableJob(self._spark, f"{what}-{self._connector.name}", lambda _: step())

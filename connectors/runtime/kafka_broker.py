@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
+from itertools import groupby
 from typing import Final, ParamSpec, TypeVar, cast
 
 import structlog
 
-from compactor.errors import PublishInterruptedError
+from compactor.errors import NotVisibleError, PublishInterruptedError
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, Tail, Unknown
@@ -25,7 +26,7 @@ from connectors.kafka.admin import Admin, TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import NEVER, Retry
-from connectors.sinks import output_reader, output_topic
+from connectors.sinks import output_reader, output_topic, output_visibility
 from connectors.sinks.output_topic import WantedOutput
 from connectors.sinks.producer_session import read_positions
 from connectors.sinks.publisher import ChangelogPublisher, KeptSessions, LocalPublisher
@@ -186,6 +187,39 @@ class KafkaBroker:
             return {}
         wanted = [TopicPartition(output, log.partition) for log in state.logs_of(topic)]
         return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
+
+    @_retried("what readers of an output see")
+    def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
+        """See Broker. Asks once where nothing is hidden, else for output_visibility.VISIBLE_S at most."""
+        published = output_visibility.published_ends(state, topics)
+        found = output_visibility.await_visible(published, self._admin.ends, self._stopped)
+        outputs = {topic.output: topic.topic for topic in state.topics.values()}
+        of_topic = groupby(found, lambda one: outputs[one.place.topic])
+        return {str(topic): output_visibility.reason(hidden) for topic, hidden in of_topic}
+
+    def check_visible(self, state: CatalogState, *, letters: bool = False) -> None:
+        """Returns once read_committed readers see all that the catalog says was published, with `letters` those too.
+
+        Raises NotVisibleError where they do not in output_visibility.VISIBLE_S, and what the brokers do not answer.
+        """
+        hidden = self.hidden(state, state.topics)
+        reasons = [*hidden.values(), *(self._hidden_letters() if letters else ())]
+        if reasons and not self._stopped():
+            raise NotVisibleError(
+                f"Connector {state.connector}: {reasons[0]}",
+                "Nothing is lost and nothing is sent again: run the command again, or begin to read once the last "
+                "stable offset is there; see the brokers' logs if that lasts.",
+            )
+
+    @_retried("what readers of the dead letters see")
+    def _hidden_letters(self) -> tuple[str, ...]:
+        """Returns why readers do not see all letters, if they do not: ours lie below the high watermarks of now."""
+        name = self._connector.dead_letter_topic or ""
+        topics = self._admin.describe([name]) if name else {}
+        places = [TopicPartition(name, number) for info in topics.values() for number in range(info.partitions)]
+        published = self._admin.high_watermarks(places)
+        hidden = output_visibility.await_visible(published, self._admin.ends, self._stopped)
+        return (output_visibility.reason(hidden),) if hidden else ()
 
     @_retried("settings of an output")
     def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import Clock
-from connectors.errors import EXIT_UNREACHABLE, exit_code
+from connectors.errors import EXIT_UNREACHABLE, exit_code, is_outage
 
 SNAPSHOT: Final = "snapshot"
 CLEAN: Final = "clean"
@@ -30,13 +31,24 @@ _log = structlog.get_logger()
 
 
 class RequestHandler:
-    """Carries out the requests in one connector's folder."""
+    """Carries out the requests in one connector's folder.
 
-    def __init__(self, storage: Storage, catalog: Catalog, maintenance: Maintenance, clock: Clock) -> None:
+    `check_visible` raises NotVisibleError where readers of the outputs do not see all that the catalog calls published.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        catalog: Catalog,
+        maintenance: Maintenance,
+        clock: Clock,
+        check_visible: Callable[[CatalogState], None],
+    ) -> None:
         self._storage = storage
         self._catalog = catalog
         self._maintenance = maintenance
         self._clock = clock
+        self._check_visible = check_visible
 
     def is_any_pending(self) -> bool:
         """Returns whether any request waits, one for a restart as well. Raises StorageError."""
@@ -64,10 +76,12 @@ class RequestHandler:
             case "snapshot":
                 taken = self._maintenance.snapshot(now_ms)
                 self._maintenance.check_complete()
+                self._check_visible(self._catalog.state)
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
                 folded = self._maintenance.clean(now_ms, wanted)
                 self._maintenance.check_complete(wanted)
+                self._check_visible(self._catalog.state)
                 return {"logs": msgspec.to_builtins(folded)}
             case "release":
                 return {"released": self._maintenance.release(now_ms, wanted)}
@@ -81,7 +95,7 @@ class RequestHandler:
             return Answer(ok=True, result=self.carry_out(request))
         except KeyfoldError as error:
             if error.retriable or isinstance(error, BadRequestError | QuarantinedError | SnapshotError):
-                unreachable = exit_code(error) == EXIT_UNREACHABLE
+                unreachable = exit_code(error) == EXIT_UNREACHABLE or is_outage(error)
                 return Answer(ok=False, message=error.message, action=error.action, unreachable=unreachable)
             raise
 

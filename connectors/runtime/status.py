@@ -35,19 +35,29 @@ class ConnectorState(StrEnum):
 
 
 class Status(Struct, frozen=True):
-    """A connector's state, and what an operator asks next when it is not RUNNING."""
+    """A connector's state, and what an operator asks next when it is not RUNNING.
+
+    `waiting_since_ms` is when brokers, a store or a registry ceased to answer it, in ms; None if they do, once it has
+    worked again. Until they answer it is RESTARTING: an outage makes no task of Kafka Connect FAILED either.
+    """
 
     state: ConnectorState = ConnectorState.UNASSIGNED
     error: str | None = None
     failures: int = 0
     next_restart_ms: int | None = None
+    waiting_since_ms: int | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it does nothing, as an outage lasts."""
+        return self.waiting_since_ms is not None and self.error is not None
 
 
 def running(status: Status, *, worked: bool, paused: bool = False) -> Status:
     """Returns the status of a connector that runs; once it has `worked`, its failures are counted from 0 again."""
-    failures = 0 if worked else status.failures
     state = ConnectorState.PAUSED if paused else ConnectorState.RUNNING
-    return replace(status, state=state, error=None, failures=failures, next_restart_ms=None)
+    runs = replace(status, state=state, error=None, next_restart_ms=None)
+    return replace(runs, failures=0, waiting_since_ms=None) if worked else runs
 
 
 def starting(status: Status) -> Status:
@@ -59,7 +69,7 @@ def starting(status: Status) -> Status:
 
 def stopped(status: Status) -> Status:
     """Returns the status of a connector that ended because it was stopped, or because all was done."""
-    return replace(status, state=ConnectorState.STOPPED, next_restart_ms=None)
+    return replace(status, state=ConnectorState.STOPPED, next_restart_ms=None, waiting_since_ms=None)
 
 
 def failed(status: Status, error: BaseException, next_restart_ms: int | None) -> Status:
@@ -67,6 +77,12 @@ def failed(status: Status, error: BaseException, next_restart_ms: int | None) ->
     text = printable_text(briefly(error))
     failures = status.failures + 1
     return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=next_restart_ms)
+
+
+def waiting(status: Status, error: BaseException, next_restart_ms: int, now_ms: int) -> Status:
+    """Returns the status of a connector that failed with `error` at `now_ms`, as an outage has begun or goes on."""
+    since_ms = now_ms if status.waiting_since_ms is None else status.waiting_since_ms
+    return replace(failed(status, error, next_restart_ms), state=ConnectorState.RESTARTING, waiting_since_ms=since_ms)
 
 
 class StatusFile:
@@ -122,6 +138,7 @@ class StatusFile:
             "error": self.current.error,
             "failures": self.current.failures,
             "next_restart_ms": self.current.next_restart_ms,
+            "waiting_since_ms": self.current.waiting_since_ms,
             "counters": dict(self.counters),
             "counted_since_ms": self._counted_since_ms,
             "updated_ms": now_ms,

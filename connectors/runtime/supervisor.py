@@ -27,7 +27,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import warn_of_readers
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
-from connectors.errors import NoConnectionError, SparkGoneError
+from connectors.errors import EXIT_UNREACHABLE, NoConnectionError, SparkGoneError, exit_code, is_outage
 from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.cancellation import RunStops
@@ -59,12 +59,13 @@ _log = structlog.get_logger()
 class Supervisor:
     """Keeps one connector running. `error` is what ended it, None while it runs or when it ended without an error.
 
-    `freshness` is that of the newest run.
+    `freshness` is that of the newest run; `topics` is what a run that has ended has counted by source topic.
     """
 
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
         self.error: BaseException | None = None
         self.freshness = Freshness()
+        self.topics: Mapping[str, Mapping[str, int]] = {}
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
@@ -152,8 +153,9 @@ class Supervisor:
         return self._runs() and not self._needs_operator
 
     def has_failed(self) -> bool:
-        """Returns whether it is FAILED and can be started again, by itself or by an operator."""
-        return self._runs() and self._status.current.state is ConnectorState.FAILED
+        """Returns whether it is FAILED, or waits for an outage to end, and can be started again."""
+        current = self._status.current
+        return self._runs() and (current.state is ConnectorState.FAILED or current.waits)
 
     @property
     def status(self) -> Status:
@@ -245,18 +247,30 @@ class Supervisor:
         self.error = error
         current, now_ms = self._status.current, self._clock.now_ms()
         next_ms = None if self._once else self._backoff.next_restart_ms(error, current.failures + 1, now_ms)
-        failed = self._status.current = status.failed(current, error, next_ms)
+        if next_ms is not None and is_outage(error):
+            failed = status.waiting(current, error, next_ms, now_ms)
+        else:
+            failed = status.failed(current, error, next_ms)
+        self._status.current = failed
         if not isinstance(error, FencedError):  # then the file is the new owner's
             self._status.show()
-        restart = {} if next_ms is None else {"restart_in_s": round((next_ms - now_ms) / 1000)}
-        _log.error("connector FAILED", error=failed.error, failures=failed.failures, **restart)
+        self._log_failure(failed, now_ms)
         _log.debug("what failed", exc_info=error)
         self._requests.answer_restarts(self._failure())
+
+    def _log_failure(self, failed: Status, now_ms: int) -> None:
+        at_ms = failed.next_restart_ms
+        restart = {} if at_ms is None else {"restart_in_s": round((at_ms - now_ms) / 1000)}
+        if failed.waiting_since_ms is None:
+            _log.error("connector FAILED", error=failed.error, failures=failed.failures, **restart)
+        else:
+            since_s = round((now_ms - failed.waiting_since_ms) / 1000)
+            _log.warning("connector waits for an outage to end", error=failed.error, since_s=since_s, **restart)
 
     def _take_counts(self, report: TaskReport | None) -> None:
         """Takes what a run has counted by its end; otherwise what failed last would be in no metric."""
         if report is not None:
-            self.freshness = report.freshness
+            self.freshness, self.topics = report.freshness, report.topics
             self._status.count(report.counters)
 
     def _take_report(self, report: TaskReport) -> None:
@@ -314,12 +328,15 @@ class Supervisor:
         return Outages(self._clock, brokers, storage)
 
     def _failure(self) -> Answer:
-        """Returns the answer to every request while the connector is FAILED."""
+        """Returns the answer to every request while the connector is FAILED, or waits for an outage to end."""
         current = self._status.current
         at_ms = current.next_restart_ms
+        state = "waits for an outage to end" if current.waits else "is FAILED"
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        action = MEND if at_ms is None else "Try again then."
-        return Answer(ok=False, message=f"Connector {self._name} is FAILED{when}: {current.error}", action=action)
+        action = MEND if at_ms is None else "Nothing was done of what was asked: run the command again then."
+        unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
+        message = f"Connector {self._name} {state}{when}: {current.error}"
+        return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)
 
 
 def _ended(name: str) -> Answer:

@@ -82,7 +82,10 @@ class OwnerClaim:
         """Logs the worker, if there is one, from which this process is about to take over."""
         other = None if self.held else owner_lock.live_owner(self._storage)
         if other is not None:
-            _log.warning("taking over from a worker that lives, which ends with exit code 5", owner=str(other))
+            _log.warning(
+                "taking over from a worker that lives: it lets this connector go, and ends with 5 if it has no other",
+                owner=str(other),
+            )
 
     def release(self) -> None:
         """Gives the lock back, unless it is the caller's."""

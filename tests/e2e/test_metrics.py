@@ -47,6 +47,8 @@ def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, t
         wait_until(lambda: "keyfold_snapshot_age_seconds" in _scraped(worker), "a snapshot", PROCESS_TIMEOUT_S)
         cleaned = "keyfold_log_cleaner_compactions_total"  # the first snapshot may be of a log that has nothing yet
         wait_until(lambda: _scraped(worker)[cleaned], "a snapshot of what was published", PROCESS_TIMEOUT_S)
+        lag = "keyfold_source_lag_records"
+        wait_until(lambda: _scraped(worker).get(lag) == 0, "the worker has looked at the source", PROCESS_TIMEOUT_S)
         found = _scraped(worker)
         assert asked_names() - found.keys() == BY_PROMETHEUS
         sent = len(consume_all(broker.bootstrap, one.output))
@@ -60,4 +62,6 @@ def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, t
         config = {key: value for key, value in one.settings.items() if key != "name"}
         assert worker.ask("PUT", f"/connectors/{one.name}/config", json=config).status_code == 200
         worker.until_state(one.name, "FAILED")
+        produce(broker.bootstrap, topic, random_records(2, 9))
+        wait_until(lambda: _scraped(worker)[lag] == 9, "what is not taken in is seen", PROCESS_TIMEOUT_S)
         assert found.keys() - _scraped(worker).keys() == set()

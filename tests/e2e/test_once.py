@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
+import duckdb
 import pytest
 
 from compactor.errors import RejectedRecordError
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import EXIT_OK
 from tests.support.deployment import Deployment
 from tests.support.kafka import (
     add_partitions,
@@ -170,6 +173,24 @@ def test_records_of_many_megabytes_pass_through(
     assert {one.key: one.value for one in found if one.key in large} == large
     _, table = read_snapshot(deployment)
     assert table == live_records(deployment)
+
+
+def test_the_command_ends_with_what_it_has_done(deployment: Deployment) -> None:
+    """A table on stdout has the topic's counts and its snapshot, and a line that opens it."""
+    produce(deployment.bootstrap, deployment.topic, random_records(7, 100))
+    with deployment.process("--once") as process:
+        assert process.wait() == EXIT_OK, process.tail()
+    lines = process.printed().splitlines()
+    manifest, table = read_snapshot(deployment)
+    sent = len(consume_all(deployment.bootstrap, deployment.output))
+    row = next(line.split() for line in lines if line.startswith(f"{deployment.topic} "))
+    kept = manifest["records"] + manifest["tombstones_excluded"]
+    assert row[:5] == [deployment.topic, "100", str(sent), "0", str(kept)]
+    opens = next(line for line in lines if line.startswith("Open it: "))
+    assert row[5] in opens
+    records = duckdb.sql(shlex.split(opens)[-1].replace("LIMIT 10", ""))
+    assert records is not None
+    assert len(records.fetchall()) == len(table)
 
 
 def test_nothing_is_published_with_output_none(spark: SparkSession, deployment: Deployment) -> None:

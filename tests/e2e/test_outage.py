@@ -9,12 +9,12 @@ import pytest
 import structlog
 
 from compactor.catalog.owner_lock import is_alive
-from compactor.errors import KeyfoldError
 from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.files import load_worker
 from connectors.config.stores import connector_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import UnreachableError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status
 from connectors.runtime.commands import fold_logs
@@ -55,9 +55,9 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
             try:
                 wait_until(deployment.caught_up, "it publishes", PROCESS_TIMEOUT_S)
                 broker.kill()
-                wait_until(lambda: _said(storage)[0] == "FAILED", "it waits for its restart", PROCESS_TIMEOUT_S)
-                assert _said(storage) == ("FAILED", True)
-                with pytest.raises(KeyfoldError, match="is FAILED, and is started again at"):
+                wait_until(lambda: connector.status.waits, "it waits for its restart", PROCESS_TIMEOUT_S)
+                assert _said(storage) == ("RESTARTING", True)
+                with pytest.raises(UnreachableError, match="waits for an outage to end, and is started again at"):
                     fold_logs(worker, config)
                 broker.start()
                 produce(deployment.bootstrap, topic, random_records(2, 100))

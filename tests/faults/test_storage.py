@@ -139,7 +139,8 @@ def test_the_storage_goes_under_a_running_worker(cases: Cases) -> None:
         deployment = scenario.deployment
         away = kept(deployment).with_suffix(".away")
         kept(deployment).rename(away)
-        scenario.until(lambda: "FAILED" in worker.printed(), "it has FAILED")
+        said = ("connector FAILED", "connector waits for an outage to end")
+        scenario.until(lambda: any(text in worker.printed() for text in said), "it has noticed")
         scenario.rest(5)
         assert not first_commit(deployment).exists(), "a new catalog was made where the storage was"
         wait_until(lambda: put_back(away, kept(deployment)), "it is mounted again")

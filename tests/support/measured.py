@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,9 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from compactor.metrics import Freshness
 from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.connector import ConnectorConfig
 from connectors.metrics.collector import WorkerCollector
+from connectors.metrics.source_lag import SourceLag
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector, ConnectorSpec
 from tests.support.clocks import ManualClock
@@ -69,11 +71,17 @@ class Scrape:
     """What a scrape of a worker with `connectors` gives at `now_ms`."""
 
     def __init__(
-        self, *connectors: Connector, names: str = "strimzi", partitions: bool = False, now_ms: int = NOW_MS
+        self,
+        *connectors: Connector,
+        names: str = "strimzi",
+        partitions: bool = False,
+        now_ms: int = NOW_MS,
+        lag: Mapping[TopicPartition, SourceLag] | None = None,
     ) -> None:
         herder: Any = Mock(connectors=lambda: connectors)
         self._registry = CollectorRegistry()
-        collector = WorkerCollector(herder, cast("Any", ManualClock(now_ms)), names=names, partitions=partitions)
+        clock: Any = ManualClock(now_ms)
+        collector = WorkerCollector(herder, clock, lambda *_: lag or {}, names=names, partitions=partitions)
         self._registry.register(collector)
 
     def text(self) -> str:

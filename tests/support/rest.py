@@ -68,6 +68,10 @@ class StandInSupervisor:
     def fail(self, error: str, next_restart_ms: int | None = None) -> None:
         self.status = Status(ConnectorState.FAILED, error, 1, next_restart_ms)
 
+    def wait(self, error: str, since_ms: int) -> None:
+        """Waits for an outage to end."""
+        self.status = Status(ConnectorState.RESTARTING, error, 1, since_ms + 1_000, since_ms)
+
     def join(self, _: float | None = None) -> bool:
         return self._over
 

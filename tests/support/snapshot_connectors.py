@@ -40,6 +40,7 @@ class SnapshotConnector:
         self.place = FailingStorage(place or MemoryStorage())
         self.refused: dict[str, SnapshotError] = {}
         self.tried: list[str] = []
+        self.broker = MemoryBroker(self.storage)
         self.catalog = Catalog.open(self.storage, "c")
         self.catalog.take_over("test", 0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *(act for topic in topics for act in _filled(topic))], 0)
@@ -51,8 +52,8 @@ class SnapshotConnector:
     def begin(self, **changes: Any) -> Snapshots:
         """Starts the snapshots of a new task with changed settings."""
         settings = replace(SETTINGS, **changes)
-        quarantine, broker = QuarantineManager(self.catalog, threading.Event()), MemoryBroker(self.storage)
-        begun = _Snapshots(cast("Any", self), self.catalog, quarantine, broker, settings, self.place, frozenset)
+        quarantine = QuarantineManager(self.catalog, threading.Event())
+        begun = _Snapshots(cast("Any", self), self.catalog, quarantine, self.broker, settings, self.place, frozenset)
         begun.begin()
         return begun
 

@@ -18,6 +18,7 @@ from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.metrics.collector import OWN, PARTITIONS
+from connectors.metrics.source_lag import SourceEnds, SourceLag
 from tests.support.dashboards import (
     DOCKER,
     PLACES,
@@ -93,6 +94,10 @@ def _state(name: str) -> CatalogState:
     )
 
 
+_LAG = {log.tp: SourceLag(3, 1) for name in ("running", "failed", "paused") for log in _state(name).logs}
+"""How far those connectors are behind their sources."""
+
+
 def _prepare(worker: RestWorker) -> None:
     """Makes a connector in each state that an expression asks for."""
     for name in ("running", "failed", "paused"):
@@ -122,6 +127,8 @@ def scrape(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
     """What a worker's /metrics says, over a real socket."""
     with pytest.MonkeyPatch.context() as patch:
         stand_ins(patch.setattr)
+        patch.setattr(SourceEnds, "start", lambda _: None)
+        patch.setattr(SourceEnds, "lag", lambda *_: _LAG)
         with rest_worker(tmp_path_factory.mktemp("worker"), **{"metrics.partitions": "true"}) as worker:
             _prepare(worker)
             return list(_samples(worker.ask("GET", "/metrics").text))

@@ -5,7 +5,7 @@ What Spark's tasks must reach lies in the files of a store, the rest in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +41,8 @@ class MemoryBroker:
 
     `storage` keeps the output and the positions. `most_records` is the size of a transaction; `fault` is what the next
     publisher fails at. `source_headers` False: the output does not say where its records come from. `compare` finds
-    by what keys of the output are compared; None: by their bytes.
+    by what keys of the output are compared; None: by their bytes. `late`: the source topics of which
+    readers do not see all that was published, as markers are late.
     """
 
     def __init__(self, storage: Storage, connector: Storage | None = None, most_records: int = EVERYTHING) -> None:
@@ -49,6 +50,7 @@ class MemoryBroker:
         self.starts: dict[TopicPartition, int] = {}
         self.safe_ms: int | None = None
         self.source_headers = True
+        self.late: set[str] = set()
         self.most_records = most_records
         self.fault: PublishFault | None = None
         self.compare: Compare | None = None
@@ -127,6 +129,10 @@ class MemoryBroker:
     def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:
         """See Broker: `starts`, 0 where it says nothing."""
         return {log.partition: self.starts.get(log.tp, 0) for log in state.logs if log.topic == topic}
+
+    def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
+        """See Broker: those of `late`, without a wait."""
+        return {topic: f"{topic} has no markers yet." for topic in sorted(self.late.intersection(topics))}
 
     def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """See Broker: `safe_ms`, where there is an output."""

@@ -26,3 +26,13 @@ def test_a_clock_that_steps_back_is_counted_and_said_once() -> None:
             warnings.observe(now_ms)
     assert counters.values()["clock_steps_back"] == 2
     assert [line["by_ms"] for line in logs] == [5]
+
+
+def test_what_is_counted_by_topic_adds_up() -> None:
+    """For the table of `run --once`; what is returned is a copy."""
+    counters = Counters()
+    counters.add_by_topic("records_read", [("t", 3), ("u", 0), ("t", 4)])
+    counters.add_by_topic("dead_letters", [("t", 1)])
+    found = counters.by_topic()
+    counters.add_by_topic("records_read", [("t", 1)])
+    assert found == {"t": {"records_read": 7, "dead_letters": 1}, "u": {"records_read": 0}}

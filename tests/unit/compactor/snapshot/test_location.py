@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import DamagedFileError, SnapshotError, SnapshotStorageError, StorageError
+from compactor.errors import DamagedFileError, SnapshotError, SnapshotHiddenError, SnapshotStorageError, StorageError
 from compactor.runs.writer import ParquetFile
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage
@@ -73,6 +73,23 @@ def test_a_topic_that_failed_alone_holds_up_no_other() -> None:
     everything = waiting.failed(SnapshotStorageError("Full."), 0)
     assert (everything.topics, everything.due("ab", "ab", 1)) == (None, [])
     assert everything.succeeded(["b"], ["a", "b"]) == SnapshotBackoff()
+
+
+def test_a_snapshot_waits_until_readers_see_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic whose output lacks its markers is left out and due again a minute later; the others' are taken."""
+    world = SnapshotConnector(monkeypatch, topics=("t", "u"))
+    world.broker.late = {"t"}
+    with pytest.raises(SnapshotHiddenError, match="topic t is taken: t has no markers yet"):
+        world.snapshots.take(0)
+    assert [one.topic for one in world.catalog.state.snapshots] == ["u"]
+    assert not world.place.exists("c/t")
+    assert not world.take(0)
+    note = location.read_note(world.storage)
+    assert note is not None
+    assert note.retry_ms == 60_000
+    world.broker.late.clear()
+    assert world.take(60_000)
+    assert [one.topic for one in world.catalog.state.snapshots] == ["u", "t"]
 
 
 def test_a_snapshot_that_is_in_the_catalog_is_taken(world: SnapshotConnector) -> None:

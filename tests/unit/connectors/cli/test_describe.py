@@ -298,6 +298,20 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
             ["Restarts: 3 in a row; forgotten once it has worked"],
         ),
         ({"state": "FAILED", "error": "Damaged.", "failures": 1}, ["Error: Damaged."]),
+        (
+            {
+                "state": "RESTARTING",
+                "error": "Away.",
+                "failures": 1,
+                "waiting_since_ms": 1_000,
+                "next_restart_ms": 60_000,
+            },
+            [
+                "Error: Away.",
+                "Waits: what the error names has not answered since 1970-01-01T00:00:01Z, 4 seconds",
+                "Restart: after 1 failures, by 1970-01-01T00:01:00Z",
+            ],
+        ),
         ({"state": "STOPPED", "failures": 1}, []),
         (
             {"state": "RUNNING", "counters": {"records_read": 7, "batches": 0}, "counted_since_ms": 60_000},
@@ -333,27 +347,34 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
 
 
 @pytest.mark.parametrize(
-    ("state", "line"),
+    ("alive", "age_ms", "state", "line"),
     [
-        ("RUNNING", "State: none, as no worker is running; the last one said RUNNING 5 seconds ago"),
-        ("STOPPED", "State: STOPPED, said 5 seconds ago"),
+        (False, 5_000, "RUNNING", "State: none, as no worker is running; the last one said RUNNING 5 seconds ago"),
+        (False, 5_000, "STOPPED", "State: STOPPED, said 5 seconds ago"),
+        (True, 5_000, "RUNNING", "State: RUNNING, said 5 seconds ago"),
+        (
+            True,
+            31_000,
+            "RUNNING",
+            "State: not known; the worker that is running said RUNNING 31 seconds ago (stale), and nothing since",
+        ),
     ],
 )
-def test_a_worker_that_is_gone_is_in_no_state(state: str, line: str) -> None:
-    """What it said last is shown as that: after `kill -9` nothing runs, whatever its file says."""
+def test_a_state_that_nobody_says_any_more_is_none(*, alive: bool, age_ms: int, state: str, line: str) -> None:
+    """What was said last is shown as that: after `kill -9` nothing runs; on a full disk the file is never newer."""
     shown = describe_view.Description(
         format_version=1,
         connector="c",
         catalog_id="i",
         catalog_version=1,
-        owner=describe_view.OwnerDescription(alive=False, name="h:1", epoch=2),
-        status=describe_view.status({"state": state, "failures": 0, "updated_ms": 0}, 5_000),
+        owner=describe_view.OwnerDescription(alive=alive, name="h:1", epoch=2),
+        status=describe_view.status({"state": state, "failures": 0, "updated_ms": 0}, age_ms),
         broker_error=None,
         snapshots=None,
         topics=(),
         partitions=(),
     )
-    assert text(shown, 5_000, "store").splitlines()[1] == line
+    assert text(shown, age_ms, "store").splitlines()[1] == line
 
 
 def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:

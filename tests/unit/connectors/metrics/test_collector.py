@@ -18,6 +18,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import Topic
 from compactor.storage.request_counts import REQUESTS_BY_KIND, RequestCounts
 from connectors.metrics.collector import OWN, PARTITIONS
+from connectors.metrics.source_lag import SourceLag
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
 from tests.support.logs import base, file, log, run
@@ -68,6 +69,8 @@ GAUGES: Final = {
     "keyfold_tombstones": 0,
     "keyfold_failures": 2,
     "keyfold_closed_topics": 1,
+    "keyfold_open_topics": 0,
+    "keyfold_outage_seconds": 0.0,
     "keyfold_snapshot_age_seconds": 60.5,
     "keyfold_snapshot_bytes": 300,
 }
@@ -238,10 +241,12 @@ def test_nothing_vanishes_with_a_state() -> None:
 def test_partitions_are_there_when_they_are_asked_for() -> None:
     """Each has its own values, by topic and number; they are many, so by default there are none."""
     names = {name for name, *_ in PARTITIONS}
-    assert not names & {series.name for series in Scrape(made()).values()}
-    found = Scrape(made(), partitions=True).values()
+    lag = {TopicPartition("t", 1): SourceLag(8, 1)}
+    assert not names & {series.name for series in Scrape(made(), lag=lag).values()}
+    found = Scrape(made(), partitions=True, lag=lag).values()
     first, second, third = ("a", "0", "t"), ("a", "1", "t"), ("a", "0", "u")
     values = {
+        "keyfold_partition_source_lag_records": {second: 8},
         "keyfold_partition_publish_lag_offsets": {first: 30, second: 45, third: 0},
         "keyfold_partition_dirty_ratio": {first: 0.25, second: 0.1, third: 0.1},
         "keyfold_partition_clean_bytes": {first: 1_200, second: 540, third: 225},

@@ -16,6 +16,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.clock import SystemClock
 from connectors.metrics.collector import OWN, PARTITIONS, STATES, WorkerCollector
+from connectors.metrics.source_lag import SourceLag
 from tests.support.rest import RestWorker, rest_worker, stand_ins
 
 PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
@@ -67,7 +68,8 @@ def _described(family: Metric) -> Iterable[Described]:
 
 def _collected(worker: RestWorker, names: str, *, partitions: bool = True) -> list[Described]:
     """What a scrape of `worker` has."""
-    collector = WorkerCollector(worker.herder, SystemClock(), names=names, partitions=partitions)
+    lag = {TopicPartition("a", 0): SourceLag(1, 0)}
+    collector = WorkerCollector(worker.herder, SystemClock(), lambda *_: lag, names=names, partitions=partitions)
     return [one for family in collector.collect() for one in _described(family)]
 
 
@@ -113,7 +115,7 @@ def test_a_row_says_what_is_measured(row: Row) -> None:
 def test_the_page_is_read() -> None:
     """The parser finds all rows, with one name for both families or with one for each."""
     own = [row for row in ROWS if row.names["strimzi"].startswith("keyfold_")]
-    assert len(own) == len(OWN) + len(PARTITIONS) + 4  # the histogram, the summary, and two of object stores
+    assert len(own) == len(OWN) + len(PARTITIONS) + 6  # histogram, summary, sources, object stores
     assert len(ROWS) > len(own) + len(STATES)
     assert _rows("| `a` | `b` | gauge | x, y | s | M. |\n| `c` | counter | | | N. |") == [
         Row({"strimzi": "a", "confluent": "b"}, "gauge", ("x", "y"), "s", "M."),

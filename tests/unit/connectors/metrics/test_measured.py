@@ -166,7 +166,7 @@ def test_totals() -> None:
 @pytest.mark.parametrize("of", [stopped("a"), connector("a", None, Status())])
 def test_a_connector_whose_catalog_is_not_open(of: object) -> None:
     """One that is STOPPED or has not been started is measured too, without partitions and snapshots."""
-    found = next(iter(measure(Mock(connectors=lambda: (of,)))))
+    found = next(measure(Mock(connectors=lambda: (of,)), lambda _: {}))
     assert (found.name, dict(found.counters), found.logs, found.failures) == ("a", {}, (), 0)
     assert (found.snapshot_ms, found.snapshot_bytes, found.closed_topics, found.lag_ms(NOW_MS)) == (None, 0, 0, 0)
     assert found.tasks == (0 if found.state == "stopped" else 1)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from compactor.model.state import CatalogState, Topic
+from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
 from tests.support.rest import BUCKETS, RestWorker, message, rest_worker, stand_ins
 
 JSON = {"Content-Type": "application/json"}
@@ -210,7 +212,7 @@ def test_connectors_are_listed(worker: RestWorker) -> None:
 
 
 def test_a_status(worker: RestWorker) -> None:
-    """The state of the connector and of each task; `trace` only where it is FAILED, with the time of its restart."""
+    """The state of the connector and of each task; `trace` if it is FAILED or waits, with the time of its restart."""
     worker.create("a")
     id_ = worker.url.removeprefix("http://")
     common = {"state": "RUNNING", "worker_id": id_, "version": worker.ask("GET", "/").json()["version"]}
@@ -227,6 +229,13 @@ def test_a_status(worker: RestWorker) -> None:
     assert failed["connector"] == {**common, "state": "FAILED", "trace": trace}
     assert failed["tasks"][1] == {"id": 1, **common, "state": "FAILED", "trace": trace}
     assert worker.ask("GET", "/connectors/a/tasks/1/status").json() == failed["tasks"][1]
+    worker.supervisor("a").wait("Brokers are away.", since_ms=1_700_000_000_000)
+    waits = worker.ask("GET", "/connectors/a/status").json()["connector"]
+    trace = (
+        "Brokers are away.\nWaits since 2023-11-14T22:13:20Z for an outage to end.\n"
+        "Started again at 2023-11-14T22:13:21Z or before."
+    )
+    assert waits == {**common, "state": "RESTARTING", "trace": trace}
     for task, said in (("2", "No status found for task a-2"), ("-1", "No status found for task a--1")):
         missing = worker.ask("GET", f"/connectors/a/tasks/{task}/status")
         assert (missing.status_code, message(missing)) == (404, said)
@@ -313,3 +322,34 @@ def test_topics_that_are_not_tracked(
     with rest_worker(tmp_path, **{key: "false"}) as worker:
         found = worker.ask(method, f"/connectors/a/{path}")
         assert (found.status_code, "is disabled" in message(found)) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("closed", "said"),
+    [
+        ({"t": None, "u": UNNAMED}, None),
+        ({"t": DELETED, "u": None}, ["Warning: source topic t is not read: it was deleted;"]),
+        (
+            {"t": DELETED, "u": RECREATED},
+            [
+                "Warning: source topic t is not read: it was deleted;",
+                "Warning: source topic u is not read: another topic has its name now, by its id. Their records",
+                "No other topic is left: nothing is read.",
+            ],
+        ),
+    ],
+)
+def test_a_connector_that_runs_says_what_it_does_not_read(
+    worker: RestWorker, closed: dict[str, str | None], said: list[str] | None
+) -> None:
+    """A deleted topic leaves a connector RUNNING, as in Connect: its trace, and that of its tasks, names the topic."""
+    worker.create("a")
+    topics = {
+        name: Topic(topic=name, topic_id="i", output="o", output_id="p", closed=why) for name, why in closed.items()
+    }
+    worker.supervisor("a").catalog_state = CatalogState(connector="a", buckets=BUCKETS, topics=topics)
+    found = worker.ask("GET", "/connectors/a/status").json()
+    assert found["connector"]["state"] == found["tasks"][0]["state"] == "RUNNING"
+    assert found["connector"].get("trace") == found["tasks"][0].get("trace")
+    lines = found["connector"].get("trace", "").splitlines()
+    assert [line[: len(wanted)] for line, wanted in zip(lines, said or [], strict=True)] == (said or [])

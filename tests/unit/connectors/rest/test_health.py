@@ -97,6 +97,16 @@ def test_every_connector_that_is_unwell_is_named(start: Start) -> None:
         assert "well" not in said
 
 
+def test_one_that_waits_for_an_outage_to_end_is_unwell(start: Start) -> None:
+    """It does nothing meanwhile, though no alert on FAILED fires for it."""
+    with start() as worker:
+        worker.create("a")
+        worker.supervisor("a").wait("Brokers are away.", since_ms=0)
+        code, status, said = told(worker.ask("GET", STRICT))
+        assert (code, status) == (500, "unhealthy")
+        assert said.startswith("connector a waits for an outage to end: Brokers are away.\nWaits since")
+
+
 def test_a_restart_that_will_come_is_told(start: Start) -> None:
     """A FAILED connector is unwell also where it is started again by itself; the answer says when."""
     with start() as worker:

@@ -194,6 +194,14 @@ def test_a_run_that_fails_looks_whether_it_was_fenced(
         running.task.run(running.stop, Mock(), once=False, start=Mock(number=1))
 
 
+@pytest.mark.parametrize(("sent", "waited_for"), [(0, False), (2, True)])
+def test_dead_letters_are_waited_for_if_this_run_has_sent_any(running: Running, sent: int, *, waited_for: bool) -> None:
+    """Their topic may be others' too: a run that has sent none does not wait for it."""
+    running.components.engine.counters.values.return_value = {"dead_letters": sent}
+    running.task._check_visible(running.components)
+    running.components.broker.check_visible.assert_called_once_with(running.catalog.state, letters=waited_for)
+
+
 def test_a_checkpoint_of_an_earlier_version_is_removed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """It held Spark's own record of progress, which nothing reads any more."""
     storage = running.task._storage = MemoryStorage()

@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from compactor.errors import NotVisibleError
 from compactor.model.actions import CloseTopic, ReopenTopic
-from compactor.model.log import empty
+from compactor.model.log import OutputPoint, empty
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import CatalogState, Topic
 from connectors.config.connector import ConnectorConfig
@@ -26,6 +27,7 @@ from connectors.errors import (
 from connectors.kafka.admin import TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.kafka_broker import SETTINGS_AT_ONCE, KafkaBroker
+from connectors.sinks import output_visibility
 from connectors.source import source_errors
 from connectors.source.source_errors import DELETED, UNNAMED
 from tests.support.clocks import SleepingClock
@@ -334,3 +336,40 @@ def test_a_partition_of_another_topic_is_not_taken_in() -> None:
     """What a batch brings of a name that has passed to another topic is left out: the batch is then refused."""
     read = RangeRead(tp=TopicPartition("t", 1), topic_id="id-t", lo=0, hi=3, start=0, records=3)
     assert beside(replace(ANEW, partitions=2)).admit(two(), [read]) == ()
+
+
+def published_and(visible: int, *, letters: int = 0, **config: str) -> KafkaBroker:
+    """The gateway of topics t and u, whose outputs are published up to 12 and visible up to `visible` and 12."""
+    made = beside(SAME, named={**BOTH, **config})
+    admin: Any = made._admin
+    admin.bounds |= {"t.compacted": (0, visible), "u.compacted": (0, 12), "t.dead": (0, letters)}
+    admin.there |= {"t.dead": TopicInfo("t.dead", "id-d", 1)}
+    admin.high_watermarks = lambda places: dict.fromkeys(places, 7)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("visible", "letters", "waits_for_letters", "said"),
+    [
+        pytest.param(12, 7, True, None, id="all is visible"),
+        pytest.param(11, 7, True, "t.compacted-0 is visible up to offset 11, published up to 12", id="an output"),
+        pytest.param(12, 6, True, "t.dead-0 is visible up to offset 6, published up to 7", id="letters"),
+        pytest.param(12, 6, False, None, id="letters of others"),
+    ],
+)
+def test_what_readers_do_not_see_is_named(
+    monkeypatch: pytest.MonkeyPatch, visible: int, letters: int, waits_for_letters: bool, said: str | None
+) -> None:
+    """By the output or dead letter topic, with how far it is visible; only the topics concerned wait."""
+    monkeypatch.setattr(output_visibility, "VISIBLE_S", 0.0)
+    made = published_and(visible, letters=letters, **DEAD)
+    state = two()
+    state = replace(state, logs=tuple(replace(log, output=OutputPoint(5, 12)) for log in state.logs))
+    assert list(made.hidden(state, {"t", "u"})) == (["t"] if visible < 12 else [])
+    if said is None:
+        made.check_visible(state, letters=waits_for_letters)
+    else:
+        with pytest.raises(NotVisibleError, match=f"Connector c: .*{said}"):
+            made.check_visible(state, letters=waits_for_letters)
+        made.retry_until(lambda: True)
+        made.check_visible(state, letters=waits_for_letters)  # a worker that is to end says nothing of it

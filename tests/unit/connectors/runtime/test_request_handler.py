@@ -10,7 +10,15 @@ import pytest
 from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import CleanedLog
-from compactor.errors import FoldError, KeyfoldError, QuarantinedError, SnapshotError, StorageError
+from compactor.errors import (
+    FoldError,
+    KeyfoldError,
+    NotVisibleError,
+    PublishInterruptedError,
+    QuarantinedError,
+    SnapshotError,
+    StorageError,
+)
 from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
@@ -29,6 +37,11 @@ class Kept:
         self.asked: list[tuple[str, Collection[TopicPartition] | None]] = []
         self.fails: Exception | None = None
         self.aside = False
+        self.hidden = False
+
+    def check_visible(self, _: object) -> None:
+        if self.hidden:
+            raise NotVisibleError("Readers do not see it.", "Wait.")
 
     def _note(self, what: str, wanted: Collection[TopicPartition] | None = None) -> None:
         self.asked.append((what, wanted))
@@ -69,7 +82,7 @@ def handler(storage: MemoryStorage, kept: Kept) -> RequestHandler:
     adds = [AddTopic(topic="t", topic_id="T", output=None, output_id=None)]
     adds_partitions = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in (0, 1)]
     catalog.commit(lambda _: [*adds, *adds_partitions], 0)
-    return RequestHandler(storage, catalog, cast("Maintenance", kept), ManualClock())
+    return RequestHandler(storage, catalog, cast("Maintenance", kept), ManualClock(), kept.check_visible)
 
 
 def _asked(storage: MemoryStorage, handler: RequestHandler, kind: str, **where: Any) -> requests.Answer:
@@ -153,8 +166,19 @@ def test_what_was_not_done_because_of_a_quarantine_is_told(
     assert (answer.ok, answer.message, len(kept.asked)) == (False, "One is set aside.", 1)
 
 
+@pytest.mark.parametrize("kind", [CLEAN, SNAPSHOT])
+def test_what_readers_do_not_see_yet_is_told(
+    storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: str
+) -> None:
+    """A fold and a snapshot are answered as done only once readers see what was published; the connector goes on."""
+    kept.hidden = True
+    answer = _asked(storage, handler, kind)
+    assert (answer.ok, answer.message, answer.unreachable) == (False, "Readers do not see it.", True)
+
+
 @pytest.mark.parametrize(
-    ("kind", "unreachable"), [(StorageError, True), (UnreachableError, True), (SnapshotError, False)]
+    ("kind", "unreachable"),
+    [(StorageError, True), (UnreachableError, True), (PublishInterruptedError, True), (SnapshotError, False)],
 )
 def test_a_failure_that_may_pass_is_the_askers(
     storage: MemoryStorage, kept: Kept, handler: RequestHandler, kind: type[KeyfoldError], *, unreachable: bool

@@ -25,7 +25,14 @@ from compactor.generation.plan import OffsetChange
 from compactor.metrics import Freshness
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
-from connectors.errors import EXIT_FAILED, ConnectorError, NoConnectionError, SparkGoneError, exit_code
+from connectors.errors import (
+    EXIT_FAILED,
+    ConnectorError,
+    LoginRefusedError,
+    NoConnectionError,
+    SparkGoneError,
+    exit_code,
+)
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor
 from connectors.runtime.cancellation import StopToken
@@ -236,10 +243,46 @@ def test_describe_sees_a_connector_that_waits(start: Callable[..., Any]) -> None
     """Error, failures and the time of the next start; the file is fresh however long the wait is."""
     _, runs = start(*[(0, AWAY)] * 6)
     last = runs.shown[-1]
-    assert (last["state"], last["failures"], last["error"]) == ("FAILED", 6, str(AWAY))
+    assert (last["state"], last["failures"], last["error"]) == ("RESTARTING", 6, str(AWAY))
+    assert {shown["waiting_since_ms"] for shown in runs.shown} == {0}
     assert 0 <= last["next_restart_ms"] - last["updated_ms"] <= 32_000
     times = [shown["updated_ms"] for shown in runs.shown]
     assert max(after - before for before, after in pairwise(times)) <= status.WRITE_EVERY_MS
+
+
+@pytest.mark.parametrize(
+    ("error", "shown", "since_ms"),
+    [
+        (AWAY, "RESTARTING", 5_000),
+        (BROKERS, "RESTARTING", 5_000),
+        (LoginRefusedError("The brokers do not let it in."), "FAILED", None),
+        (ValueError("A Spark task failed."), "FAILED", None),
+    ],
+)
+def test_an_outage_makes_no_connector_failed(
+    ground: Ground, error: Exception, shown: str, since_ms: int | None
+) -> None:
+    """Alerts on FAILED are for what somebody has to mend; what waits for an outage is RESTARTING, since it began."""
+    ground.answering = lambda _: False
+    runs = ground.run((5_000, error), (0, error), (0, error), takes_over=False)
+    assert {one["state"] for one in runs.shown} == {shown}
+    assert {one["waiting_since_ms"] for one in runs.shown} == {since_ms}
+
+
+def test_an_outage_is_over_once_the_connector_has_worked(start: Callable[..., Any]) -> None:
+    """The next one begins anew."""
+    _, runs = start(*[(5_000, AWAY)] * 2, works=True)
+    assert [shown["waiting_since_ms"] for shown in runs.shown] == [5_000, 11_000]
+
+
+def test_a_command_is_told_that_the_connector_waits(ground: Ground) -> None:
+    """It ends with 4, as if the brokers had not answered itself; it is not retried, and the answer says so."""
+    ground.answering = lambda _: False
+    ground.run(*[(0, BROKERS)] * 3, at=lambda _: ground.ask("snapshot"))
+    answer = ground.answer()
+    assert (answer.ok, answer.unreachable) == (False, True)
+    assert "waits for an outage to end" in answer.message
+    assert answer.action == "Nothing was done of what was asked: run the command again then."
 
 
 def test_a_stop_ends_the_wait(start: Callable[..., Any]) -> None:
@@ -284,7 +327,7 @@ def test_what_is_asked_of_a_connector_that_waits_is_answered(ground: Ground) -> 
     ground.run(*[(0, AWAY)] * 6, at=lambda _: ground.ask("clean", after=20))
     answer = ground.answer()
     assert (answer.ok, str(AWAY) in answer.message) == (False, True)
-    assert "is FAILED, and is started again at 1970-01-01T00:00:31Z" in answer.message
+    assert "waits for an outage to end, and is started again at 1970-01-01T00:00:31Z" in answer.message
 
 
 @pytest.mark.parametrize("error", [AWAY, CatalogError("Damaged.")])
@@ -429,7 +472,7 @@ def test_what_a_run_counted_last_outlives_its_failure(start: Callable[..., Any])
     """Its last report may be a second old: transactions that were aborted as it failed are in no metric otherwise."""
     counted = TaskReport({"transactions_aborted": 1}, worked=False, freshness=Freshness().with_sent(1.0, 3))
     one, runs = start((0, AWAY), counted=counted)
-    assert (runs.shown[0]["state"], runs.shown[0]["counters"]) == ("FAILED", counted.counters)
+    assert (runs.shown[0]["state"], runs.shown[0]["counters"]) == ("RESTARTING", counted.counters)
     assert (dict(one.counters), one.freshness.seconds) == (counted.counters, 3.0)
 
 

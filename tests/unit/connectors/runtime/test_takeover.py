@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.catalog import Catalog
@@ -106,3 +107,19 @@ def test_what_is_being_deleted_is_not_taken_over(again: Any) -> None:
     meanwhile.before("create", lambda: beside.write(deletion.NAME, b"{}"), "catalog")
     with pytest.raises(ConnectorError, match="is being deleted"):
         again(meanwhile, None)
+
+
+def test_who_takes_over_one_connector_of_several_is_told_what_becomes_of_the_worker() -> None:
+    """It goes on with its other connectors: it ends with 5 only where it has none. It is told the same of its own."""
+    storage = MemoryStorage()
+    assert owner_lock.OwnerLock(storage).claim(owner_lock.this_process(3))
+    with capture_logs() as lines:
+        takeover.OwnerClaim(storage, None).warn_of_another()
+    (line,) = lines
+    assert line["event"].endswith("it lets this connector go, and ends with 5 if it has no other")
+    older, newer = Catalog.open(storage, "c"), Catalog.open(storage, "c")
+    older.take_over("older:1", 0)
+    newer.take_over("newer:1", 0)
+    with pytest.raises(FencedError, match="newer:1 took it over") as fenced:
+        older.refresh()
+    assert "stop this worker if it has no other connector" in fenced.value.action

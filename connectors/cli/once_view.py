@@ -1,0 +1,127 @@
+"""What `run --once` has done, topic by topic: first as values, then as text for people. Pure.
+
+The values' fields are those of `run --once --json` (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from compactor.model.state import CatalogState
+from connectors.config.secrets import printable_text
+from connectors.progress.terminal import table
+from connectors.runtime.supervised_connector import Connector
+
+FORMAT: Final = 1
+_SPECIAL: Final = re.compile(r'["$`\\!]')
+"""What means something to a shell within double quotes."""
+_HEADERS: Final = ("TOPIC", "READ", "PUBLISHED", "DEAD LETTERS", "KEPT", "SNAPSHOT")
+
+
+class OnceSnapshot(Struct, frozen=True, kw_only=True):
+    """The newest snapshot of a topic; `path` is its folder. It is older than the run if nothing has changed since."""
+
+    id: str
+    path: str
+    records: int
+
+
+class OnceTopic(Struct, frozen=True, kw_only=True):
+    """A source topic: records that this run read and published, its dead letters, and what is kept at its end.
+
+    `closed` says why the topic is not read; None if it is.
+    """
+
+    topic: str
+    closed: str | None
+    read: int
+    published: int
+    dead_letters: int
+    kept: int
+    snapshot: OnceSnapshot | None
+
+
+class OnceConnector(Struct, frozen=True, kw_only=True):
+    """A connector: `error` is what it FAILED with, None if all was done."""
+
+    connector: str
+    error: str | None
+    topics: tuple[OnceTopic, ...]
+
+
+class OnceResult(Struct, frozen=True, kw_only=True):
+    """All connectors of a run, by name."""
+
+    format_version: int
+    connectors: tuple[OnceConnector, ...]
+
+
+def result(connectors: Iterable[Connector], place: Callable[[Connector], str | None]) -> OnceResult:
+    """Returns what `connectors` have done; `place` is where a connector's snapshots lie, None if it takes none."""
+    return OnceResult(format_version=FORMAT, connectors=tuple(_connector(one, place(one)) for one in connectors))
+
+
+def _connector(connector: Connector, place: str | None) -> OnceConnector:
+    supervisor, state = connector.supervisor, connector.catalog_state
+    error = None if supervisor is None or supervisor.error is None else printable_text(str(supervisor.error))
+    counts = supervisor.topics if supervisor is not None else {}
+    topics = (
+        ()
+        if state is None
+        else tuple(_topic(state, name, counts.get(name, {}), place) for name in sorted(state.topics))
+    )
+    return OnceConnector(connector=connector.name, error=error, topics=topics)
+
+
+def _topic(state: CatalogState, name: str, counts: Mapping[str, int], place: str | None) -> OnceTopic:
+    taken = state.snapshots_of(name)
+    newest = taken[-1] if taken and place is not None else None
+    runs = (run for log in state.logs_of(name) for run in (*log.runs, *((log.base,) if log.base else ())))
+    return OnceTopic(
+        topic=name,
+        closed=state.topics[name].closed,
+        read=counts.get("records_read", 0),
+        published=counts.get("records_published", 0),
+        dead_letters=counts.get("dead_letters", 0),
+        kept=sum(run.records for run in runs),
+        snapshot=None
+        if newest is None
+        else OnceSnapshot(id=newest.id, path=f"{place}/{newest.path}", records=newest.records),
+    )
+
+
+def text(done: OnceResult) -> str:
+    """Returns a table of all topics, the errors of connectors, and a line that opens a snapshot if there is one."""
+    return "\n".join(_lines(done))
+
+
+def _lines(done: OnceResult) -> Iterator[str]:
+    several = len(done.connectors) > 1
+    rows = [(one.connector, topic) for one in done.connectors for topic in one.topics]
+    if rows:
+        headers = ("CONNECTOR", *_HEADERS) if several else _HEADERS
+        yield table(headers, [(*((name,) if several else ()), *_row(topic)) for name, topic in rows])
+    for one in done.connectors:
+        if one.error is not None:
+            yield f"Connector {one.connector} is FAILED: {one.error}"
+    paths = [topic.snapshot.path for _, topic in rows if topic.snapshot is not None]
+    if paths:
+        yield f"Open it: {opening(paths[0])}"
+
+
+def _row(topic: OnceTopic) -> tuple[object, ...]:
+    path = None if topic.snapshot is None else topic.snapshot.path
+    name = topic.topic if topic.closed is None else f"{topic.topic} ({topic.closed})"
+    return (name, topic.read, topic.published, topic.dead_letters, topic.kept, path)
+
+
+def opening(path: str) -> str:
+    """Returns the command by which DuckDB shows the snapshot in the folder `path`."""
+    files = f"{path}/data/*.parquet".replace("'", "''")
+    sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, and run by nobody here
+    return f"duckdb -c {shlex.quote(sql)}" if _SPECIAL.search(sql) else f'duckdb -c "{sql}"'

@@ -1,0 +1,98 @@
+"""Waits until read_committed readers see what was published.
+
+A commit is answered once its coordinator has written the decision; the markers that end the transaction in each output
+partition are written afterwards. Until a partition has its marker its last stable offset stays below our records, so a
+reader that begins right then ends without them. What we have published lies below the output offset that the catalog
+keeps for each log (`OutputPoint`), so a partition whose last stable offset has reached that one hides none of it,
+whatever others have open above.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+
+VISIBLE_S: Final = 30.0
+"""How long (s) markers are waited for. A leader that fails over has them after some seconds; a transaction that
+somebody else has left open may last for minutes, which is left to the next try."""
+_PAUSE_S: Final = 0.1
+_SAY_AFTER_S: Final = 1.0
+"""Markers are late by milliseconds as a rule: only a longer wait is worth a line of the log."""
+
+_log = structlog.get_logger()
+
+Ends = Mapping[TopicPartition, int]
+
+
+class HiddenEnd(Struct, frozen=True):
+    """An output partition of which readers see the records below `visible` only, though we published up to `end`."""
+
+    place: TopicPartition
+    end: int
+    visible: int
+
+    def __str__(self) -> str:
+        return f"{self.place} is visible up to offset {self.visible}, published up to {self.end}"
+
+
+def published_ends(state: CatalogState, topics: Collection[str]) -> dict[TopicPartition, int]:
+    """Returns, for each output partition of the source topics `topics`, the offset below which all lies that we sent.
+
+    Topics that are closed are left out, as their outputs may be gone; so are partitions that nothing was sent to.
+    """
+    logs = (log for log in state.logs if log.topic in topics and log.output is not None)
+    places = ((state.topics[log.topic], log) for log in logs)
+    return {
+        TopicPartition(topic.output, log.partition): log.output.output_offset
+        for topic, log in places
+        if topic.output is not None and topic.closed is None and log.output is not None
+    }
+
+
+def hidden_ends(published: Ends, stable: Ends) -> tuple[HiddenEnd, ...]:
+    """Returns the partitions of `published` whose last stable offset, in `stable`, is below what was published."""
+    return tuple(
+        HiddenEnd(place, end, stable[place]) for place, end in sorted(published.items()) if stable[place] < end
+    )
+
+
+def await_visible(
+    published: Ends,
+    stable_ends: Callable[[Collection[TopicPartition]], Ends],
+    stopped: Callable[[], bool],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[HiddenEnd, ...]:
+    """Waits until readers see all that was `published`; returns the partitions of which they do not after VISIBLE_S.
+
+    `stable_ends` asks for last stable offsets; only what was hidden at the last look is asked for again. A stop ends
+    the wait. Raises what `stable_ends` raises.
+    """
+    began, said = clock(), False
+    hidden = hidden_ends(published, stable_ends(published)) if published else ()
+    while hidden and (waited := clock() - began) < VISIBLE_S and not stopped():
+        if waited >= _SAY_AFTER_S and not said:
+            said = True
+            _log.info("waiting until readers see what was published", partitions=len(hidden), first=str(hidden[0]))
+        sleep(_PAUSE_S)
+        waiting = {one.place: one.end for one in hidden}
+        hidden = hidden_ends(waiting, stable_ends(waiting))
+    return hidden
+
+
+def reason(hidden: Iterable[HiddenEnd]) -> str:
+    """Returns a sentence that says of `hidden` partitions what readers see; there is one at least."""
+    first, *others = hidden
+    more = f" ({len(others)} more like it)" if others else ""
+    return (
+        f"read_committed readers do not see all that was published: after {VISIBLE_S:.0f} s {first}{more}. Its "
+        "transaction is committed, and the broker has not ended it there, or another producer's transaction is open."
+    )

@@ -1,0 +1,114 @@
+"""What `run --once` says at its end: a row for each topic, and how its snapshot is opened."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from unittest.mock import Mock
+
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from compactor.errors import FencedError
+from compactor.model.actions import AddSnapshot
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState, Topic
+from connectors.cli import once_view
+from connectors.runtime.status import ConnectorState, Status
+from connectors.runtime.supervised_connector import Connector
+from tests.support.cli import connector_file, invoke, worker_file
+from tests.support.logs import base, log, run
+from tests.support.measured import spec, stopped
+
+COUNTS = {"t": {"records_read": 1_200, "records_published": 40, "dead_letters": 2}}
+
+
+LOG = log(run(100, 150, 400), clean=base(100, 1_200), published=150)
+KEPT = sum(each.records for each in (*LOG.runs, LOG.base) if each)
+
+
+def _connector(name: str, error: Exception | None = None) -> Connector:
+    """A connector that has read t, and knows u, which was deleted."""
+    topics = {
+        topic: Topic(topic=topic, topic_id="i", output="o", output_id="p", closed=closed)
+        for topic, closed in (("t", None), ("u", "deleted"))
+    }
+    logs = (LOG, log(tp=TopicPartition("u", 0)))
+    taken = [
+        AddSnapshot(topic="t", id=id_, path=f"{name}/t/{id_}", created_ms=1, source_offsets={}, records=7, bytes=1)
+        for id_ in ("1", "2")
+    ]
+    state = CatalogState(connector=name, buckets=1, logs=logs, topics=topics, snapshots=tuple(taken))
+    supervisor = Mock(catalog_state=state, topics=COUNTS, error=error)
+    return Connector(spec(name), Status(ConnectorState.STOPPED), supervisor)
+
+
+def _plain(done: once_view.OnceResult) -> str:
+    """The text without bold headers."""
+    return re.sub(r"\x1b\[\d+m", "", once_view.text(done))
+
+
+def test_each_topic_has_a_row() -> None:
+    """Read, published and dead letters of this run, what is kept at its end, and the newest snapshot's folder."""
+    done = once_view.result([_connector("c")], lambda _: "/snapshots")
+    (one,) = done.connectors
+    assert one.topics[0] == once_view.OnceTopic(
+        topic="t",
+        closed=None,
+        read=1_200,
+        published=40,
+        dead_letters=2,
+        kept=KEPT,
+        snapshot=once_view.OnceSnapshot(id="2", path="/snapshots/c/t/2", records=7),
+    )
+    assert [line.split() for line in _plain(done).splitlines()] == [
+        ["TOPIC", "READ", "PUBLISHED", "DEAD", "LETTERS", "KEPT", "SNAPSHOT"],
+        ["t", "1,200", "40", "2", str(KEPT), "/snapshots/c/t/2"],
+        ["u", "(deleted)", "0", "0", "0", "0", "-"],
+        ["Open", "it:", "duckdb", "-c", *['"SELECT', "*", "FROM", "'/snapshots/c/t/2/data/*.parquet'", "LIMIT", '10"']],
+    ]
+
+
+def test_several_connectors_are_told_apart_and_a_failure_is_named() -> None:
+    """A connector column comes first; one that FAILED says why; without a snapshot location no line opens one."""
+    connectors = [_connector("a"), _connector("b", FencedError("Newer.", "Leave it.")), stopped("c")]
+    done = once_view.result(connectors, lambda _: None)
+    lines = _plain(done).splitlines()
+    assert [line.split()[0] for line in lines] == ["CONNECTOR", "a", "a", "b", "b", "Connector"]
+    assert lines[-1] == "Connector b is FAILED: Newer. Leave it."
+    assert [(one.error, len(one.topics)) for one in done.connectors] == [
+        (None, 2),
+        ("Newer. Leave it.", 2),
+        (None, 0),
+    ]
+    assert once_view.text(once_view.result([stopped("c")], lambda _: None)) == ""
+
+
+def test_the_line_opens_the_snapshot_whatever_its_path(tmp_path: Path) -> None:
+    """Blanks and quotes of a path are those of a shell and of SQL."""
+    folder = tmp_path / 'it\'s a "place" of $HOME'
+    (folder / "data").mkdir(parents=True)
+    pq.write_table(pa.table({"key": [b"a"]}), folder / "data" / "0.parquet")
+    program, option, sql = shlex.split(once_view.opening(str(folder)))
+    assert (program, option) == ("duckdb", "-c")
+    records = duckdb.sql(sql)
+    assert records is not None
+    assert records.fetchall() == [(b"a",)]
+
+
+def test_the_result_is_json() -> None:
+    """With the names that docs/formats.md has."""
+    done = once_view.result([_connector("c")], lambda _: "/snapshots")
+    found = msgspec.to_builtins(done)
+    assert list(found) == ["format_version", "connectors"]
+    topic = found["connectors"][0]["topics"][0]
+    assert list(topic) == ["topic", "closed", "read", "published", "dead_letters", "kept", "snapshot"]
+
+
+def test_json_is_of_a_run_that_ends(tmp_path: Path) -> None:
+    """A worker that goes on has no result."""
+    found = invoke("run", connector_file(tmp_path), "--json", "--worker", worker_file(tmp_path))
+    assert (found.exit_code, "--json needs --once" in found.stderr) == (2, True)
