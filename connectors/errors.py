@@ -15,6 +15,7 @@ KeyfoldError (compactor.errors)
 │   ├── DataLossError                source records are gone before they were read (on.data.loss)
 │   ├── SourceChangedError           source topic recreated, or its log ends below our position
 │   ├── SourceClosedError            a source topic cannot be read on, the others can; retriable
+│   │   └── TopicSetAsideError       it was found while it was read: the connector goes on without it at once
 │   ├── OutputError                  output topic missing, recreated or unfit
 │   ├── NotAllowedError              the brokers refuse a right (ACL); retriable, as it may be granted
 │   └── RecordRefusedError           the broker refuses one record for good
@@ -116,6 +117,13 @@ class SourceClosedError(ConnectorError):
     """A source topic cannot be read on: it is closed, and the connector goes on with its other topics."""
 
     retriable = True
+
+
+class TopicSetAsideError(SourceClosedError):
+    """A source topic was found to be unreadable while it was read, and is closed now: the others are read on at once.
+
+    Each such error closes one topic more, so that it comes at most once for each topic.
+    """
 
 
 class OutputError(ConnectorError):

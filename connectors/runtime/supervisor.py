@@ -27,7 +27,14 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import warn_of_readers
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
-from connectors.errors import EXIT_UNREACHABLE, NoConnectionError, SparkGoneError, exit_code, is_outage
+from connectors.errors import (
+    EXIT_UNREACHABLE,
+    NoConnectionError,
+    SparkGoneError,
+    TopicSetAsideError,
+    exit_code,
+    is_outage,
+)
 from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.cancellation import RunStops
@@ -84,6 +91,10 @@ class Supervisor:
         self._thread: CancellableThread | None = None
         self._once = False
         self._begins = False
+        # Set by a run that ended because it set a topic aside: the next begins at once, also with `--once`.
+        self._goes_on = False
+        # Topics that such runs have set aside since a run has worked: a second error about one is a failure.
+        self._set_aside = set[str]()
         self._catalog: Catalog | None = None
         self._stored: CatalogState | None = None
         self._task: ConnectorTask | None = None
@@ -191,7 +202,7 @@ class Supervisor:
         self._once = once
         with structlog.contextvars.bound_contextvars(connector=self._name):
             try:
-                while self._run_task(spark, query) and not once and self._is_to_start_again():
+                while self._run_task(spark, query) and (self._goes_on or (not once and self._is_to_start_again())):
                     pass
             finally:
                 self._requests.answer_restarts(_ended(self._name))
@@ -202,6 +213,7 @@ class Supervisor:
         self._begins = True  # until the status says so itself: a client that waits for RUNNING must not see the old one
         stop = self._stops.begin_run()
         self.error = None
+        self._goes_on = False
         self.hold()
         resyncs = self._requests.begin_restarts()
         self._status.start()
@@ -217,6 +229,11 @@ class Supervisor:
             self._take_counts(task.counted)
             if task.catalog is None and self._catalog is None:
                 self._stored = stored_state(self._storage, self._name)
+            if isinstance(found, TopicSetAsideError) and str(found.topic) not in self._set_aside and not stop.is_set():
+                _log.warning("a source topic is set aside, going on with the others", error=str(found))
+                self._set_aside.add(str(found.topic))
+                self._goes_on = True
+                return True
             if not stop.is_set() or isinstance(found, FencedError):
                 self._fail(session.gone(spark) or found)
                 return True
@@ -276,6 +293,8 @@ class Supervisor:
     def _take_report(self, report: TaskReport) -> None:
         """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""
         self.freshness = report.freshness
+        if report.worked:
+            self._set_aside.clear()
         self._status.report(report.counters, worked=report.worked, paused=report.paused)
         self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):

@@ -29,6 +29,7 @@ from connectors.errors import (
     NotAllowedError,
     SourceChangedError,
     SourceClosedError,
+    TopicSetAsideError,
     UnreachableError,
 )
 
@@ -224,7 +225,7 @@ ADVICE: Final = (
     "own, with a new name and a new output.topic; leave it out of this one's topics to be told of it no more."
 )
 LOST_ADVICE: Final = "Set on.data.loss=skip to go on with an explicit gap."
-NEXT: Final = "It is set aside, and the connector is started again to go on with its other topics."
+NEXT: Final = "It is set aside, and the connector goes on with its other topics."
 
 
 class ClosedTopic(NamedTuple):
@@ -305,7 +306,7 @@ def closing_topic(
     """Closes the source topic that makes the block fail, if the connector has others.
 
     `look_into` looks at all topics and returns the actions that close those which cannot be read on. Where the topic of
-    the error is closed then, raises SourceClosedError: the connector begins again without it. Where the look finds
+    the error is closed then, raises TopicSetAsideError: the connector begins again without it. Where the look finds
     nothing wrong with it any more (a log that was cut has grown again), the block's error stays what it is, and an
     operator decides; that other topics are closed does not count.
     """
@@ -320,4 +321,4 @@ def closing_topic(
             catalog.commit(lambda _: actions, now_ms())
         if found.topic not in left_out(catalog.state):
             raise
-        raise SourceClosedError(found.message, NEXT) from failed
+        raise _about(TopicSetAsideError(found.message, NEXT), str(found.topic)) from failed

@@ -31,6 +31,7 @@ from connectors.errors import (
     LoginRefusedError,
     NoConnectionError,
     SparkGoneError,
+    TopicSetAsideError,
     exit_code,
 )
 from connectors.progress.observer import NullObserver
@@ -132,8 +133,15 @@ class Ground:
         self.one = Supervisor(worker, config, self.clock, NullObserver())
         self._monkeypatch = monkeypatch
 
-    def run(self, *plan: tuple[int, Exception], stopped: bool = False, at: Moment | None = None, **how: Any) -> Runs:
-        """Until the plan is over, or with `stopped` until its first wait."""
+    def run(
+        self,
+        *plan: tuple[int, Exception],
+        stopped: bool = False,
+        at: Moment | None = None,
+        once: bool = False,
+        **how: Any,
+    ) -> Runs:
+        """Until the plan is over, or with `stopped` until its first wait; as with `--once` if `once` is set."""
         self.runs = Runs(self.clock, *plan, **how)
         self._monkeypatch.setattr(supervisor, "ConnectorTask", self.runs.task)
         self._monkeypatch.setattr(supervisor, "OffsetChanger", lambda *_: self.runs.changer)
@@ -149,7 +157,7 @@ class Ground:
 
         self._monkeypatch.setattr(self.clock, "wait", noted)
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
-            self.one._run(cast("Any", None), Mock(), once=False)
+            self.one._run(cast("Any", None), Mock(), once=once)
         return self.runs
 
     def ask(self, kind: str, after: float = 0) -> None:
@@ -452,6 +460,17 @@ def test_the_catalog_of_the_last_run_is_expected_by_the_next(start: Callable[...
     """So an empty folder where a disk was unmounted is not taken for a connector that begins."""
     _, runs = start((0, AWAY))
     assert runs.known == [None, "c-1"]
+
+
+@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_topic_that_is_set_aside_ends_nothing_for_the_others(ground: Ground, *, once: bool, again: bool) -> None:
+    """The next run begins at once, also with `--once`; a second error about the topic is a failure as any other."""
+    gone = TopicSetAsideError("t was recreated.")
+    gone.topic = "t"
+    runs = ground.run(*[(0, gone)] * (2 if again else 1), once=once)
+    assert runs.began[:2] == [0, 0]
+    assert (len(runs.began), ground.one.error) == ((2, gone) if again and once else (3 if again else 2, None))
 
 
 def test_restarts_by_itself_keep_the_place_among_all_starts(ground: Ground) -> None:

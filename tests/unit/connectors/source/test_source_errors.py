@@ -12,7 +12,7 @@ from compactor.model.record import TopicPartition
 from compactor.runs.writer import RunTarget
 from compactor.spark.errors import tag
 from connectors.config.connector import ConnectorConfig
-from connectors.errors import DataLossError, SourceChangedError, SourceClosedError, UnreachableError
+from connectors.errors import DataLossError, SourceChangedError, SourceClosedError, TopicSetAsideError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.restart_policy import is_retriable
 from connectors.source import source_errors
@@ -61,7 +61,7 @@ def test_the_topic_is_closed_and_the_connector_started_again(catalog: Catalog, k
     """Also where the error comes back from a task as Spark's text."""
     text = f"from Spark: {tag(about('t', kind('t is gone')))}"
     found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=LOST))
-    assert isinstance(found, SourceClosedError)
+    assert isinstance(found, TopicSetAsideError)
     assert is_retriable(found)
     assert "t is gone" in found.message
     assert left_out(catalog.state) == {"t"}
