@@ -59,9 +59,9 @@ class Absences:
     def __init__(self) -> None:
         self._left = MOST_ABSENT
 
-    def begin(self) -> None:
-        """Begins another record."""
-        self._left = MOST_ABSENT
+    def begin(self, size: int = 0) -> None:
+        """Begins another record, of which up to `size` fields that are counted, too, may be there."""
+        self._left = MOST_ABSENT + size
 
     def add(self, count: int) -> None:
         """Adds fields. Raises DataError for more than MOST_ABSENT in all."""
