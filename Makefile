@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test histories mutants faults soak conformance registry stores cluster bench bench-quick clean
+.PHONY: help setup demo test histories mutants faults soak fuzz conformance registry stores cluster bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -80,6 +80,9 @@ histories: setup ## Holds the engine against plain dicts over histories by chanc
 mutants: setup ## Changes the rules one by one and lists which changes no test notices (MODULES=decision,log_to_clean for some): build/mutants.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mutmut
 	@$(BIN)/python -m tests.support.mutants $(MODULES)
+
+fuzz: setup ## Gives every converter and transform hostile records for an hour (MINUTES=60, SEED=7 to try one again): each call ends soon, with a reason.
+	@$(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance

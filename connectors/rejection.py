@@ -10,8 +10,13 @@ On its own because one folder writes it and others read it.
 from __future__ import annotations
 
 import re
+import reprlib
+from collections.abc import Mapping
+from decimal import InvalidOperation
 from enum import Enum
-from typing import Final
+from itertools import islice
+from traceback import extract_tb
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -54,3 +59,77 @@ def rejection_of(text: str) -> Rejection:
         return Rejection(Stage.TASK_PUT, SINK_CLASS, "", text)
     stage, class_name, exception, message = found.groups()
     return Rejection(Stage(stage), class_name, exception, message)
+
+
+_BRIEF: Final = 100
+"""Characters of a value in a message."""
+_SAID: Final = 200
+"""Characters of what a library says of an error."""
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (RecursionError, "it is nested too deep"),
+    (MemoryError, "it takes more memory than there is"),
+    (EOFError, "it ends too early"),
+    (IndexError, "it has a number where its schema has nothing"),
+    (OverflowError, "a number or date in it is too large"),
+    (InvalidOperation, "a number in it has too large an exponent"),
+)
+"""What errors of Python and libraries mean of a record whose texts say nothing, or speak of Python."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns why an error of a library was raised, as the end of a sentence: never empty, nor the name of a class."""
+    known = next((reason for kind, reason in _REASONS if isinstance(error, kind)), None)
+    if known is not None:
+        return known
+    if isinstance(error, KeyError):
+        return f"there is no {shown(error.args[0]) if error.args else 'such name'}"
+    said = " ".join(str(error).split())[:_SAID].removesuffix(".")
+    return said if " " in said and "<class" not in said else f"keyfold has met a defect of its own{_place(error, said)}"
+
+
+def unexpected(error: BaseException) -> tuple[str, str]:
+    """Returns what is said of an error that no step has foreseen, and the next action."""
+    if isinstance(error, RecursionError | MemoryError | OverflowError):
+        return f"The record is not taken: {reason_of(error)}.", "Correct what writes it."
+    said = " ".join(str(error).split())[:_SAID].removesuffix(".")
+    return (
+        f"The record is not taken: keyfold has met a defect of its own{_place(error, said)}.",
+        "Report it, with this message and the record.",
+    )
+
+
+def _place(error: BaseException, said: str) -> str:
+    """Returns where in the code an error was raised, and what it says."""
+    frames = extract_tb(error.__traceback__)
+    at = f" in {frames[-1].name} (line {frames[-1].lineno} of {_module(frames[-1].filename)})" if frames else ""
+    return f"{at}: {type(error).__name__} {said}".rstrip()
+
+
+def _module(path: str) -> str:
+    """Returns the last two parts of a path: the whole of it tells where a machine keeps its files."""
+    return "/".join(path.replace("\\", "/").split("/")[-2:])
+
+
+def shown(value: object) -> str:
+    """Returns the beginning of a value for a message: short, however long or deep the value is."""
+    return _Brief().repr(value)[:_BRIEF]
+
+
+class _Brief(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, _BRIEF, _BRIEF
+
+    def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002
+        """Returns a number, or how long it is: Python refuses to write those of more than 4,300 digits."""
+        bits = x.bit_length()
+        return str(x) if bits <= 4 * _BRIEF else f"a whole number of {bits} bits"
+
+    def repr_Decimal(self, x: object, level: int) -> str:  # noqa: ARG002, N802  # reprlib finds it by the class's name
+        """Returns the digits alone."""
+        text = str(x)
+        return text if len(text) <= _BRIEF else f"{text[: _BRIEF // 2]}..."
+
+    def repr_dict(self, x: Mapping[Any, Any], level: int) -> str:
+        """Returns the first members: they alone are sorted."""
+        return super().repr_dict(dict(islice(x.items(), self.maxdict + 1)), level)

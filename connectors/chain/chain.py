@@ -23,7 +23,7 @@ from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import RegistryError
-from connectors.rejection import Rejection, Stage
+from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, Transform
 
@@ -40,8 +40,9 @@ class RejectedError(Exception):
 
     def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
         super().__init__(stage, class_name, error)
-        said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else (str(error), "")
-        message = f"{said[:_LONGEST]} {action}".rstrip()
+        said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
+        # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
+        message = f"{said[:_LONGEST]} {action}".rstrip().encode("utf-8", "replace").decode()
         self.rejection = Rejection(stage, class_name, type(error).__name__, message)
 
 

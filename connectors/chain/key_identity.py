@@ -15,6 +15,7 @@ from connectors.converters.names import CONVERTERS
 from connectors.data.canonical import has_one_encoding, plain, text_of
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
+from connectors.rejection import reason_of
 
 if TYPE_CHECKING:
     from connectors.converters.avro_converter import AvroConverter
@@ -90,8 +91,9 @@ def _of_json(key: bytes) -> Compared:
         identity = text_of(value).encode()
         return Compared(None, "=") if identity == key else Compared(identity, _style(text, value))
     except (ValueError, InvalidOperation, RecursionError) as error:
-        said = "too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())[:200]
-        raise DataError(f"The key is no JSON: {said}.", "Take compaction.key.identity=bytes for such keys.") from None
+        raise DataError(
+            f"The key is no JSON: {reason_of(error)}.", "Take compaction.key.identity=bytes for such keys."
+        ) from None
 
 
 def _whole(text: str) -> int | Decimal:

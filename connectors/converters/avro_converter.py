@@ -14,15 +14,18 @@ from typing import Any, Final
 import fastavro
 from msgspec import Struct
 
-from connectors.converters.avro_schemas import DEFAULT_NAME, FromAvro, ToAvro
+from connectors.converters.avro_parsed import parsed_schema, without_defaults
+from connectors.converters.avro_schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
 from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
 from connectors.converters.avro_unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import RegisteredConverter
+from connectors.data.bounds import EMPTY_PARTS
 from connectors.data.schema import UNION, OfSchema, Schema, Type
-from connectors.errors import DataError
+from connectors.errors import DataError, RegistryError
 from connectors.options import Option
 from connectors.registry.schema_registry import RegisteredSchema
+from connectors.rejection import reason_of
 
 Convert = Callable[[Any], Any]
 _WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
@@ -85,7 +88,7 @@ class AvroConverter(RegisteredConverter):
         if data is None:
             return None, None
         schema_id, start = self.wire.read(headers, data)
-        read = self._reads.get(schema_id) or self._read_of(schema_id)
+        read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
         try:
             if read.some is not None:
                 return read.schema, read.some.read(data, start)
@@ -93,7 +96,7 @@ class AvroConverter(RegisteredConverter):
             buffer.seek(start)
             value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.convert else {}))
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
-            raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
+            raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return read.schema, value if read.convert is None else read.convert(value)
 
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
@@ -115,7 +118,7 @@ class AvroConverter(RegisteredConverter):
                 buffer, written.avro, value if written.convert is None else written.convert(value)
             )
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
-            raise DataError(f"The value does not fit its schema: {_said(error)}.") from None
+            raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         return buffer.getvalue()
 
     def writes_again(self, headers: Headers, data: bytes) -> bool:
@@ -124,13 +127,13 @@ class AvroConverter(RegisteredConverter):
         Avro leaves a writer some freedom: bytes of numbers and blocks of lists.
         """
         schema_id, start = self.wire.read(headers, data)
-        read = self._reads.get(schema_id) or self._read_of(schema_id)
+        read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
         buffer, again = io.BytesIO(data), io.BytesIO()
         buffer.seek(start)
         try:
             fastavro.schemaless_writer(again, read.avro, fastavro.schemaless_reader(buffer, read.avro, None))
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
-            raise DataError(f"The data is no Avro of schema {schema_id}: {_said(error)}.") from None
+            raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return again.getvalue() == data[start:]
 
     def _read_of(self, schema_id: int) -> AvroReader:
@@ -138,8 +141,10 @@ class AvroConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         try:
             found = self._parsed(registered)
-        except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
-            raise DataError(f"Schema {schema_id} is no Avro schema: {_said(error)}.") from None
+        except (DataError, RegistryError):
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
+            raise DataError(f"Schema {schema_id} is no Avro schema: {reason_of(error)}.") from None
         self._reads[schema_id] = found
         return found
 
@@ -149,9 +154,10 @@ class AvroConverter(RegisteredConverter):
         connect, named = FromAvro(), dict[str, Any]()
         self._define_references(registered, connect, named, set())
         avro = json.loads(registered.text)
-        _check_items(avro)
         schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
-        parsed = fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
+        if schema is not None:
+            check_items(schema)
+        parsed = parsed_schema(without_defaults(without_logical_types(avro)), named)
         convert = None if schema is None else reader_of_unions(schema)
         return AvroReader(parsed, schema, convert, None if convert else self._some(avro, schema, registered))
 
@@ -159,7 +165,11 @@ class AvroConverter(RegisteredConverter):
         """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
         wanted = self._fields(schema) if self._fields and schema is not None and not registered.references else None
         is_record = isinstance(avro, dict) and avro.get("type") == "record"
-        return PartialReader(without_logical_types(avro), wanted) if wanted is not None and is_record else None
+        return (
+            PartialReader(without_defaults(without_logical_types(avro)), wanted)
+            if wanted is not None and is_record
+            else None
+        )
 
     def _define_references(
         self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any], seen: set[tuple[str, int]]
@@ -172,20 +182,22 @@ class AvroConverter(RegisteredConverter):
             inner = self.registry.version(one.subject, one.version)
             self._define_references(inner, connect, named, seen)
             avro = json.loads(inner.text)
-            _check_items(avro)
             connect.schema(avro)
-            fastavro.parse_schema(without_logical_types(avro), named_schemas=named)
+            parsed_schema(without_defaults(without_logical_types(avro)), named)
 
     def _written_of(self, schema: Schema) -> AvroWriter:
         maker = ToAvro(properties=self.options["connect.meta.data"], enums=self.options["enhanced.avro.schema.support"])
-        avro = maker.schema(schema)
-        if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
-            avro = next(one for one in avro if one != "null")
         try:
-            parsed = fastavro.parse_schema(without_logical_types(avro))
+            avro = maker.schema(schema)
+            if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
+                avro = next(one for one in avro if one != "null")
+            parsed = parsed_schema(without_logical_types(avro), {})
+        except DataError:
+            raise
         except Exception as error:  # noqa: BLE001  # names that Avro does not take, for one
             raise DataError(
-                f"There is no Avro schema for this: {_said(error)}.", "Rename with ReplaceField or SetSchemaMetadata."
+                f"There is no Avro schema for this: {reason_of(error)}.",
+                "Rename with ReplaceField or SetSchemaMetadata.",
             ) from None
         name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
         text, form = json.dumps(avro, separators=(",", ":")), form_of(without_logical_types(avro))
@@ -207,27 +219,26 @@ def without_logical_types(avro: Any) -> Any:
     return kept
 
 
-def _check_items(avro: Any) -> None:
-    """Raises DataError for a list of what takes no byte: a few bytes could claim any number of them."""
-    if isinstance(avro, list):
-        for one in avro:
-            _check_items(one)
-    elif isinstance(avro, dict):
-        if avro.get("type") == "array" and _is_empty(avro.get("items")):
-            raise DataError("A list of nulls, or of what has no fields, is not read: it may be of any length.")
-        for name in ("type", "items", "values"):
-            _check_items(avro.get(name))
-        for field in avro.get("fields") or ():
-            _check_items(field.get("type"))
+def check_items(schema: Schema) -> None:
+    """Raises DataError for a list of what has no bytes, or has parts without any: few bytes could claim any number."""
+    _emptiness(schema)
 
 
-def _is_empty(avro: Any) -> bool:
-    if isinstance(avro, dict):
-        if avro.get("type") == "record":
-            return all(_is_empty(one.get("type")) for one in avro.get("fields") or ())
-        return (avro.get("type") == "fixed" and avro.get("size") == 0) or _is_empty(avro.get("type"))
-    return bool(avro == "null")
+def _emptiness(schema: Schema) -> tuple[bool, int]:
+    """Returns whether a value may take no byte, and how many parts of it take none."""
+    found = _emptiness_there(schema)
+    return (False, found[1]) if schema.optional else found
 
 
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__} {' '.join(str(error).split())[:200]}".strip()
+def _emptiness_there(schema: Schema) -> tuple[bool, int]:
+    if schema.type in {Type.ARRAY, Type.MAP} and schema.value_schema is not None:
+        is_empty, parts = _emptiness(schema.value_schema)
+        if (is_empty and schema.type is Type.ARRAY) or parts > EMPTY_PARTS:
+            raise DataError("A list of what has no bytes is not read: a few bytes could give it any length.")
+        return False, 0
+    if schema.type is Type.STRUCT:
+        inner = [_emptiness(one.schema) for one in schema.fields]
+        if schema.name == UNION:
+            return False, max((parts for _, parts in inner), default=0)
+        return all(is_empty for is_empty, _ in inner), sum(parts for _, parts in inner) or int(not inner)
+    return (True, 1) if (schema.parameters or {}).get(FIXED_SIZE) == "0" else (False, 0)

@@ -5,18 +5,27 @@ Avro's logical types date, time-millis, timestamp-millis and decimal are Connect
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.converters.avro_defaults import avro_default, value_of_default
+from connectors.converters.avro_names import check_name, whole_of
+from connectors.data.bounds import Extent
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
+from connectors.data.values import scale_of
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 ENUM: Final = "io.confluent.connect.avro.Enum"
 DEFAULT_NAME: Final = "io.confluent.connect.avro.ConnectDefault"
 FIXED_SIZE: Final = "connect.fixed.size"
+FIXED_NAME: Final = "connect.fixed.name"
+"""The parameter that keeps the name of a `fixed` that is a Decimal: the schema's own name is Connect's of Decimals."""
+PRECISION: Final = "connect.decimal.precision"
+_DEFAULT_PRECISION: Final = 64
+"""The precision of a Decimal that says none, as in AvroData."""
 _PRIMITIVES: Final = {
     "boolean": Type.BOOLEAN,
     "int": Type.INT32,
@@ -27,7 +36,6 @@ _PRIMITIVES: Final = {
     "string": Type.STRING,
 }
 _SMALL: Final = {"int8": Type.INT8, "int16": Type.INT16}
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LOGICAL: Final = {"date": DATE, "time-millis": TIME, "timestamp-millis": TIMESTAMP}
 _OF_CONNECT: Final = {DATE: ("int", "date"), TIME: ("int", "time-millis"), TIMESTAMP: ("long", "timestamp-millis")}
 _AVRO: Final = {
@@ -39,27 +47,37 @@ _AVRO: Final = {
 class FromAvro:
     """Makes Connect's schema of one Avro schema, in which every named type is defined where it is first used.
 
-    Raises DataError for what Connect cannot hold: types that contain themselves.
+    Raises DataError for what Connect cannot hold: types that contain themselves, or each other without end.
     """
 
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
         self._inside: set[str] = set()
+        self._extent = Extent()
 
     def schema(self, avro: Any, namespace: str = "") -> Schema:
         """Returns the schema of `avro`, its JSON, whose unqualified names are in `namespace`."""
         if isinstance(avro, list):
             return self._union(avro, namespace)
-        if isinstance(avro, str):
-            return self._of_name(avro, namespace)
-        return self._with_properties(self._of_dict(avro, namespace), avro)
+        with self._extent:
+            if isinstance(avro, str):
+                return self._of_name(avro, namespace)
+            if not isinstance(avro, dict) or "type" not in avro:
+                raise DataError(
+                    f"An Avro schema is a name, a list or an object with a type, and this is {shown(avro)}."
+                )
+            return self._with_properties(self._of_dict(avro, namespace), avro)
 
     def _of_name(self, name: str, namespace: str) -> Schema:
         if name in _PRIMITIVES:
             return Schema(type=_PRIMITIVES[name])
         if name == "null":
-            raise DataError("A schema of null alone is none that Connect has.")
+            raise DataError(
+                "Null alone is no type that Connect has: a list of nulls would take any length for no byte."
+            )
         full = qualified(name, namespace)
+        if full not in self._named and name in self._named:  # as Java's Avro finds types without a namespace
+            full = name
         if full in self._inside:
             raise DataError(f"The type {full} contains itself, which Connect's schemas cannot say.")
         if full not in self._named:
@@ -84,10 +102,7 @@ class FromAvro:
         self._named[full] = avro
         inner = full.rpartition(".")[0]
         if kind == "fixed":
-            made = _logical("bytes", avro)
-            return replace(
-                made, name=made.name or full, parameters={**(made.parameters or {}), FIXED_SIZE: str(avro["size"])}
-            )
+            return _fixed(full, avro)
         if kind == "enum":
             symbols = {f"{ENUM}.{one}": one for one in avro["symbols"]}
             return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
@@ -103,7 +118,7 @@ class FromAvro:
             schema = replace(schema, doc=avro["doc"])
         default = avro.get("default")
         if default is not None and schema.default is None:
-            schema = replace(schema, default=_default(schema, default))
+            schema = replace(schema, default=value_of_default(schema, default))
         return Field(avro["name"], schema)
 
     def _union(self, avro: list[Any], namespace: str) -> Schema:
@@ -126,7 +141,7 @@ class FromAvro:
         if "connect.name" in avro:
             parts["name"] = avro["connect.name"]
         if "connect.version" in avro:
-            parts["version"] = int(avro["connect.version"])
+            parts["version"] = whole_of(avro["connect.version"], "version of a schema")
         if "connect.doc" in avro:
             parts["doc"] = avro["connect.doc"]
         if avro.get("connect.parameters"):
@@ -135,7 +150,7 @@ class FromAvro:
             parts["type"] = _SMALL[avro["connect.type"]]
         found = replace(schema, **parts) if parts else schema
         default = avro.get("connect.default")
-        return found if default is None else replace(found, default=_default(found, default))
+        return found if default is None else replace(found, default=value_of_default(found, default))
 
 
 def qualified(name: str, namespace: str) -> str:
@@ -157,7 +172,17 @@ def name_of(schema: Schema, *, enums: bool) -> str | None:
         return schema.name or DEFAULT_NAME
     if enums and ENUM in parameters:
         return parameters[ENUM]
-    return (parameters.get("connect.name") or schema.name or DEFAULT_NAME) if FIXED_SIZE in parameters else None
+    own = None if schema.name == DECIMAL else schema.name
+    return (parameters.get(FIXED_NAME) or own or DEFAULT_NAME) if FIXED_SIZE in parameters else None
+
+
+def _fixed(full: str, avro: Mapping[str, Any]) -> Schema:
+    made = _logical("bytes", avro)
+    size = whole_of(avro["size"], "size of a fixed")
+    if size < 0:
+        raise DataError(f"The size of a fixed is not below 0, and this is {size}.")
+    named = {} if made.name is None else {FIXED_NAME: full}
+    return replace(made, name=made.name or full, parameters={**(made.parameters or {}), FIXED_SIZE: str(size), **named})
 
 
 def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
@@ -170,22 +195,21 @@ def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
 
 
 def _decimal_parameters(avro: Mapping[str, Any]) -> dict[str, str]:
-    found = {SCALE: str(avro.get("scale", 0))}
-    precision = avro.get("precision")
-    return found if precision in {None, 64} else {**found, "connect.decimal.precision": str(precision)}
+    scale, precision = avro.get("scale"), avro.get("precision")
+    found = {SCALE: str(0 if scale is None else whole_of(scale, "scale of a Decimal"))}
+    if precision is None:
+        return found
+    digits = whole_of(precision, "precision of a Decimal")
+    return found if digits == _DEFAULT_PRECISION else {**found, PRECISION: str(digits)}
 
 
-def _default(schema: Schema, value: Any) -> Any:
-    """Returns an Avro default, which is JSON, as a value: bytes are texts of their codes there."""
-    if schema.type is Type.BYTES and isinstance(value, str):
-        return value.encode("latin-1")
-    if schema.type in {Type.FLOAT32, Type.FLOAT64} and isinstance(value, int):
-        return float(value)
-    if schema.type is Type.STRUCT and isinstance(value, dict):
-        return {one.name: _default(one.schema, value.get(one.name)) for one in schema.fields}
-    if schema.type is Type.ARRAY and schema.value_schema is not None:
-        return [_default(schema.value_schema, one) for one in value]
-    return value
+def _decimal(schema: Schema) -> dict[str, Any]:
+    """Returns what Avro says of a Decimal; nothing of other types."""
+    if schema.name != DECIMAL:
+        return {}
+    precision = (schema.parameters or {}).get(PRECISION, _DEFAULT_PRECISION)
+    digits = whole_of(precision, "precision of a Decimal")
+    return {"scale": scale_of(schema), "precision": digits, "logicalType": "decimal"}
 
 
 class ToAvro:
@@ -199,6 +223,7 @@ class ToAvro:
         self._properties = properties
         self.enums = enums
         self._defined: dict[str, Schema] = {}
+        self._has_namespace = False  # a record around what is made now, which would lend it its own
 
     def schema(self, schema: Schema) -> Any:
         """Returns the Avro schema of `schema`. Raises DataError for what Avro cannot hold."""
@@ -219,15 +244,13 @@ class ToAvro:
             return self._enum(schema, parameters)
         if FIXED_SIZE in parameters:
             name = name_of(schema, enums=False) or DEFAULT_NAME
-            return self._once(name, schema, {"type": "fixed", "size": int(parameters[FIXED_SIZE])})
+            size = whole_of(parameters[FIXED_SIZE], "size of a fixed")
+            return self._once(name, schema, {"type": "fixed", "size": size, **_decimal(schema)})
         return self._decorated(schema, self._plain(schema))
 
     def _plain(self, schema: Schema) -> dict[str, Any]:
         if schema.name == DECIMAL:
-            parameters = schema.parameters or {}
-            precision = int(parameters.get("connect.decimal.precision", 64))
-            scale = int(parameters.get(SCALE, 0))
-            return {"type": "bytes", "scale": scale, "precision": precision, "logicalType": "decimal"}
+            return {"type": "bytes", **_decimal(schema)}
         if schema.name in _OF_CONNECT:
             kind, logical = _OF_CONNECT[schema.name]
             return {"type": kind, "logicalType": logical}
@@ -235,22 +258,21 @@ class ToAvro:
         return {**made, "connect.type": schema.type.value} if schema.type in {Type.INT8, Type.INT16} else made
 
     def _record(self, schema: Schema) -> Any:
+        full, around = schema.name or DEFAULT_NAME, self._has_namespace
+        self._has_namespace = around or "." in full
         fields = [self._field(one) for one in schema.fields]
+        self._has_namespace = around
         made = {"type": "record", "fields": fields, **({"doc": schema.doc} if schema.doc else {})}
-        return self._once(schema.name or DEFAULT_NAME, schema, made)
+        return self._once(full, schema, made)
 
     def _field(self, field: Field) -> dict[str, Any]:
         schema = field.schema
-        if not _NAME.fullmatch(field.name):
-            raise DataError(
-                f'Avro does not take "{field.name}" as the name of a field: letters, digits and "_" it takes.',
-                "Rename it with ReplaceField, or give Flatten another delimiter.",
-            )
+        check_name(field.name, "field", "Rename it with ReplaceField, or give Flatten another delimiter.")
         made: dict[str, Any] = {"name": field.name, "type": self.schema(schema)}
         if schema.doc:
             made["doc"] = schema.doc
         if schema.default is not None:
-            made["default"] = _avro_default(schema.default)
+            made["default"] = avro_default(schema, schema.default)
         elif schema.optional:
             made["default"] = None
         return made
@@ -280,7 +302,10 @@ class ToAvro:
             return full
         self._defined[full] = plain
         namespace, _, name = full.rpartition(".")
-        about = {"type": made["type"], "name": name, **({"namespace": namespace} if namespace else {})}
+        check_name(name, "type", "Rename it with SetSchemaMetadata.")
+        # A type without a namespace would else take that of the type around it.
+        said = {"namespace": namespace} if namespace or self._has_namespace else {}
+        about = {"type": made["type"], "name": name, **said}
         return self._decorated(schema, {**about, **made})
 
     def _decorated(self, schema: Schema, made: dict[str, Any]) -> Any:
@@ -294,14 +319,6 @@ class ToAvro:
         if schema.name is not None and schema.name != UNION:
             extra["connect.name"] = schema.name
         if schema.default is not None:
-            extra["connect.default"] = _avro_default(schema.default)
+            extra["connect.default"] = avro_default(schema, schema.default)
         found = {**made, **extra}
         return found["type"] if found.keys() == {"type"} else found
-
-
-def _avro_default(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    if isinstance(value, dict):
-        return {name: _avro_default(one) for name, one in value.items()}
-    return [_avro_default(one) for one in value] if isinstance(value, list) else value

@@ -14,6 +14,7 @@ from typing import Any, Final
 import fastavro
 from msgspec import Struct
 
+from connectors.converters.avro_parsed import parsed_schema
 from connectors.converters.avro_schemas import qualified
 from connectors.converters.avro_skips import check_end, skip_of
 from connectors.errors import DataError
@@ -145,7 +146,7 @@ def _field_reader(field: Mapping[str, Any], is_wanted: bool, namespace: str, nam
     keeps = is_wanted and is_nullable and is_record
     read = alone if keeps else _alone(avro, namespace, named, set())
     return FieldReader(
-        field["name"], fastavro.parse_schema(read), is_nullable, is_wanted, form_of(alone) if keeps else None
+        field["name"], parsed_schema(read, {}), is_nullable, is_wanted, form_of(alone) if keeps else None
     )
 
 

@@ -6,19 +6,29 @@ a value must be of the type that its schema says (`json_values.py`).
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 import msgspec
 
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json_schemas import read_schema, write_schema
-from connectors.converters.json_values import JsonForm, JsonValues, NumberText, check_without_schema
+from connectors.converters.json_values import JsonForm, JsonValues, NumberText, check_without_schema, exact
 from connectors.data.schema import DECIMAL, OfSchema, Schema
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
+from connectors.rejection import reason_of
 
+_SPACES: Final = b" \t\r\n"
+"""What may stand around JSON; a value of nothing else is null, as with Java's class."""
+_MARKS: Final = {  # those of UTF-32 begin with those of UTF-16
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 NEEDS_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
 )
@@ -75,18 +85,19 @@ class JsonConverter(Converter):
         numeric = options[DECIMAL_FORMAT.name].upper() == "NUMERIC"
         self._values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
         self._enabled: bool = options["schemas.enable"]
-        self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=Decimal)
+        self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=exact)
         self._envelope = msgspec.json.Decoder(Envelope)
         self._most: int = options["schemas.cache.size"]
         self._schemas: dict[bytes, tuple[Schema | None, bool]] = {}
-        self._written = OfSchema(lambda schema: msgspec.json.encode(write_schema(schema, self._values.write)))
+        self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write)))
         content = options["schema.content"]
         self._fixed = self._fixed_of(content) if content and self._enabled else None
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
-        if data is None:
+        if data is None or (not data.strip(_SPACES) and not self._enabled):
             return None, None
+        data = json_text(data)
         try:
             if not self._enabled:
                 return None, check_without_schema(self._plain.decode(data))
@@ -94,10 +105,8 @@ class JsonConverter(Converter):
                 return self._read(self._fixed, data)
             envelope = self._enveloped(data)
             return self._read(self._schema(bytes(envelope.schema)), bytes(envelope.payload))
-        except RecursionError:
-            raise DataError("The JSON is nested too deep.") from None
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            raise DataError(f"This is no JSON: {error}.") from None
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"This is no JSON: {reason_of(error)}.") from None
 
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
         """See `Converter`. Numbers are equal to those that Java's class writes, not always in the same digits."""
@@ -112,8 +121,8 @@ class JsonConverter(Converter):
     def _fixed_of(self, content: str) -> tuple[Schema | None, bool]:
         try:
             return self._schema(content.encode())
-        except msgspec.MsgspecError as error:
-            raise OptionsError([("schema.content", f"this is no JSON: {error}.")]) from None
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise OptionsError([("schema.content", f"this is no JSON: {reason_of(error)}.")]) from None
         except DataError as error:
             raise OptionsError([("schema.content", f"this is no schema: {error.message} {error.action}")]) from None
 
@@ -145,12 +154,23 @@ class JsonConverter(Converter):
         return schema, check_without_schema(node) if schema is None else self._values.read(schema, node)
 
 
+def json_text(data: bytes) -> bytes:
+    """Returns JSON as UTF-8, without the mark of its encoding (BOM). Java's parser takes UTF-16 and UTF-32 by it."""
+    mark = next((one for one in _MARKS if data.startswith(one)), None)
+    if mark is None or mark is codecs.BOM_UTF8:
+        return data if mark is None else data[len(mark) :]
+    try:
+        return data[len(mark) :].decode(_MARKS[mark]).encode()
+    except UnicodeError as error:
+        raise DataError(f"This is no JSON: {reason_of(error)}.") from None
+
+
 def encoded(node: Any) -> bytes:
     """Returns JSON. Raises DataError for what it cannot hold."""
     try:
         return _ENCODER.encode(node)
     except (TypeError, ValueError, RecursionError, UnicodeError) as error:
-        raise DataError(f"The value cannot be written as JSON: {error}.") from None
+        raise DataError(f"The value cannot be written as JSON: {reason_of(error)}.") from None
 
 
 def _raw(value: Any) -> Any:

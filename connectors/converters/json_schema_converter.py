@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from connectors.converters.converter import Headers
-from connectors.converters.json_converter import DECIMAL_FORMAT, encoded
+from connectors.converters.json_converter import DECIMAL_FORMAT, encoded, json_text
 from connectors.converters.json_schema_types import FromJsonSchema, to_json_schema
-from connectors.converters.json_values import JsonForm, JsonValues
+from connectors.converters.json_values import JsonForm, JsonValues, exact
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
+from connectors.rejection import reason_of
 
 
 class Text(Struct, frozen=True):
@@ -37,7 +37,7 @@ class JsonSchemaConverter(RegisteredConverter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
-        self._decoder = msgspec.json.Decoder(float_hook=Decimal)
+        self._decoder = msgspec.json.Decoder(float_hook=exact)
         self._reads: dict[int, Schema] = {}
         self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
 
@@ -46,13 +46,11 @@ class JsonSchemaConverter(RegisteredConverter):
         if data is None:
             return None, None
         schema_id, start = self.wire.read(headers, data)
-        schema = self._reads.get(schema_id) or self._read_of(schema_id)
+        schema = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
         try:
-            node = self._decoder.decode(memoryview(data)[start:])
-        except RecursionError:
-            raise DataError("The JSON is nested too deep.") from None
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            raise DataError(f"The data is no JSON: {error}.") from None
+            node = self._decoder.decode(json_text(data[start:]))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"The data is no JSON: {reason_of(error)}.") from None
         return schema, self._values.read(schema, node)
 
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
@@ -73,8 +71,10 @@ class JsonSchemaConverter(RegisteredConverter):
         try:
             references = {name: json.loads(text) for name, text in texts.items()}
             root = json.loads(registered.text)
-            found = FromJsonSchema(root, references).schema(root)
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(f"Schema {schema_id} is no JSON Schema: {type(error).__name__}.") from None
+            found = FromJsonSchema(root, references, self._values.read).schema(root)
+        except DataError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
+            raise DataError(f"Schema {schema_id} is no JSON Schema: {reason_of(error)}.") from None
         self._reads[schema_id] = found
         return found

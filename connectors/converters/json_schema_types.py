@@ -6,11 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from connectors.data.bounds import Extent
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Field, Schema, Type
+from connectors.data.values import short_float
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 _NUMBERS: Final = {
     "int8": Type.INT8,
@@ -22,44 +27,106 @@ _NUMBERS: Final = {
 }
 _PLAIN: Final = {"integer": Type.INT64, "number": Type.FLOAT64, "string": Type.STRING, "boolean": Type.BOOLEAN}
 _LOGICAL: Final = (DECIMAL, DATE, TIME, TIMESTAMP)
+ENUM: Final = "io.confluent.connect.json.Enum"
+"""The parameter of a text that is one of several, as Confluent's class names it; behind it and a dot stands each."""
+_VALUES: Final = frozenset({"enum", "const"})
+_KINDS: Final[dict[type, str]] = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_SAYING: Final = {
+    "object": frozenset({"properties", "additionalProperties", "required", "minProperties", "maxProperties"}),
+    "array": frozenset({"items", "minItems", "maxItems", "uniqueItems"}),
+    "string": frozenset({"minLength", "maxLength", "pattern", "format"}),
+    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+}
+"""What is said of values of one type alone."""
+_INT: Final = 1 << 31
 _DEFINITIONS: Final = ("definitions", "$defs")
 
 
 class FromJsonSchema:
     """Makes the schema of one JSON Schema. `references` has those of other subjects, by the name that they go by.
 
-    Raises DataError for what Connect's schemas cannot say: types that contain themselves, unions of several types.
+    `default` makes a value of a default. Raises DataError for what Connect's schemas cannot say: types that contain
+    themselves, unions of several types.
     """
 
-    def __init__(self, root: Any, references: Mapping[str, Any]) -> None:
+    def __init__(self, root: Any, references: Mapping[str, Any], default: Callable[[Schema, Any], Any]) -> None:
         self._root = root
         self._references = references
+        self._default = default
         self._inside: list[str] = []
+        self._extent = Extent()
 
     def schema(self, node: Any) -> Schema:
         """Returns the schema of `node`."""
+        with self._extent:
+            return self._schema(node)
+
+    def _schema(self, node: Any) -> Schema:
         if not isinstance(node, dict):
-            raise DataError(f"A JSON Schema is an object, and this is {node!r:.100}.")
+            raise DataError(f"A JSON Schema is an object, and this is {shown(node)}.")
         if "$ref" in node:
             return self._referred(node["$ref"])
+        if "allOf" in node:
+            return self.schema(self._merged(node))
         union = node.get("oneOf") or node.get("anyOf")
         if union is not None:
             return self._union(union, node)
         kinds = node.get("type")
         if isinstance(kinds, list):
-            return self._union([{**node, "type": kind} for kind in kinds], {})
-        return self._of_type(str(kinds), node)
+            return self._union([_of_kind(node, kind) for kind in kinds], {})
+        if kinds is None and _VALUES & node.keys():
+            return self._of_values(node)
+        return self._of_type(_implied(node) if kinds is None else str(kinds), node)
+
+    def _of_values(self, node: Mapping[str, Any]) -> Schema:
+        """Returns the schema of `enum` or `const` without a type: that of their values; null among them is optional.
+
+        Confluent's class takes numbers for texts, and reads a null for each.
+        """
+        values = _values(node)
+        kinds = {_KINDS.get(type(one)) for one in values if one is not None} or {"string"}
+        kind = "number" if kinds == {"integer", "number"} else kinds.pop() if len(kinds) == 1 else None
+        if kind is None:
+            raise DataError(
+                f"The values {shown(values)} of a JSON Schema are of several types, or of none that is plain."
+            )
+        made = self._of_type(kind, node)
+        return made.as_optional() if None in values else made
+
+    def _merged(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns one object that says what those of `allOf` say together, and what stands beside it."""
+        with self._extent:
+            parts = node["allOf"]
+            own = {name: one for name, one in node.items() if name != "allOf"}
+            found: dict[str, Any] = {}
+            for part in (*(self._flat(one) for one in parts), own):
+                _merge(found, part)
+            return found
+
+    def _flat(self, node: Any) -> dict[str, Any]:
+        """Returns an object of `allOf` without references and further ones."""
+        if not isinstance(node, dict):
+            raise DataError(f"A JSON Schema is an object, and this is {shown(node)}.")
+        if "$ref" in node:
+            with self._extent:
+                return self._flat(self._found(node["$ref"]))
+        return self._merged(node) if "allOf" in node else node
 
     def _referred(self, reference: str) -> Schema:
+        found = self._found(reference)
         if reference in self._inside:
             raise DataError(f"The type {reference} contains itself, which Connect's schemas cannot say.")
-        found = self._references.get(reference, self._in_root(reference))
-        if found is None:
-            raise DataError(f"The JSON Schema refers to {reference}, which there is not.")
         self._inside.append(reference)
         made = self.schema(found)
         self._inside.pop()
         return made
+
+    def _found(self, reference: str) -> Any:
+        """Returns what a reference stands for."""
+        found = self._references.get(reference, self._in_root(reference))
+        if found is None:
+            raise DataError(f"The JSON Schema refers to {reference}, which there is not.")
+        return found
 
     def _in_root(self, reference: str) -> Any:
         parts = reference.split("/")
@@ -79,14 +146,19 @@ class FromJsonSchema:
         if node.get("connect.parameters"):
             about["parameters"] = {name: str(one) for name, one in node["connect.parameters"].items()}
         if node.get("connect.version") is not None:
-            about["version"] = int(node["connect.version"])
+            about["version"] = _version(node["connect.version"])
         if kind == "object":
             return self._object(node, about)
         if kind == "array":
             return self._array(node, about)
         if kind not in _PLAIN:
-            raise DataError(f"A JSON Schema of type {kind} is not read.")
-        return Schema(type=_type_of(kind, node), default=node.get("default"), **about)
+            raise DataError(f"A JSON Schema of type {shown(kind)} is not read.", "Use keyfold.Json.")
+        if kind == "string" and "enum" in node:
+            symbols = {f"{ENUM}.{one}": str(one) for one in _values(node) if one is not None}
+            about["parameters"] = {ENUM: "", **symbols, **about.get("parameters", {})}
+        made = Schema(type=_type_of(kind, node), **about)
+        default = node.get("default")
+        return made if default is None else replace(made, default=self._default(made, default))
 
     def _object(self, node: Mapping[str, Any], about: dict[str, Any]) -> Schema:
         if node.get("connect.type") == "map" or ("properties" not in node and "additionalProperties" in node):
@@ -114,12 +186,13 @@ class FromJsonSchema:
 def to_json_schema(schema: Schema, index: int | None = None) -> dict[str, Any]:
     """Returns the JSON Schema of `schema`; `index` is its place among the fields of a struct."""
     node = _required(schema)
+    default = short_float(schema.default) if schema.type is Type.FLOAT32 and schema.default else schema.default
     about = {
         "title": schema.name,
         "description": schema.doc,
         "connect.version": schema.version,
         "connect.parameters": dict(schema.parameters) if schema.parameters else None,
-        "default": schema.default if schema.type not in {Type.BYTES, Type.STRUCT} else None,
+        "default": default if schema.type not in {Type.BYTES, Type.STRUCT} else None,
     }
     node |= {name: one for name, one in about.items() if one is not None}
     if schema.optional:
@@ -140,9 +213,16 @@ def _required(schema: Schema) -> dict[str, Any]:
         return _map(schema.key_schema, schema.value_schema)
     if schema.name == DECIMAL:
         return {"type": "number", "connect.type": "bytes"}
+    return _plain(schema)
+
+
+def _plain(schema: Schema) -> dict[str, Any]:
     name = next((name for name, kind in _NUMBERS.items() if kind is schema.type), None)
     if name is not None:
         return {"type": "number" if name.startswith("float") else "integer", "connect.type": name}
+    if schema.type is Type.STRING and ENUM in (schema.parameters or {}):
+        symbols = [one for name, one in (schema.parameters or {}).items() if name.startswith(f"{ENUM}.")]
+        return {"type": "string", "enum": symbols}
     return {"type": "string", "connect.type": "bytes"} if schema.type is Type.BYTES else {"type": schema.type.value}
 
 
@@ -163,3 +243,48 @@ def _type_of(kind: str, node: Mapping[str, Any]) -> Type:
 def _index(node: Any) -> int:
     found = node.get("connect.index") if isinstance(node, dict) else None
     return found if isinstance(found, int) else 1 << 30
+
+
+def _values(node: Mapping[str, Any]) -> list[Any]:
+    """Returns the values that `enum` or `const` allows."""
+    found = node["enum"] if "enum" in node else [node["const"]]
+    if not isinstance(found, list):
+        raise DataError(f"The enum of a JSON Schema is an array, and this is {shown(found)}.")
+    return found
+
+
+def _of_kind(node: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    """Returns one of a list of types as a schema of its own: null has no other parts."""
+    return {"type": kind} if kind == "null" else {**node, "type": kind}
+
+
+def _implied(node: Mapping[str, Any]) -> str:
+    """Returns the type of a schema that names none, by what else it says, as Confluent's parser does."""
+    found = next((kind for kind, names in _SAYING.items() if names & node.keys()), None)
+    if found is None:
+        raise DataError(f"A JSON Schema without a type is not read: {shown(dict(node))}.", "Use keyfold.Json.")
+    return found
+
+
+def _merge(found: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Adds to `found` what another part of `allOf` says: properties and what is required of all, else the last word."""
+    properties = {**(found.get("properties") or {}), **(part.get("properties") or {})}
+    required = [*(found.get("required") or ()), *(part.get("required") or ())]
+    kinds = {one for one in (found.get("type"), part.get("type")) if isinstance(one, str)}
+    found.update(part)
+    if properties:
+        found["properties"] = properties
+    if required:
+        found["required"] = required
+    if len(kinds) > 1:
+        if kinds != {"integer", "number"}:
+            raise DataError(
+                f"allOf of a JSON Schema wants types at once that no value has: {', '.join(sorted(kinds))}."
+            )
+        found["type"] = "integer"
+
+
+def _version(value: Any) -> int:
+    if not isinstance(value, int) or not -_INT <= value < _INT:
+        raise DataError(f"The version of a schema is a whole number of 32 bits, and this is {shown(value)}.")
+    return value

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from connectors.data.bounds import Extent
 from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 _NAMED: Final = {kind.value: kind for kind in Type}
+_INT: Final = 1 << 31
 FIX: Final = "Correct what writes the schema; docs/converters.md has the form."
 
 Default = Callable[[Schema, Any], Any]
@@ -20,11 +23,20 @@ Default = Callable[[Schema, Any], Any]
 
 def read_schema(node: Any, default: Default) -> Schema:
     """Makes a schema of its JSON form. Raises DataError, which names what is missing or wrong."""
+    return _read_schema(node, default, Extent())
+
+
+def _read_schema(node: Any, default: Default, extent: Extent) -> Schema:
+    with extent:
+        return _made(node, default, extent)
+
+
+def _made(node: Any, default: Default, extent: Extent) -> Schema:
     if not isinstance(node, dict):
-        raise DataError(f"A schema is a JSON object, and this is {_shown(node)}.", FIX)
+        raise DataError(f"A schema is a JSON object, and this is {shown(node)}.", FIX)
     kind = _NAMED.get(str(node.get("type")))
     if kind is None:
-        raise DataError(f'A schema has a "type" of {", ".join(_NAMED)}; this has {_shown(node.get("type"))}.', FIX)
+        raise DataError(f'A schema has a "type" of {", ".join(_NAMED)}; this has {shown(node.get("type"))}.', FIX)
     made = Schema(
         type=kind,
         optional=node.get("optional") is True,
@@ -32,9 +44,9 @@ def read_schema(node: Any, default: Default) -> Schema:
         version=_version(node),
         doc=_text(node, "doc"),
         parameters=_parameters(node),
-        fields=_fields(node, default) if kind is Type.STRUCT else (),
-        key_schema=_inner(node, "keys", default) if kind is Type.MAP else None,
-        value_schema=_inner(node, "items" if kind is Type.ARRAY else "values", default)
+        fields=_fields(node, default, extent) if kind is Type.STRUCT else (),
+        key_schema=_inner(node, "keys", default, extent) if kind is Type.MAP else None,
+        value_schema=_inner(node, "items" if kind is Type.ARRAY else "values", default, extent)
         if kind in {Type.ARRAY, Type.MAP}
         else None,
     )
@@ -66,24 +78,24 @@ def _parts(schema: Schema) -> dict[str, Any]:
     return {name: getattr(schema, name) for name in Schema.__struct_fields__}
 
 
-def _fields(node: Mapping[str, Any], default: Default) -> tuple[Field, ...]:
+def _fields(node: Mapping[str, Any], default: Default, extent: Extent) -> tuple[Field, ...]:
     found = node.get("fields")
     if not isinstance(found, list):
         raise DataError('A schema of type struct has "fields", a list of schemas.', FIX)
-    return tuple(_field(one, default) for one in found)
+    return tuple(_field(one, default, extent) for one in found)
 
 
-def _field(node: Any, default: Default) -> Field:
+def _field(node: Any, default: Default, extent: Extent) -> Field:
     name = node.get("field") if isinstance(node, dict) else None
     if not isinstance(name, str):
         raise DataError('Each of the "fields" of a struct has its name as "field".', FIX)
-    return Field(name, read_schema(node, default))
+    return Field(name, _read_schema(node, default, extent))
 
 
-def _inner(node: Mapping[str, Any], name: str, default: Default) -> Schema:
+def _inner(node: Mapping[str, Any], name: str, default: Default, extent: Extent) -> Schema:
     if node.get(name) is None:
         raise DataError(f'A schema of type {node["type"]} has "{name}", a schema.', FIX)
-    return read_schema(node[name], default)
+    return _read_schema(node[name], default, extent)
 
 
 def _text(node: Mapping[str, Any], name: str) -> str | None:
@@ -93,8 +105,8 @@ def _text(node: Mapping[str, Any], name: str) -> str | None:
 
 def _version(node: Mapping[str, Any]) -> int | None:
     found = node.get("version")
-    if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
-        raise DataError(f"The version of a schema is a whole number, and this is {_shown(found)}.", FIX)
+    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or not -_INT <= found < _INT):
+        raise DataError(f"The version of a schema is a whole number of 32 bits, and this is {shown(found)}.", FIX)
     return found
 
 
@@ -105,7 +117,3 @@ def _parameters(node: Mapping[str, Any]) -> dict[str, str] | None:
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise DataError("The parameters of a schema are an object of texts.", FIX)
     return found
-
-
-def _shown(value: Any) -> str:
-    return f"{value!r}"[:100]

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from msgspec import Struct
 
+from connectors.data.bounds import Absences, check_depth
 from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, OfSchema, Schema, Type
-from connectors.data.values import Date, bytes_of_decimal, decimal_of, scale_of
+from connectors.data.values import Date, bytes_of_decimal, decimal_of, float32, java_float, scale_of
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 Read = Callable[[Any], Any]
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
 LONG: Final = 1 << 63
+_NAMED: Final = 100
+"""Characters of a field's name in a message; each struct around the field adds its own."""
 
 
 class JsonForm(Struct, frozen=True):
@@ -35,11 +40,13 @@ class JsonValues:
 
     def __init__(self, form: JsonForm) -> None:
         self._form = form
+        self._absences = Absences()  # of the record that is read now
         self.reader = OfSchema(self._reader)
         self.writer = OfSchema(self._writer)
 
     def read(self, schema: Schema, node: Any) -> Any:
         """Returns the value of `schema` that `node`, as JSON is decoded, is. Raises DataError."""
+        self._absences.begin()
         return self.reader(schema)(node)
 
     def write(self, schema: Schema | None, value: Any) -> Any:
@@ -65,7 +72,7 @@ class JsonValues:
             return lambda node: _read_decimal(scale, node)
         if schema.type is Type.STRUCT:
             fields = [(one.name, self._reader(one.schema)) for one in schema.fields]
-            return lambda node: _read_struct(fields, node)
+            return lambda node: _read_struct(fields, node, self._absences)
         if schema.type is Type.ARRAY and schema.value_schema is not None:
             item = self._reader(schema.value_schema)
             return lambda node: [item(one) for one in _typed(node, list, "a JSON array")]
@@ -93,7 +100,7 @@ class JsonValues:
     def _write_there(self, schema: Schema) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
             numeric = self._form.numeric
-            return lambda value: NumberText(str(decimal_of(schema, value))) if numeric else _base64(value)
+            return lambda value: _number_text(schema, value) if numeric else _base64(value)
         if schema.type is Type.STRUCT:
             fields = [(one.name, self._writer(one.schema)) for one in schema.fields]
             return lambda value: {name: write(value.get(name)) for name, write in fields}
@@ -114,24 +121,39 @@ class NumberText(str):
     __slots__ = ()
 
 
-def check_without_schema(node: Any) -> Any:
-    """Returns `node` itself, once no whole number in it has more than 64 bits, which Java's class would cut."""
+def exact(text: str) -> Decimal:
+    """Returns a number of JSON with all its digits. Raises DataError for an exponent that no number has."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise DataError(f"The exponent of {shown(text)} is too large.") from None
+
+
+def check_without_schema(node: Any, depth: int = 0) -> Any:
+    """Returns `node` itself, once it is not too deep and no whole number in it has more than 64 bits.
+
+    Java's class would cut those.
+    """
     if isinstance(node, int):
         if not -LONG <= node < LONG:
-            raise DataError(f"{str(node)[:40]} has more than 64 bits.")
+            raise DataError(f"{shown(node)} has more than 64 bits.")
     elif isinstance(node, dict):
+        check_depth(depth)
         for one in node.values():
-            check_without_schema(one)
+            check_without_schema(one, depth + 1)
     elif isinstance(node, list):
+        check_depth(depth)
         for one in node:
-            check_without_schema(one)
+            check_without_schema(one, depth + 1)
     return node
 
 
 def without_schema(value: Any) -> Any:
     """Returns a value without a schema as it is encoded as JSON: bytes in Base64, dates in ms. Raises DataError."""
     kind = type(value)
-    if kind in {str, int, float, bool, type(None)}:
+    if kind is float:
+        return _double(value)
+    if kind in {str, int, bool, type(None)}:
         return value
     if kind is dict:
         if all(isinstance(name, str) for name in value):
@@ -144,22 +166,18 @@ def without_schema(value: Any) -> Any:
     raise DataError(f"JSON has no form for a {'date' if kind is Date else kind.__name__} without a schema.")
 
 
-def _read_struct(fields: list[tuple[str, Read]], node: Any) -> dict[str, Any]:
+def _read_struct(fields: list[tuple[str, Read]], node: Any, absences: Absences) -> dict[str, Any]:
     found = _typed(node, dict, "a JSON object")
+    if len(found) < len(fields):
+        absences.add(len(fields) - len(found))
+    made: dict[str, Any] = {}
     name = ""
     try:
-        return {name: read(found.get(name)) for name, read in fields}
+        for name, read in fields:  # the name that was last is said of an error
+            made[name] = read(found.get(name))
     except DataError as error:
-        name = next(name for name, read in fields if _fails(read, found.get(name)))
-        raise DataError(f"{name}: {error.message}", error.action) from None
-
-
-def _fails(read: Read, node: Any) -> bool:
-    try:
-        read(node)
-    except DataError:
-        return True
-    return False
+        raise DataError(f"{name[:_NAMED]}: {error.message}", error.action) from None
+    return made
 
 
 def _read_map(node: Any, key: Read, value: Read, *, is_object: bool) -> dict[Any, Any]:
@@ -172,14 +190,14 @@ def _read_map(node: Any, key: Read, value: Read, *, is_object: bool) -> dict[Any
 
 
 def _read_decimal(scale: int, node: Any) -> bytes:
-    try:
-        if isinstance(node, str):
+    if isinstance(node, str):
+        try:
             return base64.b64decode(node, validate=True)
-        if isinstance(node, int | float | Decimal) and not isinstance(node, bool):
-            return bytes_of_decimal(scale, Decimal(str(node)) if isinstance(node, float) else Decimal(node))
-    except (ValueError, binascii.Error) as error:
-        raise DataError(f"A Decimal of scale {scale} cannot be read: {error}.") from None
-    raise DataError(f"A Decimal is a number or Base64, and this is {node!r:.100}.")
+        except (ValueError, binascii.Error):
+            raise DataError(f"A Decimal as a text is in Base64, and this is {shown(node)}.") from None
+    if isinstance(node, int | float | Decimal) and not isinstance(node, bool):
+        return bytes_of_decimal(scale, Decimal(str(node)) if isinstance(node, float) else Decimal(node))
+    raise DataError(f"A Decimal is a number or Base64, and this is {shown(node)}.")
 
 
 def _plain_reader(schema: Schema) -> Read:
@@ -188,7 +206,7 @@ def _plain_reader(schema: Schema) -> Read:
         bound, what = 1 << (bits - 1), schema.name if schema.name in {DATE, TIME, TIMESTAMP} else schema.type.value
         return lambda node: _read_int(node, bound, what)
     if schema.type in _FLOATS:
-        return _read_float
+        return _read_float if schema.type is Type.FLOAT64 else _read_float32
     if schema.type is Type.BYTES:
         return _read_bytes
     kind, what = (bool, "true or false") if schema.type is Type.BOOLEAN else (str, "a text")
@@ -196,47 +214,79 @@ def _plain_reader(schema: Schema) -> Read:
 
 
 def _read_int(node: Any, bound: int, what: Any) -> int:
-    if type(node) is float and node.is_integer():
+    if (type(node) is float and node.is_integer()) or (type(node) is Decimal and _is_whole(node, bound)):
         node = int(node)
     if type(node) is not int or not -bound <= node < bound:
-        raise DataError(f"A {what} is a whole number from {-bound} to {bound - 1}, and this is {node!r:.100}.")
+        raise DataError(f"A {what} is a whole number from {-bound} to {bound - 1}, and this is {shown(node)}.")
     return node
 
 
+def _is_whole(number: Decimal, bound: int) -> bool:
+    """Returns whether a number is whole, after its size was looked at: `int` of 1e99999999 would never end."""
+    return -bound <= number < bound and number == number.to_integral_value()
+
+
 def _read_float(node: Any) -> float:
-    if isinstance(node, float):
-        return node
-    if isinstance(node, int | Decimal) and not isinstance(node, bool):
-        return float(node)
-    raise DataError(f"A number was expected, and this is {node!r:.100}.")
+    if not isinstance(node, int | float | Decimal) or isinstance(node, bool):
+        raise DataError(f"A number was expected, and this is {shown(node)}.")
+    try:
+        found = float(node)
+    except OverflowError:
+        found = math.inf
+    if math.isinf(found):
+        raise DataError(f"{shown(node)} is too large for a double.")
+    return found
+
+
+def _read_float32(node: Any) -> float:
+    found = float32(_read_float(node))
+    if math.isinf(found):
+        raise DataError(f"{shown(node)} is too large for a float.")
+    return found
 
 
 def _read_bytes(node: Any) -> bytes:
     try:
         return base64.b64decode(_typed(node, str, "Base64"), validate=True)
     except ValueError:
-        raise DataError(f"Bytes are a text in Base64, and this is {node!r:.100}.") from None
+        raise DataError(f"Bytes are a text in Base64, and this is {shown(node)}.") from None
 
 
 def _typed(node: Any, kind: type, what: str) -> Any:
     if type(node) is not kind:
-        raise DataError(f"Here is {what} expected, and this is {node!r:.100}.")
+        raise DataError(f"Here is {what} expected, and this is {shown(node)}.")
     return node
 
 
 def _plain_writer(schema: Schema) -> Read:
     kinds: tuple[type, ...] = (int, float) if schema.type in _FLOATS else (_PYTHON.get(schema.type, int),)
+    form = _FORMS.get(schema.type)
 
     def write(value: Any) -> Any:
         if not isinstance(value, kinds):
             raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
-        return value
+        return value if form is None else form(value)
 
     return write
 
 
+def _double(value: float) -> Any:
+    """Returns a double as JSON: what is no number as the text that Java's class writes."""
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _float(value: float) -> Any:
+    """Returns a float of 32 bits as JSON: its own digits, which are fewer than those of the same number as a double."""
+    return NumberText(java_float(value)) if math.isfinite(value) else _double(value)
+
+
+_FORMS: Final[dict[Type, Read]] = {Type.FLOAT32: _float, Type.FLOAT64: _double}
 _PYTHON: Final[dict[Type, type]] = {Type.STRING: str, Type.BOOLEAN: bool}
 
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
+
+
+def _number_text(schema: Schema, value: bytes) -> NumberText:
+    return NumberText(str(decimal_of(schema, value)))

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from connectors.converters.converter import Converter, Headers
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 
 class _NumberConverter(Converter):
@@ -40,7 +41,7 @@ class _NumberConverter(Converter):
         try:
             return self.FORMAT.pack(value)
         except (struct.error, OverflowError):
-            raise DataError(f"{value} is no {self.TYPE.value}.") from None
+            raise DataError(f"{shown(value)} is no {self.TYPE.value}.") from None
 
 
 class ShortConverter(_NumberConverter):

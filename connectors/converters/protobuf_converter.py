@@ -16,10 +16,12 @@ from connectors.converters.converter import Headers
 from connectors.converters.protobuf_files import CompiledFile, compiled
 from connectors.converters.protobuf_text import Fill, ProtobufText, ToProtobuf, filler
 from connectors.converters.protobuf_types import FromProtobuf
-from connectors.converters.registered import RegisteredConverter
+from connectors.converters.registered import MOST_IDS, RegisteredConverter
+from connectors.data.bounds import Absences
 from connectors.data.schema import OfSchema, Schema
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.rejection import reason_of
 
 _FIRST: Final = b"\x00"
 """The first message of a file."""
@@ -41,6 +43,7 @@ class MessageReader(Struct, frozen=True):
     parse: Callable[[bytes], Any]
     schema: Schema
     value: Callable[[Any], Any]
+    absences: Absences
 
 
 class MessageWriter(Struct, frozen=True):
@@ -72,9 +75,10 @@ class ProtobufConverter(RegisteredConverter):
         path, start = _path(data, start)
         read = self._reads.get((schema_id, path)) or self._read_of(schema_id, path)
         try:
+            read.absences.begin(len(data))
             return read.schema, read.value(read.parse(data[start:]))
         except DecodeError as error:
-            raise DataError(f"The data is no Protobuf of schema {schema_id}: {error}.") from None
+            raise DataError(f"The data is no Protobuf of schema {schema_id}: {reason_of(error)}.") from None
 
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
         """See `Converter`."""
@@ -87,7 +91,7 @@ class ProtobufConverter(RegisteredConverter):
         try:
             written.fill(message, value)
         except (ValueError, TypeError, OverflowError, AttributeError) as error:
-            raise DataError(f"The value does not fit its schema: {error}.") from None
+            raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         schema_id = self.id_of(topic, written.file.text, written.file.name)
         return self.wire.written(schema_id) + _FIRST + message.SerializeToString(deterministic=True)
 
@@ -95,12 +99,20 @@ class ProtobufConverter(RegisteredConverter):
         file = self._files.get(schema_id)
         if file is None:
             file = self._files[schema_id] = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
-        descriptor = file.message(path)
-        known = FromProtobuf(nullables=self._nullables).message(descriptor)
-        found = self._reads[(schema_id, path)] = MessageReader(
-            GetMessageClass(descriptor).FromString, known.schema, known.read
-        )
+        found = self.refusals.of((schema_id, path), lambda: self._message_of(file, path))
+        if len(self._reads) >= MOST_IDS:
+            del self._reads[next(iter(self._reads))]
+        self._reads[(schema_id, path)] = found
         return found
+
+    def _message_of(self, file: CompiledFile, path: tuple[int, ...]) -> MessageReader:
+        descriptor = file.message(path)
+        made = FromProtobuf(nullables=self._nullables)
+        try:
+            known = made.message(descriptor)
+        except RecursionError as error:
+            raise DataError(f"The message cannot be read: {reason_of(error)}.") from None
+        return MessageReader(GetMessageClass(descriptor).FromString, known.schema, known.read, made.absences)
 
     def _file_of(self, schema_id: int) -> CompiledFile:
         registered = self.registry.schema(schema_id)

@@ -16,8 +16,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
 from connectors.errors import DataError
+from connectors.rejection import reason_of
 
-_COMPILED_S: Final = 60.0
+_COMPILED_S: Final = 20.0
+"""How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy."""
 _MAIN: Final = "main.proto"
 _NOISE: Final = re.compile(r"[WI]\d{4} |WARNING: All log messages before")
 """What protoc logs, and is no error."""
@@ -74,8 +76,8 @@ def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
     found = _descriptor(text)
     try:
         return CompiledFile(_from_text(text, imports) if found is None else _ordered(found, imports))
-    except (TypeError, KeyError) as error:  # what is wrong between files is found as they are put together
-        raise DataError(f"The schema cannot be used: {error}.") from None
+    except (TypeError, KeyError, ValueError, RecursionError) as error:  # what is wrong between files
+        raise DataError(f"The schema cannot be used: {reason_of(error)}.") from None
 
 
 def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
@@ -120,10 +122,13 @@ def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.Fil
             file.write_text(content, encoding="utf-8")
         out = Path(folder, "out")
         command = [sys.executable, "-m", "grpc_tools.protoc", "-I", folder, "--include_imports"]
-        done = subprocess.run(
-            [*command, "--descriptor_set_out", str(out), _MAIN],
-            capture_output=True, text=True, timeout=_COMPILED_S, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                [*command, "--descriptor_set_out", str(out), _MAIN],
+                capture_output=True, text=True, timeout=_COMPILED_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise DataError(f"The schema takes protoc more than {_COMPILED_S:.0f} s.", "Make it smaller.") from None
         if done.returncode:
             lines = (one for one in done.stderr.replace(folder, "").splitlines() if not _NOISE.match(one))
             raise DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")

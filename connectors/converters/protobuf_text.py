@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from connectors.converters.protobuf_types import ENUM, ONEOF, TAG, TYPE, UNSIGNED, WRAPPERS, date_of
 from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 DEFAULT_NAME: Final = "ConnectDefault1"
 _INDENT: Final = "  "
+_DIGITS: Final = re.compile(r"\d{1,9}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_ENUM_NUMBER: Final = re.compile(r"-?\d{1,10}", re.ASCII)
+_MOST_NUMBER: Final = (1 << 29) - 1
+_RESERVED: Final = range(19_000, 20_000)
+"""Numbers of fields that Protobuf keeps for itself."""
+_LAST_RESERVED: Final = 19_999
 _MASK: Final = (1 << 64) - 1
 _DAY_MS: Final = 86_400_000
 _SCALARS: Final = {
@@ -51,7 +60,7 @@ class ToProtobuf:
                 f"keyfold.Protobuf writes structs only, and this is {schema.type.value}.",
                 "Put it into one: HoistField.",
             )
-        package, _, name = (schema.name or DEFAULT_NAME).rpartition(".")
+        package, _, name = _checked(schema.name or DEFAULT_NAME).rpartition(".")
         body = list(self._message(schema, name, ""))
         head = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
         imports = [f'import "{one}";' for one in sorted(self._imports)]
@@ -65,7 +74,7 @@ class ToProtobuf:
         numbers = _numbers(schema)
         for field in schema.fields:
             if is_oneof(field.schema):
-                yield f"{inner}oneof {(field.schema.name or '').removeprefix(ONEOF)} {{"
+                yield f"{inner}oneof {_checked((field.schema.name or '').removeprefix(ONEOF))} {{"
                 for one in field.schema.fields:
                     kind = self._kind(one, taken)
                     yield f"{inner}{_INDENT}{kind} {one.name} = {numbers[(field.name, one.name)]};"
@@ -85,6 +94,7 @@ class ToProtobuf:
 
     def _kind(self, field: Field, taken: dict[str, Schema]) -> str:
         schema = field.schema
+        _checked(field.name)
         if schema.type is Type.MAP:
             key, value = schema.key_schema, schema.value_schema
             if key is None or value is None or key.type not in _KEYS:
@@ -105,7 +115,7 @@ class ToProtobuf:
             return known[0]
         if schema.type is Type.STRUCT or ENUM in (schema.parameters or {}):
             wanted = (schema.name or (schema.parameters or {}).get(ENUM) or name.capitalize()).rpartition(".")[2]
-            return _place(wanted, schema, taken)
+            return _place(_checked(wanted), schema, taken)
         return _scalar(schema)
 
 
@@ -137,13 +147,23 @@ def _numbers(schema: Schema) -> dict[tuple[str, ...], int]:
         )
     ]
     found: dict[tuple[str, ...], int] = {}
+    taken: set[int] = set()
     for place, of in places:
-        said = (of.parameters or {}).get(TAG, "")
-        if said.isdecimal() and int(said) not in found.values():
-            found[place] = int(said)
+        number = _number((of.parameters or {}).get(TAG, ""))
+        if number is not None and number not in taken:
+            found[place] = number
+            taken.add(number)
+    last = max(taken, default=0)
     for place, _ in places:
-        found.setdefault(place, max(found.values(), default=0) + 1)
+        if place not in found:
+            last = found[place] = _LAST_RESERVED + 1 if last + 1 in _RESERVED else last + 1
     return found
+
+
+def _number(text: str) -> int | None:
+    """Returns the number of a field that a schema says; None for what is none that Protobuf takes."""
+    number = int(text) if _DIGITS.fullmatch(text) else 0
+    return number if 0 < number <= _MOST_NUMBER and number not in _RESERVED else None
 
 
 def is_oneof(schema: Schema) -> bool:
@@ -159,7 +179,9 @@ def _scalar(schema: Schema) -> str:
 def _enum(schema: Schema, name: str, indent: str) -> Iterator[str]:
     parameters = schema.parameters or {}
     values = {
-        one.removeprefix(f"{ENUM}."): int(number) for one, number in parameters.items() if one.startswith(f"{ENUM}.")
+        _checked(one.removeprefix(f"{ENUM}.")): _enum_number(number)
+        for one, number in parameters.items()
+        if one.startswith(f"{ENUM}.")
     }
     yield f"{indent}enum {name} {{"
     if len(set(values.values())) < len(values):
@@ -167,6 +189,20 @@ def _enum(schema: Schema, name: str, indent: str) -> Iterator[str]:
     for one, number in sorted(values.items(), key=lambda pair: pair[1] != 0):  # proto3 begins with 0
         yield f"{indent}{_INDENT}{one} = {number};"
     yield f"{indent}}}"
+
+
+def _enum_number(text: str) -> int:
+    if not _ENUM_NUMBER.fullmatch(text):
+        raise DataError(f"The number of a value of an enum has 32 bits, and this is {shown(text)}.")
+    return int(text)
+
+
+def _checked(name: str) -> str:
+    """Returns a name, once Protobuf takes it: it becomes a part of a file's text."""
+    if not _NAME.fullmatch(name):
+        action = "Rename it with ReplaceField or SetSchemaMetadata."
+        raise DataError(f"Protobuf does not take {shown(name)} as a name: letters, digits and _ it takes.", action)
+    return name
 
 
 Fill = Callable[[Any, Mapping[str, Any]], None]

@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from msgspec.structs import replace
 
+from connectors.data.bounds import Absences, Extent
 from connectors.data.schema import DATE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
 
@@ -41,6 +42,10 @@ _SCALARS: Final = {
 }
 UNSIGNED: Final = frozenset({"uint64", "fixed64", "google.protobuf.UInt64Value"})
 _SIGN: Final = 1 << 63
+_DAY_MS: Final = 86_400_000
+_FIRST_S: Final = -62_135_596_800
+_LAST_S: Final = 253_402_300_800
+"""Seconds of the first moment of the years 1 and 10000, between which timestamp.proto has a moment."""
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
@@ -60,6 +65,9 @@ class FromProtobuf:
 
     def __init__(self, *, nullables: bool) -> None:
         self._nullables = nullables
+        self._extent = Extent()
+        self.absences = Absences()
+        """Of the message that is read now, the fields of all messages in it."""
 
     def message(self, found: Any, inside: tuple[str, ...] = ()) -> Known:
         """Returns how messages of the descriptor `found` are read. Raises DataError."""
@@ -73,8 +81,13 @@ class FromProtobuf:
         schema = Schema(
             type=Type.STRUCT, name=found.name, fields=tuple(Field(name, known.schema) for name, known in parts)
         )
-        reads = [(name, known.read) for name, known in parts]
-        return Known(schema, lambda message: {name: read(message) for name, read in reads})
+        reads, add = [(name, known.read) for name, known in parts], self.absences.add
+
+        def read_all(message: Any) -> Any:
+            add(len(reads))
+            return {name: read(message) for name, read in reads}
+
+        return Known(schema, read_all)
 
     def _oneof(self, found: Any, inside: tuple[str, ...]) -> tuple[str, Known]:
         parts = {one.name: self._value(one, inside) for one in found.fields}
@@ -117,6 +130,10 @@ class FromProtobuf:
 
     def _value(self, found: Any, inside: tuple[str, ...]) -> Known:
         """Returns how one value of a field is read."""
+        with self._extent:
+            return self._value_there(found, inside)
+
+    def _value_there(self, found: Any, inside: tuple[str, ...]) -> Known:
         if found.enum_type is not None:
             return _enum(found.enum_type)
         if found.message_type is None:
@@ -171,6 +188,19 @@ def _enum(found: Any) -> Known:
     )
 
 
+def _timestamp(message: Any) -> int:
+    if not _FIRST_S <= message.seconds < _LAST_S:
+        raise DataError(f"A timestamp is between the years 1 and 9999, and this has {message.seconds} seconds.")
+    return int(message.seconds * 1000 + message.nanos // 1_000_000)
+
+
+def _time(message: Any) -> int:
+    ms = ((message.hours * 60 + message.minutes) * 60 + message.seconds) * 1000 + message.nanos // 1_000_000
+    if not 0 <= ms <= _DAY_MS:
+        raise DataError(f"A time of day is between 0 and 24 hours, and this is {ms} ms.")
+    return int(ms)
+
+
 def _date(message: Any) -> int:
     try:
         return (date(message.year, message.month, message.day) - _EPOCH).days
@@ -181,12 +211,12 @@ def _date(message: Any) -> int:
 _LOGICAL: Final[Mapping[str, Known]] = {
     "google.protobuf.Timestamp": Known(
         Schema(type=Type.INT64, name=TIMESTAMP, version=1, optional=True),
-        lambda message: message.seconds * 1000 + message.nanos // 1_000_000,
+        _timestamp,
     ),
     "google.type.Date": Known(Schema(type=Type.INT32, name=DATE, version=1, optional=True), _date),
     "google.type.TimeOfDay": Known(
         Schema(type=Type.INT32, name=TIME, version=1, optional=True),
-        lambda one: ((one.hours * 60 + one.minutes) * 60 + one.seconds) * 1000 + one.nanos // 1_000_000,
+        _time,
     ),
 }
 

@@ -14,12 +14,17 @@ from connectors.options import Option
 
 OPTIONAL_STRING: Final = Schema(type=Type.STRING, optional=True)
 
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "utf-7"})
+"""Forms that Python calls encodings and Java does not; some take the square of a text's length, or make no Unicode."""
+
 
 def _known(name: str) -> str | None:
     try:
-        codecs.lookup(name)
+        codec = codecs.lookup(name)
     except LookupError:
         return "there is no such encoding; UTF-8 is the usual one."
+    if codec.name in _NO_CHARSETS or not getattr(codec, "_is_text_encoding", True):
+        return "this is no encoding of text; UTF-8 is the usual one."
     return None
 
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import base64
+import math
+import re
 import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
+from connectors.data.bounds import DECIMAL_BYTES, NUMBER_DIGITS
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema, Type
+from connectors.errors import DataError
+from connectors.rejection import shown
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLOAT: Final = struct.Struct(">f")
+_SCALE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+_INT: Final = 1 << 31
+_WIDE: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Arithmetic that rounds nothing."""
+_AT_ONCE: Final = 8_192
+"""Bits of a number up to which C's own conversion is the quickest."""
 
 
 class Date(int):
@@ -22,22 +33,43 @@ class Date(int):
 
 
 def decimal_of(schema: Schema, data: bytes) -> Decimal:
-    """Returns the number that the encoded form of a Decimal is (`Decimal.toLogical`)."""
-    unscaled = int.from_bytes(data, "big", signed=True)
-    digits = tuple(map(int, str(abs(unscaled))))
-    return Decimal((int(unscaled < 0), digits, -scale_of(schema)))
+    """Returns the number that the encoded form of a Decimal is (`Decimal.toLogical`). Raises DataError."""
+    scale = scale_of(schema)
+    if len(data) > DECIMAL_BYTES:
+        raise DataError(f"A Decimal of {len(data)} bytes is not made a number; {DECIMAL_BYTES} are the most.")
+    return _exact(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _WIDE)
+
+
+def _exact(number: int) -> Decimal:
+    """Returns `number` as a Decimal: long ones by halves, as C's conversion takes the square of their length."""
+    bits = number.bit_length()
+    if bits <= _AT_ONCE:
+        return Decimal(number)
+    half = bits // 2
+    high, low = number >> half, number & ((1 << half) - 1)
+    return _WIDE.fma(_exact(high), _WIDE.power(2, half), _exact(low))
 
 
 def bytes_of_decimal(scale: int, number: Decimal) -> bytes:
-    """Returns the encoded form of `number`; ValueError where it has more digits behind the point than `scale`."""
+    """Returns the encoded form of `number`. Raises DataError.
+
+    A number that has more digits behind the point than `scale` is none, nor one of more than NUMBER_DIGITS in all:
+    an exponent of a few digits would take hours and gigabytes.
+    """
     sign, digits, exponent = number.as_tuple()
     if isinstance(exponent, str):
-        raise ValueError(f"{number} is no number")  # noqa: TRY004  # an infinite one, or none
+        raise DataError(f"A Decimal is a number, and this is {shown(number)}.")  # an infinite one, or none
+    if not number:
+        return b"\0"
     shift = exponent + scale
-    unscaled = int("".join(map(str, digits)) or "0")
-    if shift < 0 and unscaled % 10**-shift:
-        raise ValueError(f"{number} has more than {scale} digits behind the point")
-    unscaled = unscaled * 10**shift if shift >= 0 else unscaled // 10**-shift
+    if max(len(digits), len(digits) + shift) > NUMBER_DIGITS:
+        raise DataError(
+            f"A Decimal as a number has at most {NUMBER_DIGITS} digits; {shown(number)} of scale {scale} has more."
+        )
+    behind = "".join(map(str, digits[shift:])) if shift < 0 else ""
+    if behind.strip("0") or -shift > len(digits):
+        raise DataError(f"{shown(number)} has more than {scale} digits behind the point.")
+    unscaled = int("".join(map(str, digits[:shift] if shift < 0 else digits)) or "0") * 10 ** max(0, shift)
     return bytes_of_int(-unscaled if sign else unscaled)
 
 
@@ -47,8 +79,11 @@ def bytes_of_int(number: int) -> bytes:
 
 
 def scale_of(schema: Schema) -> int:
-    """Returns how many digits a Decimal has behind the point."""
-    return int((schema.parameters or {}).get(SCALE, "0"))
+    """Returns how many digits a Decimal has behind the point. Raises DataError for what is no number of 32 bits."""
+    text = (schema.parameters or {}).get(SCALE, "0")
+    if not _SCALE.fullmatch(text) or not -_INT <= int(text) < _INT:
+        raise DataError(f"The scale of a Decimal is a whole number of 32 bits, and this is {shown(text)}.")
+    return int(text)
 
 
 def float32(number: float) -> float:
@@ -59,20 +94,29 @@ def float32(number: float) -> float:
         return float("inf") if number > 0 else float("-inf")
 
 
+def short_float(number: float) -> float:
+    """Returns the double with the digits that a float of 32 bits is written with: 0.1 for 0.10000000149011612."""
+    return float(_shortest(number)) if math.isfinite(number) else number
+
+
 def java_double(number: float) -> str:
     """Returns a double as Java writes it (Double.toString, of Java 19 on: the shortest digits that tell it)."""
     return _java_float(number, repr(number))
 
 
 def java_float(number: float) -> str:
-    """Returns a float of 32 bits as Java writes it (Float.toString)."""
-    return _java_float(
-        number, next(text for digits in range(1, 10) if _is_float(text := f"{number:.{digits}g}", number))
-    )
+    """Returns the float of 32 bits that is nearest to `number` as Java writes it (Float.toString)."""
+    nearest = float32(number)
+    return _java_float(nearest, _shortest(nearest))
+
+
+def _shortest(number: float) -> str:
+    """Returns the fewest digits that tell a float of 32 bits; nine always do."""
+    return next((text for digits in range(1, 9) if _is_float(text := f"{number:.{digits}g}", number)), f"{number:.9g}")
 
 
 def _is_float(text: str, number: float) -> bool:
-    return float32(float(text)) == number or number != number  # noqa: PLR0124  # NaN
+    return float32(float(text)) == number
 
 
 def _java_float(number: float, text: str) -> str:
@@ -81,6 +125,8 @@ def _java_float(number: float, text: str) -> str:
     if number in {float("inf"), float("-inf")}:
         return "Infinity" if number > 0 else "-Infinity"
     sign, digits, exponent = Decimal(text).as_tuple()
+    if len(digits) == 1:  # Java takes the nearest number of two digits then: 4.9E-324, not 5.0E-324
+        sign, digits, exponent = Decimal(f"{number:.1e}").as_tuple()
     assert isinstance(exponent, int)
     minus, plain = "-" if sign else "", "".join(map(str, digits)).rstrip("0")
     point = len(digits) + exponent  # where the point stands, counted from the first digit

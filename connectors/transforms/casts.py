@@ -16,10 +16,17 @@ from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema,
 from connectors.data.values import Date, decimal_of, float32, iso_timestamp, java_double, java_float
 from connectors.data.values import convert_to_string as as_text
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 _INPUT: Final = (bool, int, float, str, bytes, Decimal)
-_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,20})", re.ASCII)
+"""A whole number that may fit into 64 bits: Python refuses to read more than 4,300 digits, zeros among them."""
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
+
+
+_MODULO: Final = 1 << 64
+_LAST: Final = 64
+"""Digits of a whole number that its last 64 bits depend on: 10**64 is a multiple of 2**64."""
 
 
 def cast_value(schema: Schema | None, value: Any, kind: Type) -> Any:
@@ -35,7 +42,7 @@ def cast_value(schema: Schema | None, value: Any, kind: Type) -> Any:
     try:
         return _CASTS[kind](value)
     except (ValueError, OverflowError):
-        raise DataError(f"{value!r:.100} is out of range for {kind.value}.") from None
+        raise DataError(f"{shown(value)} is out of range for {kind.value}.") from None
 
 
 def _is_plain(schema: Schema | None) -> bool:
@@ -61,13 +68,33 @@ def _to_int(bits: int) -> Callable[[Any], int]:
 
     def cast(value: Any) -> int:
         if isinstance(value, str):
-            if not _WHOLE.fullmatch(value) or not -bound <= int(value) < bound:
+            found = _WHOLE.fullmatch(value)
+            if found is None or not -bound <= (number := int(found[1] + found[2])) < bound:
                 raise ValueError(value)
-            return int(value)
-        number = _of_float(value, max(bits, 32)) if isinstance(value, float) else int(value)
+            return number
+        number = _whole(value, bits)
         return (number + bound) % (2 * bound) - bound
 
     return cast
+
+
+def _whole(value: Any, bits: int) -> int:
+    """Returns a number without what is behind its point, or one that ends in the same 64 bits."""
+    if isinstance(value, float):
+        return _of_float(value, max(bits, 32))
+    return _of_decimal(value) if isinstance(value, Decimal) else int(value)
+
+
+def _of_decimal(value: Decimal) -> int:
+    """Returns the last 64 bits of the whole part, as BigDecimal.longValue does.
+
+    `int` of a number with a large exponent would never end, and of a number like 1E-99999999 neither.
+    """
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    whole = "".join(map(str, digits[: len(digits) + min(0, exponent)] if -exponent < len(digits) else ())) or "0"
+    last = int(whole[-_LAST:]) * pow(10, max(0, exponent), _MODULO) % _MODULO
+    return -last if sign else last
 
 
 def _of_float(value: float, bits: int) -> int:
@@ -89,7 +116,7 @@ def _to_float(value: Any) -> float:
 def _to_boolean(value: Any) -> bool:
     if isinstance(value, str):
         return value.lower() == "true"
-    return (_of_float(value, 64) if isinstance(value, float) else int(value)) != 0
+    return _whole(value, 64) != 0
 
 
 _CASTS: Final[dict[Type, Callable[[Any], Any]]] = {

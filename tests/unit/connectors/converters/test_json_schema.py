@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.converters.json_schema_converter import JsonSchemaConverter
+from connectors.converters.json_schema_types import ENUM
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
 from connectors.options import read
@@ -121,3 +122,112 @@ def test_what_cannot_be_read_is_an_error_of_the_record(schema: Any, data: bytes,
     memory.add(schema, schemaType="JSON")
     with pytest.raises(DataError, match=said):
         converter(memory).to_connect_data("t", [], data)
+
+
+def _read(schema: Any, value: Any) -> tuple[Schema, Any]:
+    memory = MemoryRegistry()
+    found, again = converter(memory).to_connect_data("t", [], written(value, memory.add(schema, schemaType="JSON")))
+    assert found is not None
+    return found, again
+
+
+@pytest.mark.parametrize(
+    ("node", "value", "kind", "optional"),
+    [
+        ({"enum": ["NEW", "PAID"]}, "PAID", Type.STRING, False),
+        ({"enum": ["NEW", None]}, None, Type.STRING, True),
+        ({"type": "string", "enum": ["NEW"]}, "NEW", Type.STRING, False),
+        ({"type": ["string", "null"], "enum": ["NEW", None]}, None, Type.STRING, True),
+        ({"enum": [1, 2]}, 2, Type.INT64, False),
+        ({"enum": [1, 2.5]}, 2.5, Type.FLOAT64, False),
+        ({"enum": [True]}, True, Type.BOOLEAN, False),
+        ({"const": "x"}, "x", Type.STRING, False),
+        ({"const": 7}, 7, Type.INT64, False),
+        ({"const": None}, None, Type.STRING, True),
+        ({"type": "integer", "const": 7}, 7, Type.INT64, False),
+        ({"minLength": 1}, "x", Type.STRING, False),
+        ({"minimum": 1}, 1.5, Type.FLOAT64, False),
+        ({"items": {"type": "string"}}, ["x"], Type.ARRAY, False),
+        ({"allOf": [{"type": "string"}, {"maxLength": 5}]}, "x", Type.STRING, False),
+        ({"allOf": [{"type": "integer"}, {"type": "number", "minimum": 1}]}, 3, Type.INT64, False),
+        ({"allOf": [{"oneOf": [{"type": "null"}, {"type": "string"}]}]}, None, Type.STRING, True),
+    ],
+)
+def test_a_schema_without_a_type_has_that_of_its_values(node: Any, value: Any, kind: Type, optional: bool) -> None:
+    """Of `enum`, `const`, `allOf`, or of what is said of values of one type alone."""
+    schema, found = _read({"type": "object", "properties": {"a": node}, "required": ["a"]}, {"a": value})
+    assert (schema.fields[0].schema.type, schema.fields[0].schema.optional) == (kind, optional)
+    assert found == {"a": value}
+
+
+def test_all_of_has_the_fields_of_all_its_parts() -> None:
+    """Also behind references, in further ones, and beside it."""
+    root = {
+        "allOf": [{"$ref": "#/definitions/base"}, {"allOf": [{"properties": {"b": {"type": "integer"}}}]}],
+        "properties": {"c": {"enum": ["X"]}},
+        "required": ["c"],
+        "title": "Order",
+        "definitions": {"base": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}},
+    }
+    schema, value = _read(root, {"a": "x", "b": 1, "c": "X"})
+    assert value == {"a": "x", "b": 1, "c": "X"}
+    fields = [(one.name, one.schema.type, one.schema.optional) for one in schema.fields]
+    assert fields == [("a", Type.STRING, False), ("b", Type.INT64, True), ("c", Type.STRING, False)]
+    assert schema.name == "Order"
+
+
+def test_the_texts_of_an_enum_are_kept() -> None:
+    """Confluent's class keeps them as parameters; what is written names them."""
+    memory = MemoryRegistry()
+    made = converter(memory)
+    number = memory.add({"enum": ["NEW", "PAID"]}, schemaType="JSON")
+    schema, value = made.to_connect_data("t", [], written("PAID", number))
+    assert schema is not None
+    assert schema.parameters == {ENUM: "", f"{ENUM}.NEW": "NEW", f"{ENUM}.PAID": "PAID"}
+    made.from_connect_data("t", [], schema, value)
+    assert json.loads(memory.schemas[-1]["schema"])["enum"] == ["NEW", "PAID"]
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"enum": ["a", 1]}, "of several types"),
+        ({"enum": [{}]}, "none that is plain"),
+        ({"enum": 5}, "is an array"),
+        ({}, "without a type"),
+        ({"type": "integer", "default": "x"}, "is a whole number"),
+        ({"type": "integer", "connect.version": 10**30}, "whole number of 32 bits"),
+        ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "wants types at once"),
+        ({"allOf": [{"$ref": "#"}]}, "there is not"),
+        ({"allOf": 5}, "is no JSON Schema: 'int' object is not iterable"),
+        (
+            {"allOf": [{"$ref": "#/definitions/a"}], "definitions": {"a": {"allOf": [{"$ref": "#/definitions/a"}]}}},
+            "deep",
+        ),
+        ({"type": "string", "title": {"a": 1}, "connect.parameters": 5}, "is no JSON Schema: "),
+        ('{"type": "integer", "maximum": ' + "9" * 5_000 + "}", "is no JSON Schema: Exceeds the limit"),
+        ("[" * 100_000, "is no JSON Schema: it is nested too deep"),
+    ],
+)
+def test_a_schema_that_makes_no_sense_says_why(node: Any, said: str) -> None:
+    """Never with the name of Python's error alone, and it is asked for and read once."""
+    memory = MemoryRegistry()
+    made, number = converter(memory), memory.add(node, schemaType="JSON")
+    for _ in range(2):
+        with pytest.raises(DataError, match=said) as raised:
+            made.to_connect_data("t", [], written(None, number))
+        assert len(raised.value.message) < 500
+    assert len(memory.asked) == 1
+
+
+def test_a_float_is_one_of_32_bits() -> None:
+    """In a value, and in a default, which is written with the digits of a float."""
+    memory = MemoryRegistry()
+    made = converter(memory)
+    node = {"type": "number", "connect.type": "float32", "default": 0.1}
+    number = memory.add({"type": "object", "properties": {"a": node}}, schemaType="JSON")
+    schema, value = made.to_connect_data("t", [], written({"a": 16777217}, number))
+    assert schema is not None
+    assert (schema.fields[0].schema.default, value) == (0.10000000149011612, {"a": 16777216.0})
+    made.from_connect_data("out", [], schema, value)
+    assert '"default":0.1}' in memory.schemas[-1]["schema"]

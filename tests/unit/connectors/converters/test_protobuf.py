@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 import struct
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 
 from connectors.converters.protobuf_converter import ProtobufConverter
 from connectors.converters.protobuf_files import compiled
-from connectors.converters.protobuf_text import ToProtobuf
+from connectors.converters.protobuf_text import ToProtobuf, _numbers
 from connectors.converters.protobuf_types import ENUM, ONEOF, TAG, TYPE
+from connectors.data.bounds import DEEPEST_SCHEMA, MOST_ABSENT, MOST_TYPES
 from connectors.data.record import Header
 from connectors.data.schema import (
     BOOLEAN,
@@ -368,7 +370,7 @@ _MADE = converter(_MEMORY)
             {"l": []},
             "lists or maps in lists",
         ),
-        (Schema(type=Type.STRUCT, fields=(Field("not a name", INT32),)), {}, "no Protobuf"),
+        (Schema(type=Type.STRUCT, fields=(Field("not a name", INT32),)), {}, "as a name"),
     ],
 )
 def test_what_protobuf_cannot_hold_is_an_error(
@@ -413,3 +415,74 @@ def test_a_schema_that_does_not_compile_is_compiled_once(
         with pytest.raises(DataError, match="no Protobuf"):
             made.from_connect_data("t", [], schema, {"a": 1})
     assert len(compiles) == 2
+
+
+def _holding_twice(depth: int) -> str:
+    """Returns a file whose last message stands for two to the power of `depth` others."""
+    messages = ["message T0 { string a = 1; }"]
+    messages += [f"message T{at} {{ T{at - 1} a = 1; T{at - 1} b = 2; }}" for at in range(1, depth + 1)]
+    return 'syntax = "proto3";\n' + "\n".join(messages)
+
+
+def _nested(depth: int) -> str:
+    return 'syntax = "proto3";\n' + "".join(f"message T{at} {{ T{at + 1} a = 1; }} " for at in range(depth)) + (
+        f"message T{depth} {{ string a = 1; }}"
+    )  # fmt: skip
+
+
+SPARSE = 'syntax = "proto3"; message A { repeated B b = 1; } message B { ' + "".join(
+    f"string f{at} = {at}; " for at in range(1, 1_001)
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "path", "said"),
+    [
+        (_holding_twice(30), b"", b"\x02\x3c", f"more than {MOST_TYPES} types"),
+        (_nested(DEEPEST_SCHEMA + 1), b"", b"\x00", f"nested deeper than {DEEPEST_SCHEMA} levels"),
+        (SPARSE + "}", b"\x0a\x00" * 10_000, b"\x00", f"lacks more than {MOST_ABSENT} fields"),
+        (ORDER, b"\x62\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x01", b"\x00", "between the years 1 and 9999"),
+        (ORDER, b"\x7a\x06\x08\xff\xff\xff\xff\x07", b"\x00", "between 0 and 24 hours"),
+        (ORDER, b"\x72\x06\x08\xff\xff\xff\xff\x07", b"\x00", "A date is none"),
+        (ORDER, b"", b"\x02\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", "has no message"),
+        (ORDER, b"", b"\xff" * 20, "ends before it says which message"),
+    ],
+)
+def test_what_would_hold_or_fill_the_worker_is_refused(
+    memory: MemoryRegistry, text: str, data: bytes, path: bytes, said: str
+) -> None:
+    """Within a moment, and read once."""
+    made, number = converter(memory), add(memory, text)
+    for _ in range(2):
+        began = time.process_time()
+        with pytest.raises(DataError, match=said):
+            made.to_connect_data("t", [], framed(number, data, path))
+        assert time.process_time() - began < 2.0
+
+
+@pytest.mark.parametrize("said", ["9" * 5_000, "0", "19000", "-1", "x", "٣", str(1 << 29)])
+def test_the_number_of_a_field_is_one_that_protobuf_takes(memory: MemoryRegistry, said: str) -> None:
+    """A record's own schema may say any; the next free one stands in its place."""
+    fields = (Field("a", INT32), Field("b", Schema(type=Type.INT32, parameters={TAG: said})))
+    made = converter(memory)
+    assert made.from_connect_data("t", [], Schema(type=Type.STRUCT, fields=fields), {"a": 1, "b": 2})
+    assert "int32 b = 2;" in memory.schemas[-1]["schema"]
+
+
+def test_the_numbers_of_an_enum_and_names_are_bounded(memory: MemoryRegistry) -> None:
+    """They become text of a file that is compiled."""
+    made = converter(memory)
+    enum = Schema(type=Type.STRING, parameters={ENUM: "E", f"{ENUM}.A": "9" * 5_000})
+    with pytest.raises(DataError, match="has 32 bits"):
+        made.from_connect_data("t", [], Schema(type=Type.STRUCT, fields=(Field("e", enum),)), {"e": "A"})
+    with pytest.raises(DataError, match="as a name"):
+        made.from_connect_data("t", [], Schema(type=Type.STRUCT, name="A { } message B"), {})
+
+
+def test_the_numbers_of_many_fields_take_no_time(memory: MemoryRegistry) -> None:
+    """Ten thousand fields are numbered one after the other, but for those that Protobuf keeps for itself."""
+    fields = tuple(Field(f"f{at}", INT32) for at in range(20_000))
+    began = time.process_time()
+    numbers = _numbers(Schema(type=Type.STRUCT, fields=fields))
+    assert time.process_time() - began < 1.0
+    assert (numbers[("f18998",)], numbers[("f18999",)], numbers[("f19999",)]) == (18_999, 20_000, 21_000)

@@ -1,0 +1,70 @@
+"""Bounds what a record or a schema may ask of the worker before anything is done with it: how deep, how long, how many.
+
+Without them a few bytes take hours or gigabytes: a number with an exponent of eight digits, a schema whose types hold
+each other twice, a list of empty objects with a thousand fields each. Each bound is far above what databases and
+Kafka's own classes give; docs/converters.md has them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from connectors.errors import DataError
+
+DEEPEST: Final = 200
+"""Levels of a value without a schema. Each takes up to three of the 1,000 calls that Python lets be open at once."""
+DEEPEST_SCHEMA: Final = 100
+"""Levels of a schema, each of which takes up to six of those. Protobuf's own limit is 100, too."""
+MOST_TYPES: Final = 20_000
+"""Types of a schema in which each named type counts where it is used: 0.1 s to make. The widest table that MySQL has
+(4,096 columns) has 8,192 before and after a change."""
+MOST_ABSENT: Final = 500_000
+"""Fields of one record that it does not have itself, which only cost room (36 bytes) and time: 0.1 s in all."""
+NUMBER_DIGITS: Final = 1_000
+"""Digits of a Decimal that is written as a number. Kafka's JSON parser takes numbers of 1,000 characters."""
+DECIMAL_BYTES: Final = 65_536
+"""Bytes of a Decimal that becomes a text. PostgreSQL's longest numeric, of 147,455 digits, has 61,231."""
+EMPTY_PARTS: Final = 16
+"""Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
+
+
+class Extent:
+    """Counts the types of one schema while it is made: how many there were, and how deep it is now."""
+
+    def __init__(self) -> None:
+        self._types = 0
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._types += 1
+        self._depth += 1
+        if self._depth > DEEPEST_SCHEMA:
+            raise DataError(f"The schema is nested deeper than {DEEPEST_SCHEMA} levels.", "Make it flatter.")
+        if self._types > MOST_TYPES:
+            raise DataError(f"The schema has more than {MOST_TYPES} types in all.", "Split it, or leave types out.")
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+
+
+def check_depth(depth: int) -> None:
+    """Raises DataError for a value that is deeper than DEEPEST."""
+    if depth > DEEPEST:
+        raise DataError(f"The value is nested deeper than {DEEPEST} levels.")
+
+
+class Absences:
+    """Counts the fields that one record does not have itself, and that are made nevertheless: nulls and defaults."""
+
+    def __init__(self) -> None:
+        self._left = MOST_ABSENT
+
+    def begin(self, size: int = 0) -> None:
+        """Begins another record, of which up to `size` fields that are counted, too, may be there."""
+        self._left = MOST_ABSENT + size
+
+    def add(self, count: int) -> None:
+        """Adds fields. Raises DataError for more than MOST_ABSENT in all."""
+        self._left -= count
+        if self._left < 0:
+            raise DataError(f"The value lacks more than {MOST_ABSENT} fields of its schema in all.")
