@@ -5,6 +5,7 @@ KeyfoldError (compactor.errors)
 ├── ConfigError                   3  a worker or connector file is wrong
 ├── NoConnectorError              2  the worker has no connector of that name
 ├── ConflictError                 2  what is asked for contradicts what is there
+├── BusyError                     4  the worker has too much to wait for, or changes the same connector; retriable
 ├── OffsetChangeError             2  (compactor.errors)
 ├── RebuildError                  2  (compactor.errors)
 ├── UnreachableError              4  broker did not answer in time; retriable
@@ -60,6 +61,12 @@ class NoConnectorError(KeyfoldError):
 
 class ConflictError(KeyfoldError):
     """What is asked of a worker contradicts what is there: a name is taken, a connector belongs to its file."""
+
+
+class BusyError(KeyfoldError):
+    """The worker is at so much that waits, for a store or a broker, that it takes no more of it now."""
+
+    retriable = True
 
 
 class UnreachableError(KeyfoldError):
@@ -138,6 +145,7 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (OffsetChangeError, EXIT_USAGE),
     (RebuildError, EXIT_USAGE),
     (ConfigError, EXIT_CONFIG),
+    (BusyError, EXIT_UNREACHABLE),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),
     (RegistryError, EXIT_UNREACHABLE),

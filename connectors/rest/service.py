@@ -43,12 +43,13 @@ def listening(
     from connectors.rest.context import Identity, RestContext
     from connectors.rest.logger_levels import LoggerLevels
     from connectors.rest.server import RestServer
+    from connectors.rest.slow_calls import Slow
 
     where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
     metrics = CollectorRegistry()
     metrics.register(WorkerCollector(herder, clock, names=worker.metrics_names, partitions=worker.metrics_partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
-    context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock)
+    context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock, Slow())
     with ExitStack() as stack:
         for one in bound:
             stack.callback(one.socket.close)

@@ -11,7 +11,7 @@ stand in them as they were sent: a placeholder as a placeholder. One worker has 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -76,6 +76,10 @@ class ConnectorStore:
         """Takes the store for this process; returns whether it has it now."""
         return self._lock.claim(owner_lock.this_process())
 
+    def is_held(self) -> bool:
+        """Asks whether this process still has the store: on an object store a lease may have lapsed."""
+        return self._lock.is_held()
+
     def owner(self) -> owner_lock.Owner | None:
         """Reads which process has the store."""
         return owner_lock.live_owner(self._storage)
@@ -112,6 +116,11 @@ class ConnectorStore:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             _log.error("stored target state cannot be read", file=f"{self.location}/{path}", error=str(error))
             return TargetState.RUNNING
+
+    def targets(self, names: Collection[str]) -> dict[str, TargetState]:
+        """Reads the target states of the connectors `names`, which come from files."""
+        stored = {*self._names(_TARGETS)} if names else set()
+        return {name: self.target(name) if name in stored else TargetState.RUNNING for name in names}
 
     def put_target(self, name: str, state: TargetState) -> None:
         """Writes the target state of the connector `name` of a file; RUNNING is that of a connector without one."""
