@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
-from compactor.storage import object_client
+from compactor.storage import lease, object_client
 from compactor.storage.base import Storage
 from compactor.storage.locations import StoreOptions, open_storage
-from compactor.storage.object_client import PART_BYTES
+from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
 from compactor.storage.object_store import ObjectStorage
 from compactor.storage.request_counts import REQUESTS
 from compactor.storage.written import WrittenObjects
@@ -175,6 +176,42 @@ def test_operations_are_those_of_a_healthy_store(storage: Storage, proxy: Faulty
         assert source.read() == large
     assert not faults.refused or proxy.counts["refused"] > 10
     assert not faults.lost or proxy.counts["lost"] > 10
+
+
+@pytest.mark.parametrize("lost", [0, 0.3])
+@pytest.mark.parametrize("before", ["absent", "over"])
+def test_of_many_that_take_a_lock_at_once_one_has_it(
+    storage: ObjectStorage, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, before: str, lost: float
+) -> None:
+    """Whether it was absent, or its holder has not renewed it for long; answers may be lost meanwhile."""
+    first = storage.lock("owner.lock") if before == "over" else None
+    barrier = Barrier(RACERS)
+    state = ObjectClient.state
+    seen = threading.local()
+
+    def looked(client: ObjectClient, key: str) -> ObjectState | None:
+        found = state(client, key)
+        if not hasattr(seen, "first"):
+            seen.first = True
+            barrier.wait(30)
+        return found
+
+    monkeypatch.setattr(ObjectClient, "state", looked)
+    monkeypatch.setattr(lease, "_is_over", lambda *_: True)
+    proxy.faults = Faults(lost=lost)
+    with ThreadPoolExecutor(RACERS) as racers:
+        taken = [one for one in racers.map(lambda _: storage.lock("owner.lock"), range(RACERS)) if one is not None]
+    monkeypatch.undo()
+    proxy.faults = NO_FAULTS
+    assert len(taken) == 1
+    taken[0].write(b"me")
+    assert storage.locked_by("owner.lock") == b"me"
+    if first is not None:
+        first.write(b"not me")
+        assert (first.is_current(), storage.locked_by("owner.lock")) == (False, b"me")
+        first.release()
+    taken[0].release()
+    assert storage.locked_by("owner.lock") is None
 
 
 @pytest.fixture
