@@ -20,6 +20,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
@@ -45,13 +46,14 @@ class ConnectorSpecs:
     def __init__(
         self,
         worker: WorkerConfig,
+        clock: Clock,
         files: Sequence[ConnectorFile],
         store: ConnectorStore | None,
         changed: Callable[[], object],
     ) -> None:
         self._worker = worker
         self._store = store
-        self._ownership = None if store is None else StoreOwnership(store, self._take_up)
+        self._ownership = None if store is None else StoreOwnership(store, clock, self._take_up)
         self._changed = changed
         self._lock = threading.Lock()
         """Held for moments, while the values below are looked at together or changed."""

@@ -59,7 +59,7 @@ class Herder:
         self._worker = worker
         self._clock = clock
         self._observer = observer
-        self._specs = ConnectorSpecs(worker, files, store, lambda: self.changed())  # noqa: PLW0108  # it is set later
+        self._specs = ConnectorSpecs(worker, clock, files, store, lambda: self.changed())  # noqa: PLW0108  # it is set later
         self._lock = threading.Lock()
         """Held for moments, while what runs is looked at or told something: never while anything is waited for."""
         self._runs: dict[str, SupervisedConnector] = {}

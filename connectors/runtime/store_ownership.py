@@ -7,7 +7,9 @@ wait for a turn has an end (TURN_S).
     change beside change        of one connector they take turns; of two they run beside each other
     change beside claim         the claim has the turns of all connectors: what is read then is in no change's way
     lost before a change        the store is asked before each change; it is claimed again if it is free
-    lost during a change        the change asks again once it is stored, and is refused: the new owner decides
+    lost during a change        the change finds a newer version, and replaces nothing (`versioned_files`); of what the
+                                new owner has not changed it is stored, and refused as the store is asked again: the new
+                                owner reads it with its next start
     end beside a change         the end waits for its turn; where that does not come the lock ends with the process
 """
 
@@ -21,13 +23,17 @@ from typing import Final
 import structlog
 
 from compactor.errors import StorageError
-from connectors.errors import BusyError, ConflictError
+from connectors.clock import Clock
+from connectors.errors import BusyError, ConflictError, SupersededError
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector
+from connectors.threads import CallQueue
 
 _log = structlog.get_logger()
 
 TURN_S: Final = 5.0
 """How long (s) a change waits for its turn: a store that answers takes far less, and clients wait for 90 s."""
+AGAIN_S: Final = 5.0
+"""After so long (s) a store is asked again that has left open whether a change is stored."""
 _ASK_THAT_ONE: Final = (
     "Ask that one for connectors made over REST; to pause, resume or stop those of this worker's files, give it a "
     "storage.location of its own."
@@ -82,13 +88,18 @@ class StoreOwnership:
     All methods may be called from any thread, and wait for the store.
     """
 
-    def __init__(self, store: ConnectorStore, take_up: Callable[[Sequence[StoredConnector]], object]) -> None:
+    def __init__(
+        self, store: ConnectorStore, clock: Clock, take_up: Callable[[Sequence[StoredConnector]], object]
+    ) -> None:
         self._store = store
+        self._clock = clock
         self._take_up = take_up
         self._turns = ChangeTurns()
         self._has_it = False
         """Whether this process had the store when it last asked; set with the turns of all, unset at any time."""
-        self._ended = False
+        self._again = CallQueue("connector-store")
+        """Takes the store up again after it has left open whether a change is stored."""
+        self._ended = threading.Event()
         """Whether the worker ends: what is asked then is not stored, as another process may have the store."""
 
     def begin(self) -> None:
@@ -125,17 +136,44 @@ class StoreOwnership:
     def write(self, change: Callable[[ConnectorStore], object]) -> None:
         """Stores a change, with the turn of its connector; when this returns it is stored, and counts.
 
-        Raises StorageError; ConflictError where another process has taken the store meanwhile.
+        Raises StorageError where it is not stored, or nothing tells whether it is: then the store is read again as soon
+        as it answers. Raises ConflictError where another process has taken the store meanwhile.
         """
-        change(self._store)
-        with suppress(StorageError):  # it is stored, and the next change asks again
+        try:
+            change(self._store)
+        except SupersededError:
+            self._refuse_lost()
+            self._has_it = False  # another has changed what is this one's: all is taken up before the next change
+            raise
+        except StorageError:
+            if self._store.is_open:  # it may be stored: what is known here must become what the next start would read
+                self._has_it = False
+                if self._again.wait(0):
+                    self._again.ask(self._take_again)
+            raise
+        self._refuse_lost()
+
+    def _refuse_lost(self) -> None:
+        """Raises ConflictError if another process has the store; where it does not answer the next change asks it."""
+        with suppress(StorageError):
             if not self._store.is_held():
                 self._lose()
                 raise self._another()
 
+    def _take_again(self) -> None:
+        """Takes the store up again once it answers; a change that comes before does so as well."""
+        while not self._ended.wait(AGAIN_S):
+            try:
+                self.ensure()
+            except (StorageError, BusyError):
+                continue
+            except ConflictError:  # another process has it: that one's word counts
+                return
+            return
+
     def end(self) -> None:
         """Begins the end: from here on nothing is stored any more. Waits for nothing."""
-        self._ended = True
+        self._ended.set()
 
     def release(self) -> None:
         """Gives the store back once no change is under way; where one does not end, the lock ends with the process."""
@@ -147,7 +185,9 @@ class StoreOwnership:
     def _claim(self) -> bool:
         if not self._store.claim():
             return False
+        self._store.settle()
         self._take_up(tuple(self._store.connectors()))
+        self._store.forget_removed(self._clock.now_ms())
         self._has_it = True
         return True
 
@@ -163,7 +203,7 @@ class StoreOwnership:
         )
 
     def _refuse_ended(self) -> None:
-        if self._ended:
+        if self._ended.is_set():
             raise ConflictError("The worker ends.", "Ask one that runs, and has listeners.")
 
     def _another(self) -> ConflictError:

@@ -106,8 +106,7 @@ def test_a_change_that_waits_for_the_store_holds_up_no_other(
     put(herder, config("b"))
     if change != "create":
         put(herder, config("a"))
-    method = "delete" if change == "delete" else "write"
-    storage.before(method, gate, "connectors/a")
+    storage.before("create", gate, "connectors/a")
     calls: Mapping[str, Callable[[], object]] = {
         "create": lambda: put(herder, config("a")),
         "update": lambda: put(herder, config("a", **{"tasks.max": "3"})),
@@ -140,7 +139,7 @@ def test_changes_of_one_connector_take_turns(
     monkeypatch.setattr(store_ownership, "TURN_S", 0.05)
     herder = herd.begin(store=ConnectorStore(storage))
     put(herder, config("a"))
-    storage.before("write", gate, "connectors/a")
+    storage.before("create", gate, "connectors/a")
     first = Asked(lambda: put(herder, config("a", **{"tasks.max": "3"})))
     assert gate.reached.wait(LATE_S)
     changes: tuple[Callable[[], object], ...] = (
@@ -198,7 +197,7 @@ def test_what_is_being_stored_is_held_against_others(herd: Herd, storage: Failin
     """Neither a file nor another request takes its name or its output meanwhile, nor what it had before."""
     herder = herd.begin(store=ConnectorStore(storage))
     put(herder, config("a", topics="old"))
-    storage.before("write", gate, "connectors/a")
+    storage.before("create", gate, "connectors/a")
     asked = Asked(lambda: put(herder, config("a", topics="new")))
     assert gate.reached.wait(LATE_S)
     for topic in ("old", "new"):
@@ -217,7 +216,7 @@ def test_a_pause_beside_a_changed_file_holds_for_it(herd: Herd, storage: Failing
     """The file's new config is paused; of a file that has gone nothing is left."""
     path = connector_file(herd.folder)
     herder = herd.begin(path, store=ConnectorStore(storage))
-    storage.before("write", gate, "targets/")
+    storage.before("create", gate, "targets/")
     asked = Asked(lambda: herder.target(NAME, TargetState.PAUSED))
     assert gate.reached.wait(LATE_S)
     changed = load_connector(connector_file(herd.folder, **{"tasks.max": "7"}))
@@ -227,7 +226,7 @@ def test_a_pause_beside_a_changed_file_holds_for_it(herd: Herd, storage: Failing
     spec = herder.connector(NAME).spec
     assert (spec.config.tasks_max, spec.target) == (7, TargetState.PAUSED)
     again = Gate()
-    storage.before("delete", again, "targets/")
+    storage.before("create", again, "targets/")
     asked = Asked(lambda: herder.target(NAME, TargetState.RUNNING))
     assert again.reached.wait(LATE_S)
     herder.apply(FileChanges(removed=(NAME,)))
@@ -245,7 +244,7 @@ def test_new_files_wait_for_a_store_that_does_not_answer(herd: Herd, storage: Fa
     def away() -> None:
         raise StorageError("Not now.")
 
-    storage.before("list", away, "targets")
+    storage.before("walk", away, "targets")
     with pytest.raises(StorageError):
         herder.apply(FileChanges(put=(file,)))
     assert herder.names() == []
@@ -283,7 +282,7 @@ def test_locks_that_are_late_hold_up_neither_start_nor_end(
 def test_the_end_lets_a_change_that_is_under_way_be_stored(herd: Herd, storage: FailingStorage, gate: Gate) -> None:
     """It keeps the store until then; what is asked later is refused, and another worker has the store afterwards."""
     herder = herd.begin(store=ConnectorStore(storage))
-    storage.before("write", gate, "connectors/a")
+    storage.before("create", gate, "connectors/a")
     asked = Asked(lambda: put(herder, config("a")))
     assert gate.reached.wait(LATE_S)
     ended = Asked(herder.release)
