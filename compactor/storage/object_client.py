@@ -50,8 +50,8 @@ _MARK: Final = "keyfoldcreate"
 _DENIED: Final = "Let the worker's credentials list, read, write and delete there; docs/stores.md has the rights."
 _NO_CREATES: Final = "Choose a store that creates an object only if it is absent (S3: If-None-Match)."
 _NO_RANGE: Final = "416 Range Not Satisfiable"
-_NOT_IMPLEMENTED: Final = "501 Not Implemented"
-"""What a store answers that creates an object if it is absent, and compares no other versions."""
+_COMPARES_NOT: Final = ("501 Not Implemented", "400 Bad Request")
+"""What stores answer that create an object if it is absent, and compare nothing else: S3Proxy with the second."""
 _NOT_SENT: Final = "builder error"
 """How obstore's message ends where it made no request, as it may not or cannot ask that URL."""
 _NO_URL: Final = (
@@ -186,8 +186,8 @@ class ObjectClient:
     def replace(self, key: str, data: bytes, attributes: Mapping[str, str], seen: ObjectState) -> bool:
         """Replaces an object if it is still as it was `seen`; False where it is not, or is gone.
 
-        A store that cannot compare replaces it in any case. Where an answer was lost the object tells, by `attributes`,
-        which no other writer gives it.
+        Of a store that cannot compare it is looked at before, which another writer may still overtake. Where an answer
+        was lost the object tells, by `attributes`, which no other writer gives it.
         """
         import obstore
         from obstore import exceptions
@@ -203,11 +203,18 @@ class ObjectClient:
                 found = self.state(key)
                 return found is not None and attributes.items() <= found.attributes.items()
             except (exceptions.NotSupportedError, NotImplementedError):
-                self.put(key, data, attributes)
+                return self._replace_looking(key, data, attributes, seen)
             except exceptions.BaseError as error:
-                if _NOT_IMPLEMENTED not in str(error):
+                if not any(said in str(error) for said in _COMPARES_NOT):
                     raise
-                self.put(key, data, attributes)
+                return self._replace_looking(key, data, attributes, seen)
+        return True
+
+    def _replace_looking(self, key: str, data: bytes, attributes: Mapping[str, str], seen: ObjectState) -> bool:
+        """Replaces an object that was just looked at once more: another writer may still come in between."""
+        if self.state(key) != seen:
+            return False
+        self.put(key, data, attributes)
         return True
 
     @property
