@@ -5,6 +5,8 @@ KeyfoldError (compactor.errors)
 ├── ConfigError                   3  a worker or connector file is wrong
 ├── NoConnectorError              2  the worker has no connector of that name
 ├── ConflictError                 2  what is asked for contradicts what is there
+│   └── SupersededError              another process has stored a newer version of what is to be changed
+├── BusyError                     4  the worker has too much to wait for, or changes the same connector; retriable
 ├── OffsetChangeError             2  (compactor.errors)
 ├── RebuildError                  2  (compactor.errors)
 ├── UnreachableError              4  broker did not answer in time; retriable
@@ -79,6 +81,16 @@ class NoConnectorError(KeyfoldError):
 
 class ConflictError(KeyfoldError):
     """What is asked of a worker contradicts what is there: a name is taken, a connector belongs to its file."""
+
+
+class SupersededError(ConflictError):
+    """Another process has stored a newer version of what is to be changed: this one does not own it any more."""
+
+
+class BusyError(KeyfoldError):
+    """The worker is at so much that waits, for a store or a broker, that it takes no more of it now."""
+
+    retriable = True
 
 
 class UnreachableError(KeyfoldError):
@@ -168,6 +180,7 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (OffsetChangeError, EXIT_USAGE),
     (RebuildError, EXIT_USAGE),
     (ConfigError, EXIT_CONFIG),
+    (BusyError, EXIT_UNREACHABLE),
     (UnreachableError, EXIT_UNREACHABLE),
     (StorageError, EXIT_UNREACHABLE),
     (NotVisibleError, EXIT_UNREACHABLE),

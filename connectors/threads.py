@@ -1,12 +1,14 @@
 """Runs threads that can be stopped and cancelled.
 
-Threads that only copy a pipe until it ends (`jvm/stderr.py`, `progress/live.py`) are plain daemon threads, and short
-pieces of work side by side are given to a pool (`runtime/shared_query.py`), which this process waits for when it ends.
+A `CallQueue` makes calls that must hold up no other thread. Threads that only copy a pipe until it ends
+(`jvm/stderr.py`, `progress/live.py`) are plain daemon threads, and short pieces of work side by side are given to a
+pool (`runtime/shared_query.py`), which this process waits for when it ends.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -82,3 +84,43 @@ class CancellableThread:
             finally:
                 self._over = True
                 self._when_over()
+
+
+class CallQueue:
+    """Makes calls one after the other, in the order in which they were asked for, on a daemon thread of its own.
+
+    For what waits for a disk or a store, and that no other thread is to wait for. What a call raises is logged.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: deque[Callable[[], object]] = deque()
+        self._runs = False
+        """Whether the thread is there, which ends with the last call. Only changed under `_changed`."""
+        self._changed = threading.Condition()
+
+    def ask(self, call: Callable[[], object]) -> None:
+        """Has `call` made, and does not wait for it."""
+        with self._changed:
+            self._calls.append(call)
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for at most `seconds` until every call was made; returns whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._runs, seconds)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._calls:
+                    self._runs = False
+                    self._changed.notify_all()
+                    return
+                call = self._calls.popleft()
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001  # the calls that follow are made all the same
+                _log.warning("what was to be done beside everything else failed", thread=self._name, error=str(error))

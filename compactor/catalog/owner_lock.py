@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
 from typing import Final
 
 import msgspec
@@ -68,24 +69,36 @@ def shown(text: str) -> str:
 
 
 class OwnerLock:
-    """Holds the lock of one connector's folder for one worker."""
+    """Holds the lock of one connector's folder for one worker; threads may share it."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._lock: Lock | None = None
+        self._turn = threading.Lock()
+        """Held while the store is asked: two claims at once would take the lock from each other."""
 
     def claim(self, owner: Owner) -> bool:
         """Takes the lock if it is free and writes `owner` into it; False while another has it. Raises StorageError."""
-        if self._lock is not None and not self._lock.is_current():
-            self.release()
-        self._lock = self._lock or self._storage.lock(NAME)
-        if self._lock is None:
-            return False
-        self._lock.write(msgspec.json.encode(owner))
-        return True
+        with self._turn:
+            if self._lock is not None and not self._lock.is_current():
+                self._release()
+            self._lock = self._lock or self._storage.lock(NAME)
+            if self._lock is None:
+                return False
+            self._lock.write(msgspec.json.encode(owner))
+            return True
+
+    def is_held(self) -> bool:
+        """Asks the store whether the lock is still this one's. Raises StorageError."""
+        lock = self._lock
+        return lock is not None and lock.is_current()
 
     def release(self) -> None:
         """Gives the lock back, if it is held."""
+        with self._turn:
+            self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
         self._lock = None

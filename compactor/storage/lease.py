@@ -1,21 +1,24 @@
 """Locks on an object store: an object that its holder writes again every few seconds, while it lives.
 
 An object store has no locks that end with their process. So a lock that was not written for LEASE_MS counts as free; by
-the store's own clock, as the clocks of machines differ. No promise rests on it (`Storage.lock`): a holder that is
-frozen for longer loses it and notices at the next writing.
+the store's own clock, as the clocks of machines differ. A lock that is absent is taken by creating its object, one that
+counts as free by replacing the object that was seen, and it is renewed in the same way: so of several that take it at
+once one has it, and a holder that was frozen takes it back from nobody. No promise rests on it (`Storage.lock`): a
+store may not be able to compare, and who has lost the lock notices at the next renewal, or as it asks.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
 
 from compactor.errors import StorageError
 from compactor.storage.base import TEMPORARY
-from compactor.storage.object_client import ObjectClient
+from compactor.storage.object_client import ObjectClient, ObjectState
 
 LEASE_MS: Final = 45_000
 RENEW_S: Final = 10.0
@@ -23,6 +26,7 @@ PROBE: Final = f"{TEMPORARY}clock"
 """The object that is written to ask the store for the time."""
 
 _HOLDER: Final = "keyfoldholder"
+_HOLDER_CHARS: Final = 16
 
 _log = structlog.get_logger()
 
@@ -33,33 +37,33 @@ class Lease:
     def __init__(self, client: ObjectClient, key: str) -> None:
         self._client = client
         self._key = key
-        self._holder = secrets.token_hex(8)
+        self._holder = secrets.token_hex(_HOLDER_CHARS // 2)
         self._data = b""
         self._released = False
         self._turn = threading.Lock()
 
     @classmethod
     def take(cls, client: ObjectClient, key: str) -> Lease | None:
-        """Takes the lock; None where another process holds it."""
-        if held_by(client, key) is not None:
-            return None
-        lease = cls(client, key)
-        lease._put()
-        if not lease.is_current():  # another has taken it at the same moment, and was later
+        """Takes the lock; None where another process holds it, or takes it at the same moment."""
+        lease, found = cls(client, key), client.state(key)
+        if found is None:
+            taken = client.create(key, lease._content, lease._marks)
+        else:
+            taken = _is_over(client, key, found) and client.replace(key, lease._content, lease._marks, found)
+        if not taken or not lease.is_current():  # a store that compares nothing lets a second one take it
             return None
         _RENEWALS.add(lease)
         return lease
 
     def write(self, data: bytes) -> None:
-        """Writes what `held_by` returns from now on; nothing where that is what stands there."""
+        """Writes what `held_by` returns from now on; nothing where that is what stands there, or the lock is lost."""
         if data != self._data:
             self._data = data
-            self._put()
+            self._write()
 
     def is_current(self) -> bool:
         """Returns whether the lock is still this holder's."""
-        found = self._client.attributes(self._key)
-        return not self._released and found is not None and found.get(_HOLDER) == self._holder
+        return not self._released and self._is_mine(self._client.state(self._key))
 
     def release(self) -> None:
         """Gives the lock back; a second call does nothing."""
@@ -75,28 +79,54 @@ class Lease:
     def renew(self) -> None:
         """Writes the lock again, if it is still this holder's. By the time that fails it has been tried for long."""
         try:
-            if self.is_current():
-                self._put()
+            is_held = self._write()
         except StorageError as error:
             _log.warning("a lock was not renewed; it counts as free after a while", lock=self._key, error=str(error))
-
-    def _put(self) -> None:
-        with self._turn:
+            return
+        if not is_held:
+            _RENEWALS.remove(self)
             if not self._released:
-                self._client.put(self._key, self._data, {_HOLDER: self._holder})
+                _log.warning("a lock was lost: it was not renewed for long, and another has it", lock=self._key)
+
+    def _write(self) -> bool:
+        """Writes the lock if it is this holder's; returns whether it is. Never takes it from another."""
+        with self._turn:
+            found = None if self._released else self._client.state(self._key)
+            if found is None or not self._is_mine(found):
+                return False
+            return self._client.replace(self._key, self._content, self._marks, found)
+
+    @property
+    def _content(self) -> bytes:
+        """What is written: with the holder, so that a store that compares contents tells two holders apart."""
+        return self._data + b"\n" + self._holder.encode()
+
+    @property
+    def _marks(self) -> Mapping[str, str]:
+        return {_HOLDER: self._holder}
+
+    def _is_mine(self, found: ObjectState | None) -> bool:
+        return found is not None and found.attributes.get(_HOLDER) == self._holder
 
 
 def held_by(client: ObjectClient, key: str) -> bytes | None:
     """Reads what the holder of the lock `key` wrote last; None where nobody holds it."""
-    found = client.head(key)
-    if found is None or _store_time_ms(client, key) - found.modified_ms > LEASE_MS:
+    found = client.state(key)
+    if found is None or _is_over(client, key, found):
         return None
     try:
-        return client.get(key)
+        content = client.get(key)
     except StorageError:
-        if client.head(key) is None:  # it was given back meanwhile
+        if client.state(key) is None:  # it was given back meanwhile
             return None
         raise
+    data, _, holder = content.rpartition(b"\n")
+    return data if len(holder) == _HOLDER_CHARS else content  # without a holder: of an older version
+
+
+def _is_over(client: ObjectClient, key: str, found: ObjectState) -> bool:
+    """Returns whether the lock counts as free, as nobody has renewed it for long."""
+    return _store_time_ms(client, key) - found.modified_ms > LEASE_MS
 
 
 def _store_time_ms(client: ObjectClient, key: str) -> int:

@@ -50,6 +50,8 @@ _MARK: Final = "keyfoldcreate"
 _DENIED: Final = "Let the worker's credentials list, read, write and delete there; docs/stores.md has the rights."
 _NO_CREATES: Final = "Choose a store that creates an object only if it is absent (S3: If-None-Match)."
 _NO_RANGE: Final = "416 Range Not Satisfiable"
+_COMPARES_NOT: Final = ("501 Not Implemented", "400 Bad Request")
+"""What stores answer that create an object if it is absent, and compare nothing else: S3Proxy with the second."""
 _NOT_SENT: Final = "builder error"
 """How obstore's message ends where it made no request, as it may not or cannot ask that URL."""
 _NO_URL: Final = (
@@ -89,6 +91,18 @@ class ObjectInfo(Struct, frozen=True):
     key: str
     bytes: int
     modified_ms: int
+
+
+class ObjectState(Struct, frozen=True):
+    """An object as it was when it was looked at: its attributes, when it was made by the store's clock, its version.
+
+    `e_tag` and `version` are what the store compares in `replace`.
+    """
+
+    attributes: Mapping[str, str]
+    modified_ms: int
+    e_tag: str | None = None
+    version: str | None = None
 
 
 class OutOfRangeError(StorageError):
@@ -146,17 +160,19 @@ class ObjectClient:
             except FileNotFoundError:
                 return None
 
-    def attributes(self, key: str) -> Mapping[str, str] | None:
-        """Asks for the attributes of an object; None where it is absent."""
+    def state(self, key: str) -> ObjectState | None:
+        """Asks for an object as it is now; None where it is absent."""
         import obstore
 
         REQUESTS.add("head")
         with self._errors("look at", key):
             try:
-                found = obstore.get(self._store, key, options={"head": True}).attributes
+                found = obstore.get(self._store, key, options={"head": True})
             except FileNotFoundError:
                 return None
-        return {str(name).lower(): str(value) for name, value in found.items()}
+        attributes = {str(name).lower(): str(value) for name, value in found.attributes.items()}
+        meta = found.meta
+        return ObjectState(attributes, _info(meta).modified_ms, meta["e_tag"], meta["version"])
 
     def put(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> None:
         """Makes or replaces an object."""
@@ -166,6 +182,40 @@ class ObjectClient:
             obstore.put(self._store, key, data, attributes=dict(attributes or {}), use_multipart=False)
         REQUESTS.add("put")
         REQUESTS.add("bytes_written", len(data))
+
+    def replace(self, key: str, data: bytes, attributes: Mapping[str, str], seen: ObjectState) -> bool:
+        """Replaces an object if it is still as it was `seen`; False where it is not, or is gone.
+
+        Of a store that cannot compare it is looked at before, which another writer may still overtake. Where an answer
+        was lost the object tells, by `attributes`, which no other writer gives it.
+        """
+        import obstore
+        from obstore import exceptions
+
+        REQUESTS.add("put")
+        REQUESTS.add("bytes_written", len(data))
+        known = {"e_tag": seen.e_tag, "version": seen.version}
+        compared: Any = {name: value for name, value in known.items() if value is not None} or "overwrite"
+        with self._errors("write", key):
+            try:
+                obstore.put(self._store, key, data, attributes=dict(attributes), mode=compared, use_multipart=False)
+            except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError):
+                found = self.state(key)
+                return found is not None and attributes.items() <= found.attributes.items()
+            except (exceptions.NotSupportedError, NotImplementedError):
+                return self._replace_looking(key, data, attributes, seen)
+            except exceptions.BaseError as error:
+                if not any(said in str(error) for said in _COMPARES_NOT):
+                    raise
+                return self._replace_looking(key, data, attributes, seen)
+        return True
+
+    def _replace_looking(self, key: str, data: bytes, attributes: Mapping[str, str], seen: ObjectState) -> bool:
+        """Replaces an object that was just looked at once more: another writer may still come in between."""
+        if self.state(key) != seen:
+            return False
+        self.put(key, data, attributes)
+        return True
 
     @property
     def copies(self) -> bool:
@@ -186,25 +236,25 @@ class ObjectClient:
         with self._errors("copy", source, missing=True):
             obstore.copy(self._store, source, target)
 
-    def create(self, key: str, data: bytes) -> bool:
+    def create(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> bool:
         """Makes an object if it is absent; True where this call has made it, whatever answers were lost.
 
         Raises StorageError where that stays unknown.
         """
-        mark = secrets.token_hex(8)
+        marks = {_MARK: secrets.token_hex(8), **(attributes or {})}
         retrying = Retrying(
             retry=retry_if_result(lambda made: made is None or isinstance(made, StorageError)),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             stop=stop_after_delay(RETRY_S),
         )
         try:
-            return retrying(self._try_create, key, data, mark) is True
+            return retrying(self._try_create, key, data, marks) is True
         except RetryError as error:
             if failure := error.last_attempt.result():
                 raise failure from failure.__cause__
             raise StorageError(f"Could not create {self.url(key)}: it is there, and is not.", UNHEALTHY) from error
 
-    def _try_create(self, key: str, data: bytes, mark: str) -> bool | StorageError | None:
+    def _try_create(self, key: str, data: bytes, marks: Mapping[str, str]) -> bool | StorageError | None:
         """Returns whether this create made the object; a StorageError where that is unknown, None where it is absent.
 
         Raises StorageError where another try cannot succeed.
@@ -217,10 +267,10 @@ class ObjectClient:
         try:
             with self._errors("create", key):
                 try:
-                    obstore.put(self._once, key, data, mode="create", attributes={_MARK: mark})
+                    obstore.put(self._once, key, data, mode="create", attributes=dict(marks))
                 except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-                    found = self.attributes(key)
-                    return None if found is None else found.get(_MARK) == mark
+                    found = self.state(key)
+                    return None if found is None else found.attributes.get(_MARK) == marks[_MARK]
                 return True
         except UnsupportedStorageError:
             raise

@@ -14,7 +14,7 @@ import httpx
 from compactor.errors import KeyfoldError
 from connectors.config.fields import is_connector_name
 from connectors.config.secrets import without_urls_secrets
-from connectors.errors import ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
 
 TIMEOUT_S: Final = 90.0
 """How long (s) an answer may take: as long as Kafka Connect's own do."""
@@ -25,6 +25,7 @@ _ERRORS: Final[dict[int, type[KeyfoldError]]] = {
     HTTPStatus.FORBIDDEN: UsageError,
     HTTPStatus.NOT_FOUND: NoConnectorError,
     HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.SERVICE_UNAVAILABLE: BusyError,
 }
 _ACTIONS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "Give --user NAME; its password is asked for, or taken from KEYFOLD_REST_PASSWORD.",

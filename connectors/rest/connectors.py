@@ -48,7 +48,7 @@ def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> 
     "",
     status_code=HTTPStatus.CREATED,
     response_model=shapes.ConnectorInfo,
-    responses=error_responses(400, 409, 415),
+    responses=error_responses(400, 409, 415, 503),
     openapi_extra=json_body("CreateConnectorRequest"),
 )
 async def create_connector(context: ContextDependency, request: Request) -> JSONResponse:
@@ -61,13 +61,13 @@ async def create_connector(context: ContextDependency, request: Request) -> JSON
     if "config" not in body:
         raise UsageError('The body has no "config".', _FLAT)
     config = _settings(body["config"])
-    return await context.run(_put, context, name, lambda _: config, target, only_new=True)
+    return await context.slow.changes.run(_put, context, name, lambda _: config, target, only_new=True)
 
 
 @router.put(
     "/{connector}/config",
     response_model=shapes.ConnectorInfo,
-    responses={201: {"model": shapes.ConnectorInfo}, **error_responses(400, 409, 415)},
+    responses={201: {"model": shapes.ConnectorInfo}, **error_responses(400, 409, 415, 503)},
     openapi_extra=json_body("Config"),
 )
 async def put_config(context: ContextDependency, connector: str, request: Request) -> JSONResponse:
@@ -76,13 +76,13 @@ async def put_config(context: ContextDependency, connector: str, request: Reques
     if isinstance(body.get("config"), Mapping):
         raise UsageError("The body has a config inside.", _WRAPPED)
     config = _settings(body)
-    return await context.run(_put, context, connector, lambda _: config)
+    return await context.slow.changes.run(_put, context, connector, lambda _: config)
 
 
 @router.patch(
     "/{connector}/config",
     response_model=shapes.ConnectorInfo,
-    responses=error_responses(400, 404, 409, 415),
+    responses=error_responses(400, 404, 409, 415, 503),
     openapi_extra=json_body("ConfigPatch"),
 )
 async def patch_config(context: ContextDependency, connector: str, request: Request) -> JSONResponse:
@@ -97,7 +97,7 @@ async def patch_config(context: ContextDependency, connector: str, request: Requ
             raise NoConnectorError(f"Connector {connector} not found")
         return {**{name: text for name, text in before.items() if body.get(name, "") is not None}, **changed}
 
-    return await context.run(_put, context, connector, merged)
+    return await context.slow.changes.run(_put, context, connector, merged)
 
 
 @router.get("/{connector}", response_model=shapes.ConnectorInfo, responses=error_responses(404))
@@ -113,11 +113,11 @@ def get_config(context: ContextDependency, connector: str) -> dict[str, str]:
 
 
 @router.delete(
-    "/{connector}", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=error_responses(404, 409)
+    "/{connector}", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=error_responses(404, 409, 503)
 )
-def delete_connector(context: ContextDependency, connector: str) -> None:
+async def delete_connector(context: ContextDependency, connector: str) -> None:
     """Ends a connector and forgets its config. What it has kept and published stays; `keyfold delete` removes that."""
-    context.herder.delete(connector)
+    await context.slow.changes.run(context.herder.delete, connector)
 
 
 def _put(

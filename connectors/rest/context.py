@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Annotated, Any, Final, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Protocol
 
 from fastapi import Depends, Request
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
-from starlette.concurrency import run_in_threadpool
 
 from connectors.clock import Clock
 from connectors.config.worker import WorkerConfig
 from connectors.rest import shapes
 from connectors.rest.logger_levels import LoggerLevels
+from connectors.rest.slow_calls import Slow
 from connectors.runtime.herder import Herder
 
 _SETTINGS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
@@ -65,11 +64,8 @@ _SAID: Final = {
     404: "There is none.",
     409: "It contradicts what is there.",
     415: "The body is not JSON.",
-    503: "The worker is starting.",
+    503: "The worker is at too much that waits for the storage, brokers or checks; Retry-After says when to ask again.",
 }
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class WorkerState(Protocol):
@@ -94,7 +90,7 @@ class Identity(Struct, frozen=True):
 
 
 class RestContext(Struct, frozen=True):
-    """What endpoints work with."""
+    """What endpoints work with; an endpoint that waits for anything but its request does so by `slow`."""
 
     herder: Herder
     worker: WorkerConfig
@@ -103,13 +99,10 @@ class RestContext(Struct, frozen=True):
     metrics: CollectorRegistry
     loggers: LoggerLevels
     clock: Clock
-
-    def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> Awaitable[T]:
-        """Calls what waits for a disk beside the loop that answers."""
-        return run_in_threadpool(partial(call, *args, **more))
+    slow: Slow
 
 
-def _context(request: Request) -> RestContext:
+async def _context(request: Request) -> RestContext:
     found: RestContext = request.app.state.context
     return found
 

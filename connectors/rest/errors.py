@@ -14,13 +14,15 @@ from starlette.routing import Match
 from compactor.errors import KeyfoldError, OffsetChangeError, StorageError
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.secrets import printable_text
-from connectors.errors import ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+from connectors.rest.slow_calls import RETRY_AFTER_S
 
 _log = structlog.get_logger()
 
 _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (NoConnectorError, HTTPStatus.NOT_FOUND),
     (ConflictError, HTTPStatus.CONFLICT),
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UsageError, HTTPStatus.BAD_REQUEST),
     (ConfigError, HTTPStatus.BAD_REQUEST),
     (OffsetChangeError, HTTPStatus.BAD_REQUEST),
@@ -40,7 +42,14 @@ def of_keyfold(_: Request, error: Exception) -> Response:
     code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     if isinstance(error, FaultyConfigError):
         return answer(code, invalid(error.faults))
-    return answer(code, " ".join(part for part in (error.message, error.action) if part))
+    return busy(error) if isinstance(error, BusyError) else answer(code, str(error))
+
+
+def busy(error: BusyError) -> JSONResponse:
+    """Answers for a worker that takes no more of what waits now; the header says when to ask again."""
+    found = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    found.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return found
 
 
 def of_http(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
@@ -18,6 +18,7 @@ from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 
 router = APIRouter(prefix="/connectors/{connector}", tags=["lifecycle"])
+_CHANGE: Final = error_responses(404, 409, 503)
 
 
 @router.get(
@@ -93,22 +94,28 @@ def restart_task(context: ContextDependency, connector: str, task: str) -> None:
         context.herder.restart(connector)
 
 
-@router.put("/pause", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(404))
-def pause(context: ContextDependency, connector: str) -> None:
+@router.put(
+    "/pause", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(404, 409, 503)
+)
+async def pause(context: ContextDependency, connector: str) -> None:
     """Has a connector take nothing in and publish nothing; what it has open stays open."""
-    _target(context, connector, TargetState.PAUSED)
+    await _target(context, connector, TargetState.PAUSED)
 
 
-@router.put("/resume", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(404))
-def resume(context: ContextDependency, connector: str) -> None:
+@router.put(
+    "/resume", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(404, 409, 503)
+)
+async def resume(context: ContextDependency, connector: str) -> None:
     """Lets a paused or stopped connector run again."""
-    _target(context, connector, TargetState.RUNNING)
+    await _target(context, connector, TargetState.RUNNING)
 
 
-@router.put("/stop", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=error_responses(404))
-def stop(context: ContextDependency, connector: str) -> None:
+@router.put(
+    "/stop", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=error_responses(404, 409, 503)
+)
+async def stop(context: ContextDependency, connector: str) -> None:
     """Stops a connector and lets go of everything that it holds (KIP-875)."""
-    _target(context, connector, TargetState.STOPPED)
+    await _target(context, connector, TargetState.STOPPED)
 
 
 @router.get("/topics", response_model=dict[str, shapes.ActiveTopicsInfo], responses=error_responses(403))
@@ -141,9 +148,9 @@ def _is_to_restart(connector: Connector, *, failed_only: bool = False) -> bool:
     return not failed_only or connector.status.state is ConnectorState.FAILED
 
 
-def _target(context: RestContext, name: str, state: TargetState) -> None:
+async def _target(context: RestContext, name: str, state: TargetState) -> None:
     try:
-        context.herder.target(name, state)
+        await context.slow.changes.run(context.herder.target, name, state)
     except NoConnectorError:
         _not_found(f"Unknown connector {name}")
 

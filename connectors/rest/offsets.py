@@ -15,6 +15,7 @@ from compactor.generation.plan import OffsetChange
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.stores import connector_storage
+from connectors.config.worker import WorkerConfig
 from connectors.errors import UsageError
 from connectors.rest import bodies, shapes
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
@@ -33,10 +34,10 @@ _SHAPE: Final = (
 )
 
 
-@router.get("", response_model=shapes.ConnectorOffsets, responses=error_responses(404))
-def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorOffsets:
+@router.get("", response_model=shapes.ConnectorOffsets, responses=error_responses(404, 503))
+async def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorOffsets:
     """Lists the next source offset to be published of each partition, as the catalog has it, which decides."""
-    state = _state(context, context.herder.connector(connector))
+    state = await _state(context, context.herder.connector(connector))
     found = [
         shapes.ConnectorOffset(
             partition=shapes.SourcePartition(kafka_topic=log.topic, kafka_partition=log.partition),
@@ -50,24 +51,28 @@ def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorO
 @router.patch(
     "",
     response_model=shapes.Message,
-    responses=error_responses(400, 404, 409, 415),
+    responses=error_responses(400, 404, 409, 415, 503),
     openapi_extra=json_body("ConnectorOffsets"),
 )
-def alter_offsets(
+async def alter_offsets(
     context: ContextDependency, connector: str, body: Body, accept_loss: AcceptLoss = None
 ) -> shapes.Message:
     """Sets from where a stopped connector goes on: forward leaves a gap, back begins a generation."""
     bodies.only(body, "offsets")
     offsets = _offsets(body.get("offsets"))
     accepts_loss = bodies.flag(accept_loss)
-    _change(context, connector, lambda _: OffsetChange(offsets=offsets, accepts_loss=accepts_loss))
+    await context.slow.offsets.run(
+        _change, context, connector, lambda _: OffsetChange(offsets=offsets, accepts_loss=accepts_loss)
+    )
     return shapes.Message(message="The offsets for this connector have been altered successfully")
 
 
-@router.delete("", response_model=shapes.Message, responses=error_responses(400, 404, 409))
-def reset_offsets(context: ContextDependency, connector: str, accept_loss: AcceptLoss = None) -> shapes.Message:
+@router.delete("", response_model=shapes.Message, responses=error_responses(400, 404, 409, 503))
+async def reset_offsets(context: ContextDependency, connector: str, accept_loss: AcceptLoss = None) -> shapes.Message:
     """Has a stopped connector go back to the start of each partition, where it does not stand there already."""
-    _change(context, connector, every_log(anew=False, accepts_loss=bodies.flag(accept_loss)))
+    await context.slow.offsets.run(
+        _change, context, connector, every_log(anew=False, accepts_loss=bodies.flag(accept_loss))
+    )
     return shapes.Message(message="The offsets for this connector have been reset successfully")
 
 
@@ -77,12 +82,16 @@ def _change(context: RestContext, name: str, choose: Choose) -> None:
         commands.change_offsets(context.worker, config, choose)
 
 
-def _state(context: RestContext, connector: Connector) -> CatalogState:
+async def _state(context: RestContext, connector: Connector) -> CatalogState:
     """Returns what this process knows of the catalog; of a connector that does not run it is read."""
     known = connector.catalog_state
     if known is not None:
         return known
-    return Catalog.open(connector_storage(context.worker, connector.name), connector.name).state
+    return await context.slow.reads.run(_stored_state, context.worker, connector.name)
+
+
+def _stored_state(worker: WorkerConfig, name: str) -> CatalogState:
+    return Catalog.open(connector_storage(worker, name), name).state
 
 
 def _offsets(given: object) -> dict[TopicPartition, int | None]:

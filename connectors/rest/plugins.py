@@ -37,10 +37,10 @@ def list_plugins(only_connectors: ConnectorsOnly = True) -> Sequence[shapes.Plug
     return CONNECTORS if only_connectors else (*CONNECTORS, *classes())
 
 
-@router.get("/{plugin}/config", response_model=list[shapes.ConfigKeyInfo], responses=error_responses(404))
-def get_definitions(plugin: str) -> list[shapes.ConfigKeyInfo]:
-    """Lists the keys of a class (KIP-769)."""
-    found = _definitions() if plugin in _ALIASES else settings_of(plugin)
+@router.get("/{plugin}/config", response_model=list[shapes.ConfigKeyInfo], responses=error_responses(404, 503))
+async def get_definitions(context: ContextDependency, plugin: str) -> list[shapes.ConfigKeyInfo]:
+    """Lists the keys of a class (KIP-769), which is imported for it."""
+    found = _definitions() if plugin in _ALIASES else await context.slow.checks.run(settings_of, plugin)
     if found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
     return found
@@ -49,7 +49,7 @@ def get_definitions(plugin: str) -> list[shapes.ConfigKeyInfo]:
 @router.put(
     "/{plugin}/config/validate",
     response_model=shapes.ConfigInfos,
-    responses=error_responses(400, 404, 415),
+    responses=error_responses(400, 404, 415, 503),
     openapi_extra=json_body("Config"),
 )
 async def validate(context: ContextDependency, plugin: str, request: Request) -> shapes.ConfigInfos:
@@ -61,7 +61,7 @@ async def validate(context: ContextDependency, plugin: str, request: Request) ->
     if named not in _ALIASES:
         said = "The config has no connector.class" if named is None else f'connector.class is "{named}"'
         raise UsageError(f"{said}; the request is about {plugin}.", f"Set it to {CONNECTOR_CLASS}.")
-    return await context.run(_validated, context, body)
+    return await context.slow.checks.run(_validated, context, body)
 
 
 def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigInfos:

@@ -24,12 +24,13 @@ import bcrypt
 import msgspec
 import structlog
 from msgspec import structs
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from connectors.config.errors import Fault, FaultyConfigError
+from connectors.errors import BusyError
 from connectors.rest import errors
+from connectors.rest.slow_calls import SlowCalls
 
 _log = structlog.get_logger()
 
@@ -37,6 +38,8 @@ BODY_MAX: Final = 1 << 20
 """The longest body (bytes) that a request may have."""
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 _HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
+LOGIN_THREADS: Final = 4
+"""As many threads read the users' file, and one of them checks a password: no other request takes them."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
 _OPEN: Final = ("/health",)
@@ -119,10 +122,11 @@ class Users:
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
         self._checking = asyncio.Lock()
+        self._calls = SlowCalls("log-ins", LOGIN_THREADS)
 
     async def role(self, name: str, password: bytes) -> Role | None:
         """Returns the role of a user whose password is right, else None."""
-        read = await run_in_threadpool(self._refreshed)  # one version for the whole check: the file may change
+        read = await self._calls.run(self._refreshed)  # one version for the whole check: the file may change
         counts = password[:_PASSWORD_MAX]
         proof = hmac.digest(self._key, name.encode() + b"\0" + counts, hashlib.sha256)
         if (role := read.verified.get(proof)) is not None:
@@ -130,7 +134,7 @@ class Users:
         user = read.users.get(name)
         hashed = (user or self._stand_in(read, name)).password
         async with self._checking:
-            right = await run_in_threadpool(bcrypt.checkpw, counts, hashed)
+            right = await self._calls.run(bcrypt.checkpw, counts, hashed)
         if user is None or not right:
             return None
         read.verified[proof] = user.role
@@ -177,7 +181,11 @@ class BasicAuth:
             await self._app(scope, receive, send)
             return
         named = _credentials(scope)
-        role = await self._users.role(*named) if named else None
+        try:
+            role = await self._users.role(*named) if named else None
+        except BusyError as error:
+            await errors.busy(error)(scope, receive, send)
+            return
         if role is None:
             refusal = errors.answer(HTTPStatus.UNAUTHORIZED, "User cannot access the resource.")
             refusal.headers["WWW-Authenticate"] = 'Basic realm="keyfold"'

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
 
 from connectors.metrics.measured import measured
 from connectors.rest import bodies, shapes, views
@@ -25,7 +26,7 @@ _SAID: Final = {
 
 
 @router.get("/", response_model=shapes.ServerInfo)
-def get_root(context: ContextDependency) -> shapes.ServerInfo:
+async def get_root(context: ContextDependency) -> shapes.ServerInfo:
     """Tells the worker's version, and the id of the cluster of `bootstrap.servers`."""
     known = context.identity
     return shapes.ServerInfo(version=views.VERSION, commit=known.commit, kafka_cluster_id=known.cluster_id())
@@ -36,10 +37,10 @@ def get_root(context: ContextDependency) -> shapes.ServerInfo:
     response_model=shapes.WorkerHealth,
     responses={code: {"model": shapes.WorkerHealth} for code in (500, 503)},
 )
-def get_health(context: ContextDependency, strict: Annotated[str | None, Query()] = None) -> JSONResponse:
+async def get_health(context: ContextDependency, strict: Annotated[str | None, Query()] = None) -> JSONResponse:
     """Tells how the worker is (KIP-1017); with `strict=true` also whether all of its connectors are well."""
     status, message = context.state.health, _SAID[context.state.health]
-    if status == "healthy" and bodies.flag(strict) and (unwell := _unwell(context)):
+    if status == "healthy" and bodies.flag(strict) and (unwell := await run_in_threadpool(_unwell, context)):
         status, message = "unhealthy", unwell
     return JSONResponse({"status": status, "message": message}, _CODES.get(status, HTTPStatus.OK))
 

@@ -1,17 +1,18 @@
 """Keeps what a worker has to know of its connectors after a restart: those made over REST, and target states.
 
-    .worker/connectors/NAME.json   name, config and target state of a connector that was made over REST
-    .worker/targets/NAME.json      the target state of a connector of a file, where that is not RUNNING
+    .worker/connectors/NAME@<number>.json   name, config and target state of a connector that was made over REST
+    .worker/targets/NAME@<number>.json      the target state of a connector of a file, if that is not RUNNING
 
-Both are in the worker's storage.location. Each file appears whole or not at all, and is there after `kill -9`. Secrets
-stand in them as they were sent: a placeholder as a placeholder. One worker has them at a time, shown by
-`.worker/owner.lock`: others on the same storage.location run the connectors of their files only.
+Both are in the worker's storage.location. Each change is a new version (`versioned_files`), which appears whole or not
+at all, and is there after `kill -9`. Secrets stand in them as they were sent: a placeholder as a placeholder. One
+worker has them at a time, shown by `.worker/owner.lock`: others on the same storage.location run the connectors of
+their files only. One that has lost them and does not know it replaces nothing: it finds a newer version than it knows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -25,6 +26,7 @@ from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
+from connectors.runtime.versioned_files import VersionedFiles
 
 FOLDER: Final = ".worker"
 _CONNECTORS: Final = "connectors"
@@ -60,6 +62,8 @@ class ConnectorStore:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._connectors = VersionedFiles(storage, _CONNECTORS, is_connector_name)
+        self._targets = VersionedFiles(storage, _TARGETS, is_connector_name)
         self._lock = owner_lock.OwnerLock(storage)
 
     @classmethod
@@ -76,6 +80,10 @@ class ConnectorStore:
         """Takes the store for this process; returns whether it has it now."""
         return self._lock.claim(owner_lock.this_process())
 
+    def is_held(self) -> bool:
+        """Asks whether this process still has the store: on an object store a lease may have lapsed."""
+        return self._lock.is_held()
+
     def owner(self) -> owner_lock.Owner | None:
         """Reads which process has the store."""
         return owner_lock.live_owner(self._storage)
@@ -84,49 +92,67 @@ class ConnectorStore:
         """Gives the store back, if this process has it."""
         self._lock.release()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not known of a change whether it is stored, as the storage has not answered."""
+        return self._connectors.is_open or self._targets.is_open
+
+    def settle(self) -> None:
+        """Finds out for good what became of such changes."""
+        for files in (self._connectors, self._targets):
+            files.settle()
+
     def connectors(self) -> Iterator[StoredConnector]:
         """Reads every connector that was made over REST, by name; one that cannot be read is logged and left out."""
-        for name in self._names(_CONNECTORS):
-            path = f"{_CONNECTORS}/{name}.json"
+        for name, data in self._connectors.read().items():
             try:
-                yield _decoded(self._storage.read(path), name)
+                yield _decoded(data, name)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                _log.error("stored connector cannot be read", file=f"{self.location}/{path}", error=str(error))
+                file = self._connectors.path(name)
+                _log.error("stored connector cannot be read", file=file, error=str(error))
 
     def put(self, connector: StoredConnector) -> None:
-        """Writes a connector, in place of the one of that name."""
-        self._write(f"{_CONNECTORS}/{_checked(connector.name)}.json", msgspec.to_builtins(connector))
+        """Stores a connector, in place of the one of that name. Raises SupersededError too."""
+        self._connectors.write(_checked(connector.name), _encoded(msgspec.to_builtins(connector)))
 
     def delete(self, name: str) -> None:
-        """Removes what is stored of the connector `name`, if anything is."""
-        for folder in (_CONNECTORS, _TARGETS):
-            self._storage.delete(f"{folder}/{_checked(name)}.json")
+        """Removes what is stored of the connector `name`, if anything is. Raises SupersededError too."""
+        self._targets.remove(_checked(name))  # first: where the second fails the connector is there as it was
+        self._connectors.remove(name)
 
-    def target(self, name: str) -> TargetState:
-        """Reads the target state of the connector `name` of a file; RUNNING where none is stored or it is damaged."""
-        path = f"{_TARGETS}/{_checked(name)}.json"
-        if not self._storage.exists(path):
-            return TargetState.RUNNING
-        try:
-            return msgspec.json.decode(self._storage.read(path), type=_StoredTarget).target_state
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.error("stored target state cannot be read", file=f"{self.location}/{path}", error=str(error))
-            return TargetState.RUNNING
+    def targets(self, names: Collection[str]) -> dict[str, TargetState]:
+        """Reads the target states of the connectors `names`, which come from files.
+
+        One is RUNNING where none is stored, or what is stored is damaged: that is logged.
+        """
+        stored = self._targets.read([_checked(name) for name in names]) if names else {}
+        found = dict.fromkeys(names, TargetState.RUNNING)
+        for name, data in stored.items():
+            try:
+                found[name] = msgspec.json.decode(data, type=_StoredTarget).target_state
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                file = self._targets.path(name)
+                _log.error("stored target state cannot be read", file=file, error=str(error))
+        return found
 
     def put_target(self, name: str, state: TargetState) -> None:
-        """Writes the target state of the connector `name` of a file; RUNNING is that of a connector without one."""
-        path = f"{_TARGETS}/{_checked(name)}.json"
+        """Stores the target state of the connector `name` of a file; RUNNING is that of a connector without one.
+
+        Raises SupersededError too.
+        """
         if state is TargetState.RUNNING:
-            self._storage.delete(path)
+            self._targets.remove(_checked(name))
         else:
-            self._write(path, msgspec.to_builtins(_StoredTarget(state)))
+            self._targets.write(_checked(name), _encoded(msgspec.to_builtins(_StoredTarget(state))))
 
-    def _names(self, folder: str) -> list[str]:
-        names = (name.removesuffix(".json") for name in self._storage.list(folder) if name.endswith(".json"))
-        return [name for name in names if is_connector_name(name)]
+    def forget_removed(self, now_ms: int) -> None:
+        """Removes what is left of connectors that were deleted long ago; to be called by who has the store."""
+        for files in (self._connectors, self._targets):
+            files.forget_removed(now_ms)
 
-    def _write(self, path: str, content: Mapping[str, object]) -> None:
-        self._storage.write(path, json.dumps(content, indent=2).encode() + b"\n")
+
+def _encoded(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, indent=2).encode() + b"\n"
 
 
 def _decoded(data: bytes, name: str) -> StoredConnector:

@@ -1,8 +1,8 @@
 """Holds what a worker's connectors are to be, and makes them that: Kafka Connect's Herder, for one worker.
 
-What each connector is to be (its config and target state) changes from any thread: by REST, by SIGHUP, by a changed
-file. `reconcile`, which only the worker's own thread calls, starts, pauses and stops supervisors until they are that;
-it waits for none of them, so that connectors start and stop beside one another.
+What each connector is to be (its config and target state, `connector_specs`) changes from any thread: by REST, by
+SIGHUP, by a changed file. `reconcile`, which only the worker's own thread calls, starts, pauses and stops supervisors
+until they are that; it waits for none of them, so that connectors start and stop beside one another.
 """
 
 from __future__ import annotations
@@ -10,39 +10,44 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 import structlog
-from msgspec.structs import replace
 
 from compactor.catalog.owner_starts import Start
 from compactor.errors import FencedError, StorageError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
+from connectors.config.errors import FaultyConfigError
+from connectors.config.files import ConnectorFile
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConflictError, NoConnectorError, UsageError
+from connectors.errors import ConflictError, UsageError
 from connectors.progress.observer import Observer
 from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.connector_specs import ConnectorSpecs
+from connectors.runtime.connector_store import ConnectorStore, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector, ConnectorSpec, RunContext, SupervisedConnector
 from connectors.runtime.supervisor import Supervisor
 from connectors.runtime.takeover import draw_start
+from connectors.threads import CallQueue
 
 _log = structlog.get_logger()
 
 _ENDING_S: Final = 5.0
-MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
+"""How long (s) the end of a connector is waited for that shows STOPPED, a moment before it has ended."""
+HOLD_S: Final = 5.0
+"""How long (s) the start waits for the connectors' locks, which are a few requests each."""
+RELEASE_S: Final = 5.0
+"""How long (s) the end waits for them to be given back."""
 
 
 class Herder:
     """Runs the connectors of `files`, and those of `store`; without a store none is made, paused or stopped later.
 
     `changed` is called when something is to be reconciled. All methods may be called from any thread but those of the
-    worker's own: `hold`, `begin`, `reconcile`, `stop`, `release`.
+    worker's own: `hold`, `begin`, `reconcile`, `stop`, `release`. These, and what only reads, wait for no storage.
     """
 
     def __init__(
@@ -54,67 +59,43 @@ class Herder:
         store: ConnectorStore | None = None,
     ) -> None:
         self.changed: Callable[[], object] = lambda: None
-        self.owns_store = False
-        self._released = False
         self._worker = worker
         self._clock = clock
         self._observer = observer
-        self._store = store
-        self._lock = threading.RLock()
-        self._specs = {file.config.name: self._of_file(file) for file in files}
+        self._specs = ConnectorSpecs(worker, clock, files, store, lambda: self.changed())  # noqa: PLW0108  # it is set later
+        self._lock = threading.Lock()
+        """Held for moments, while what runs is looked at or told something: never while anything is waited for."""
         self._runs: dict[str, SupervisedConnector] = {}
         self._context: RunContext | None = None
+        self._start: Start | None = None
+        """This worker's place among all starts on its storage location; set by `hold`, on the thread of `_locks`."""
         self._topics_reset: dict[str, dict[str, int]] = {}
         self._kept_stopped: set[str] = set()
-        if store is not None:
-            self._load(store)
-
-    def _load(self, store: ConnectorStore) -> None:
-        """Takes up the connectors that were made over REST, unless another process on this storage has them."""
-        if not self._claim(store):
-            _log.warning(
-                "connectors made over REST belong to another worker on this storage.location",
-                folder=store.location,
-                owner=str(store.owner()),
-            )
-
-    def _claim(self, store: ConnectorStore) -> bool:
-        """Takes the store, and up what it keeps; returns whether this process has it."""
-        self.owns_store = store.claim()
-        if self.owns_store:
-            for stored in store.connectors():
-                self._load_one(stored)
-        return self.owns_store
-
-    def _load_one(self, stored: StoredConnector) -> None:
-        """Takes up one; where it cannot run any more (a file has its name now) that is logged, and it stays stored."""
-        try:
-            config = checked({**stored.config, "name": stored.name}, self._worker)
-            self._refuse_clashes(config)
-        except FaultyConfigError as error:
-            _log.error("connector made over REST is left out", connector=stored.name, error=str(error))
-            return
-        self._specs[stored.name] = ConnectorSpec(config, stored.target_state)
-
-    def _of_file(self, file: ConnectorFile) -> ConnectorSpec:
-        target = TargetState.RUNNING if self._store is None else self._store.target(file.config.name)
-        return ConnectorSpec(file.config, target, file.path)
+        self._locks = CallQueue("owner-locks")
+        """Takes and gives back the locks of connectors and of the store, in the order in which that is asked for."""
 
     # What the worker's own thread calls.
 
     def hold(self) -> None:
         """Takes the locks of all connectors that are to run, from before Spark has started.
 
-        The worker's place among all starts on its storage location is drawn here, once for all of them: if it is
-        frozen while it takes them over, a worker that starts meanwhile comes later for each.
+        The worker's place among all starts on its storage location is drawn first, once for all of them: if it is
+        frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
+        answer is waited for no longer than HOLD_S: the locks only inform commands.
         """
-        start: Start | None = None
-        with suppress(StorageError):  # each connector draws its own then, and raises what the storage raises
-            start = draw_start(self._worker)
+        self._locks.ask(self._draw_start)
         with self._lock:
-            for name, spec in self._specs.items():
+            for name, spec in self._specs.all().items():
                 if spec.target is not TargetState.STOPPED:
-                    self._run_of(name, spec).supervisor.hold(start)
+                    self._locks.ask(partial(self._hold, self._run_of(name, spec).supervisor))
+        self._locks.wait(HOLD_S)
+
+    def _draw_start(self) -> None:
+        with suppress(StorageError):  # each connector draws its own then, and raises what the storage raises
+            self._start = draw_start(self._worker)
+
+    def _hold(self, supervisor: Supervisor) -> None:
+        supervisor.hold(self._start)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""
@@ -124,13 +105,14 @@ class Herder:
     def reconcile(self) -> None:
         """Takes each connector a step nearer to what it is to be; waits for nothing."""
         with self._lock:
+            specs = self._specs.all()
             if self._context is not None:
-                self._context.query.share_among(len(self._specs))
-            for name in sorted({*self._specs, *self._runs}):
-                self._reconcile(name)
+                self._context.query.share_among(len(specs))
+            for name in sorted({*specs, *self._runs}):
+                self._reconcile(name, specs.get(name))
 
-    def _reconcile(self, name: str) -> None:
-        spec, run = self._specs.get(name), self._runs.get(name)
+    def _reconcile(self, name: str, spec: ConnectorSpec | None) -> None:
+        run = self._runs.get(name)
         stays = spec is not None and spec.target is not TargetState.STOPPED
         # What was told to end ends, whatever it is to be by now.
         if run is not None and (run.ending or not (stays and spec is not None and spec.config == run.config)):
@@ -159,9 +141,12 @@ class Herder:
         run.ending = True
         if not run.supervisor.join(0):
             return False
-        run.supervisor.release()
-        del self._runs[name]
+        self._forget(name, run)
         return True
+
+    def _forget(self, name: str, run: SupervisedConnector) -> None:
+        self._locks.ask(run.supervisor.release)
+        del self._runs[name]
 
     @property
     def _graceful_s(self) -> float:
@@ -178,7 +163,7 @@ class Herder:
 
     def _is_replaced(self, name: str, run: SupervisedConnector) -> bool:
         """Returns whether the next `reconcile` starts a supervisor in place of `run`."""
-        spec = self._specs.get(name)
+        spec = self._specs.find(name)
         stays = spec is not None and spec.target is not TargetState.STOPPED
         return stays and (run.ending or (spec is not None and spec.config != run.config))
 
@@ -203,15 +188,23 @@ class Herder:
                 yield name
 
     def release(self) -> list[BaseException | None]:
-        """Gives all locks back; returns what each connector has ended with."""
+        """Gives all locks back; returns what each connector has ended with.
+
+        A storage that does not answer is waited for no longer than RELEASE_S: then `is_releasing`, and the locks end
+        with this process, or a while later on an object store.
+        """
+        self._specs.end()
         runs = self._all_runs()
         for run in runs:
-            run.supervisor.release()
-        with self._lock:  # what REST still asks is not stored: another process may have the store by then
-            self._released, self.owns_store = True, False
-            if self._store is not None:
-                self._store.release()
+            self._locks.ask(run.supervisor.release)
+        self._locks.ask(self._specs.release)
+        self._locks.wait(RELEASE_S)
         return [run.supervisor.error for run in runs]
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether locks are still being taken or given back."""
+        return not self._locks.wait(0)
 
     def _all_runs(self) -> list[SupervisedConnector]:
         with self._lock:
@@ -220,38 +213,33 @@ class Herder:
     # What connector files say.
 
     def apply(self, changes: FileChanges) -> None:
-        """Takes up what has become of the connector files; FAILED connectors of unchanged ones are started again."""
-        with self._lock:
-            for name in changes.removed:
-                spec = self._specs.get(name)
-                if (
-                    spec is None or spec.file is None
-                ):  # its file was refused, as a connector made over REST has the name
-                    continue
-                del self._specs[name]
+        """Takes up what has become of the connector files; FAILED connectors of unchanged ones are started again.
+
+        Waits for the storage, and raises StorageError where that does not say what they are to be: nothing has changed.
+        """
+        targets = self._specs.stored_targets([file.config.name for file in changes.put])
+        for name in changes.removed:
+            if self._specs.remove_file(name):
                 _log.info("connector file is gone, stopping the connector", connector=name)
-            for file in changes.put:
-                self._apply(file)
+        for file in changes.put:
+            self._apply(file, targets[file.config.name])
+        with self._lock:
             for name in changes.unchanged:
                 self._restart_failed(name)
         self.changed()
 
-    def _apply(self, file: ConnectorFile) -> None:
-        name = file.config.name
+    def _apply(self, file: ConnectorFile, stored: TargetState) -> None:
+        name, run = file.config.name, self._runs.get(file.config.name)
         try:
-            self._refuse_clashes(file.config, file.path)
+            self._specs.check_file(file)
+            if run is not None and isinstance(run.supervisor.error, FencedError):
+                _log.info("connector ended: left as it is", connector=name, error=str(run.supervisor.error))
+            elif self._specs.put_file(file, stored):
+                _log.info("new connector file, starting the connector", connector=name, file=str(file.path))
+            else:
+                _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
         except FaultyConfigError as error:
             _log.error("connector file is not valid", file=str(file.path), error=str(error))
-            return
-        run = self._runs.get(name)
-        if run is not None and isinstance(run.supervisor.error, FencedError):
-            _log.info("connector ended: left as it is", connector=name, error=str(run.supervisor.error))
-            return
-        if name in self._specs:
-            _log.info("connector file changed, restarting the connector", connector=name, file=str(file.path))
-        else:
-            _log.info("new connector file, starting the connector", connector=name, file=str(file.path))
-        self._specs[name] = self._of_file(file)
 
     def _restart_failed(self, name: str) -> None:
         """Restarts a connector only if it is FAILED: its file is unchanged."""
@@ -270,15 +258,15 @@ class Herder:
 
     def names(self) -> list[str]:
         """Returns the names of all connectors, sorted."""
-        return sorted(self._specs.copy())
+        return sorted(self._specs.all())
 
     def connectors(self) -> tuple[Connector, ...]:
         """Returns all connectors as they are now, by name."""
-        return tuple(self._connector(name, spec) for name, spec in sorted(self._specs.copy().items()))
+        return tuple(self._connector(name, spec) for name, spec in sorted(self._specs.all().items()))
 
     def connector(self, name: str) -> Connector:
         """Returns a connector as it is now. Raises NoConnectorError."""
-        return self._connector(name, self._spec(name))
+        return self._connector(name, self._specs.get(name))
 
     def _connector(self, name: str, spec: ConnectorSpec) -> Connector:
         run = self._runs.get(name)  # without the lock: a reader waits for no storage
@@ -295,7 +283,7 @@ class Herder:
 
     def reset_topics(self, name: str) -> None:
         """Forgets which topics were read until now; this worker's next start tells of all again."""
-        if name in self._specs:
+        if self._specs.find(name) is not None:
             self._topics_reset[name] = self._ends(name)
 
     def _ends(self, name: str) -> dict[str, int]:
@@ -316,61 +304,40 @@ class Herder:
     ) -> bool:
         """Makes a connector, or changes its config; returns whether it was made. It is stored when this returns.
 
-        `changed` returns the config for the settings that there are, none of a new one; no other change comes between.
+        `changed` returns the config for the settings that there are, none of a new one. It is called without any lock,
+        as it checks what a user has written, and again where another change comes between.
         `target`: what a new one is to be, RUNNING where it is not given; a changed one stays what it is. Raises what
         `changed` raises; ConflictError where it exists and `only_new`, or comes from a file; FaultyConfigError where it
-        clashes with another; StorageError where it cannot be stored: then nothing has changed.
+        clashes with another; BusyError, StorageError where it cannot be stored: then nothing has changed.
         """
-        with self._lock:
-            self._refuse_file(name, self._specs.get(name))
-            store = self._stored()  # which may take up connectors that another worker has left, this one among them
-            before = self._specs.get(name)
-            if before is not None and only_new:
-                raise ConflictError(f"Connector {name} already exists")
-            config = changed(before.config.given if before else {})
-            self._refuse_clashes(config)
-            spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
-            store.put(StoredConnector(name=name, config=config.given, target_state=spec.target))
-            self._specs[name] = spec
+        made = self._specs.put(name, changed, target, only_new=only_new)
         self.changed()
-        return before is None
+        return made
 
     def delete(self, name: str) -> None:
         """Ends a connector and forgets its config; what it keeps stays.
 
-        Raises NoConnectorError, ConflictError, StorageError.
+        Raises NoConnectorError, ConflictError, BusyError, StorageError.
         """
-        with self._lock:
-            self._refuse_file(name, self._specs.get(name))
-            store = self._stored()
-            self._spec(name)
-            store.delete(name)
-            del self._specs[name]
-            self._topics_reset.pop(name, None)
+        self._specs.delete(name)
+        self._topics_reset.pop(name, None)
         self.changed()
 
     def target(self, name: str, state: TargetState) -> None:
         """Sets what a connector is to be; it is stored when this returns.
 
-        Raises NoConnectorError, ConflictError, StorageError.
+        Raises NoConnectorError, ConflictError, BusyError, StorageError.
         """
-        with self._lock:
-            store, spec = self._stored(), self._spec(name)
-            if spec.file is not None:
-                store.put_target(name, state)
-            else:
-                store.put(StoredConnector(name=name, config=spec.config.given, target_state=state))
-            self._specs[name] = replace(spec, target=state)
+        self._specs.target(name, state)
         self.changed()
 
     def restart(self, name: str) -> None:
         """Restarts a connector that is not STOPPED, also one that another worker has. Raises NoConnectorError."""
         with self._lock:
-            self._spec(name)
+            self._specs.get(name)
             run = self._runs.get(name)
             if run is not None and run.supervisor.join(0):
-                run.supervisor.release()
-                del self._runs[name]
+                self._forget(name, run)
             elif run is not None:
                 run.supervisor.restart()
         self.changed()
@@ -383,7 +350,7 @@ class Herder:
         """
         self._join_stopped(name)
         with self._lock:
-            spec = self._spec(name)
+            spec = self._specs.get(name)
             if spec.target is not TargetState.STOPPED or name in self._runs:
                 raise UsageError(
                     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done "
@@ -408,40 +375,4 @@ class Herder:
         with self._lock:
             if self._runs.get(name) is run:
                 self._end(name, run, drain=False)
-
-    def _spec(self, name: str) -> ConnectorSpec:
-        found = self._specs.get(name)
-        if found is None:
-            raise NoConnectorError(f"Connector {name} not found")
-        return found
-
-    def _stored(self) -> ConnectorStore:
-        """Returns the store. Raises ConflictError where there is none, another process has it, or the worker ends."""
-        if self._store is None or self._released:
-            why = "ends" if self._released else "does not listen: it keeps no connectors but those of its files"
-            raise ConflictError(f"The worker {why}.", "Ask one that runs, and has listeners.")
-        if self.owns_store or self._claim(self._store):
-            return self._store
-        raise ConflictError(
-            f"Another worker on this storage.location keeps what connectors are to be: {self._store.owner()}.",
-            "Ask that one for connectors made over REST; to pause, resume or stop those of this worker's files, give "
-            "it a storage.location of its own.",
-        )
-
-    def _refuse_file(self, name: str, spec: ConnectorSpec | None) -> None:
-        if spec is not None and spec.file is not None:
-            raise ConflictError(f"Connector {name} comes from the file {spec.file}.", MEND_FILE)
-
-    def _refuse_clashes(self, config: ConnectorConfig, file: Path | None = None) -> None:
-        """Raises FaultyConfigError where another connector of this worker has the name or an output topic of it.
-
-        `file` is the one that `config` comes from, None where it was sent over REST.
-        """
-        others = [
-            OtherFile(spec.file or Path("this worker"), name, spec.config)
-            for name, spec in self._specs.items()
-            if name != config.name or spec.file != file
-        ]
-        faults: Sequence[Fault] = clashes(config, others)
-        if faults:
-            raise FaultyConfigError(config.name, faults)
+        self._locks.wait(_ENDING_S)  # who changes the offsets takes the lock that is given back here

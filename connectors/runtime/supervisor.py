@@ -100,7 +100,7 @@ class Supervisor:
         self._task: ConnectorTask | None = None
         self._requests_due = Interval(clock, POLL_S)
         self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
-        warn_of_readers(worker, connector.name)
+        self._warn_of_readers = partial(warn_of_readers, worker, connector.name)
 
     def hold(self, start: Start | None = None) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
@@ -202,6 +202,7 @@ class Supervisor:
         self._once = once
         with structlog.contextvars.bound_contextvars(connector=self._name):
             try:
+                self._warn_of_readers()  # here, as it looks at a disk
                 while self._run_task(spark, query) and (self._goes_on or (not once and self._is_to_start_again())):
                     pass
             finally:

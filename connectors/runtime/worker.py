@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, StorageError
 from compactor.spark.errors import briefly
 from connectors import errors
 from connectors.clock import Clock
@@ -41,6 +41,8 @@ POLL_SECONDS: Final = 0.5
 LEAVE_SECONDS: Final = 3.0
 STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
+RELOAD_SECONDS: Final = 5.0
+"""After so long the storage is asked again what connectors of new files are to be, where it did not answer."""
 LEAST_SECONDS: Final = 1.0
 """Spark has at least this long to close, however long the connectors took."""
 
@@ -83,8 +85,8 @@ class Worker:
         self._stop = StopToken()
         self._interrupted = False
         self._reload = threading.Event()
-        # Reads changed connector files; one at a time. Made for each reload, as disk and store may answer late.
         self._reloading: CancellableThread | None = None
+        """Reads connector files again, as disk, storage and what users write in them are waited for; one at a time."""
         self._gone: KeyfoldError | None = None
         herder.changed = self._stop.wake
 
@@ -103,7 +105,11 @@ class Worker:
                 if spark is not None:
                     self._run(spark, once=once)
             finally:
+                if self._reloading is not None:
+                    self._reloading.stop()
                 errors_found = self._herder.release()
+                if self._herder.is_releasing:
+                    self._abandon("giving back owner.lock")
         code = outcome([self._gone, *errors_found])
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
@@ -180,21 +186,29 @@ class Worker:
             self._herder.reconcile()
 
     def _begin_reload(self) -> None:
-        """Reads the connector files on a thread of its own if that was asked for and none does so now.
-
-        Files and store may answer late. Meanwhile signals, the end of Spark's JVM and other connectors are seen to.
-        """
-        reading = self._reloading
-        if reading is not None and not reading.is_alive():
-            self._reloading = None
-            if reading.failure is not None:
-                raise reading.failure
-        if self._files is not None and self._reloading is None and self._reload.is_set():
+        """Has the connector files read again, if that was asked for and is not under way."""
+        if self._files is None or not self._reload.is_set():
+            return
+        if self._reloading is None or not self._reloading.is_alive():
             self._reload.clear()
-            files = self._files
-            self._reloading = CancellableThread("reload", lambda _: self._herder.apply(files.reload()))
+            self._reloading = CancellableThread("reload", partial(self._reload_files, self._files))
             self._reloading.when_over(self._stop.wake)
             self._reloading.start()
+
+    def _reload_files(self, files: ConnectorFiles, stopped: threading.Event) -> None:
+        """Reads the files and takes up what has changed, once the storage says what new connectors are to be."""
+        changes = files.reload()
+        while not stopped.is_set():
+            try:
+                self._herder.apply(changes)
+            except StorageError as error:
+                _log.error("connector files wait for the storage", error=str(error), again_in_s=RELOAD_SECONDS)
+                self._clock.wait(RELOAD_SECONDS, stopped)
+            except Exception:  # noqa: BLE001  # a defect here ends no connector
+                _log.exception("connector files cannot be taken up")
+                return
+            else:
+                return
 
     def _is_over(self) -> bool:
         """Returns whether no connector runs, or will by itself; one that waits for more ends only for other owners."""

@@ -113,6 +113,10 @@ class MemoryStorage:
         held = self._locks.get(self._at(path))
         return None if held is None else bytes(held)
 
+    def lapse(self, path: str) -> None:
+        """Lets the lock `path` be free, as a lease that was not renewed; its holder does not know it."""
+        self._locks.pop(self._at(path), None)
+
     def _at(self, path: str) -> str:
         return self._root + relative(path)
 
@@ -124,20 +128,19 @@ class _MemoryLock:
     def __init__(self, locks: dict[str, bytes | bytearray], name: str) -> None:
         self._locks = locks
         self._name = name
-        self._held = True
         self.initial = bytearray()  # an object of its own, so that setdefault tells who came first
+        self._written: bytes | bytearray = self.initial
 
     def write(self, data: bytes) -> None:
-        if self._held:
-            self._locks[self._name] = data
+        if self.is_current():
+            self._locks[self._name] = self._written = bytearray(data)
 
     def is_current(self) -> bool:
-        return self._held
+        return self._locks.get(self._name) is self._written
 
     def release(self) -> None:
-        if self._held:
-            self._locks.pop(self._name, None)
-        self._held = False
+        if self.is_current():
+            del self._locks[self._name]
 
 
 class FailingStorage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import Counter
 from typing import Any, cast
@@ -11,8 +12,8 @@ from structlog.testing import capture_logs
 
 from compactor.errors import StorageError
 from compactor.storage import lease
-from compactor.storage.lease import Lease
-from compactor.storage.object_client import ObjectClient
+from compactor.storage.lease import Lease, held_by
+from compactor.storage.object_client import ObjectClient, ObjectInfo, ObjectState
 from tests.support.kafka import wait_until
 
 
@@ -23,25 +24,50 @@ class Client:
         self.written: Counter[str] = Counter()
         self.stuck: set[str] = set()
         self.refuses = False
+        self.compares = True
         self.ended = threading.Event()
-        self._held: dict[str, dict[str, str]] = {}
+        self.now_ms = 1_000_000
+        self.held: dict[str, ObjectState] = {}
+        self.contents: dict[str, bytes] = {}
 
-    def head(self, key: str) -> None: ...
-
-    def attributes(self, key: str) -> dict[str, str] | None:
+    def state(self, key: str) -> ObjectState | None:
         if key in self.stuck:
             self.ended.wait()
         if self.refuses:
             raise StorageError("Not now.")
-        return self._held.get(key)
+        return self.held.get(key)
 
-    def put(self, key: str, _data: bytes, attributes: dict[str, str]) -> None:
+    def create(self, key: str, data: bytes, attributes: dict[str, str]) -> bool:
+        if key in self.held and self.compares:
+            return False
+        self.put(key, data, attributes)
+        return True
+
+    def replace(self, key: str, data: bytes, attributes: dict[str, str], seen: ObjectState) -> bool:
+        if self.compares and self.held.get(key) != seen:
+            return False
+        self.put(key, data, attributes)
+        return True
+
+    def put(self, key: str, data: bytes, attributes: dict[str, str] | None = None) -> None:
         self.written[key] += 1
-        self._held[key] = attributes
+        self.contents[key] = data
+        self.held[key] = ObjectState(attributes or {}, self.now_ms, secrets.token_hex(4))
+
+    def head(self, key: str) -> ObjectInfo | None:
+        return ObjectInfo(key, 0, self.held[key].modified_ms) if key in self.held else None
+
+    def get(self, key: str) -> bytes:
+        return self.contents[key]
 
     def delete(self, keys: list[str]) -> None:
         for key in keys:
-            self._held.pop(key, None)
+            self.held.pop(key, None)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
 
 
 def _taken(client: Any, key: str) -> Lease:
@@ -80,3 +106,91 @@ def test_a_renewal_that_fails_is_warned_of() -> None:
     finally:
         client.refuses = False
         held.release()
+
+
+def held(client: Client) -> bytes | None:
+    return held_by(cast("ObjectClient", client), "a")
+
+
+def test_of_two_that_take_a_lock_at_once_one_has_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have seen it absent, or over: the store compares, so the second to ask for it does not get it."""
+    state = client.state
+
+    def take_where(seen: ObjectState | None) -> Lease | None:
+        looks = [seen]
+        monkeypatch.setattr(client, "state", lambda key: looks.pop() if looks else state(key))
+        return Lease.take(cast("ObjectClient", client), "a")
+
+    first = take_where(None)
+    assert first is not None
+    assert take_where(None) is None
+    client.now_ms += lease.LEASE_MS + 1
+    over = client.held["a"]
+    second = take_where(over)
+    assert second is not None
+    assert take_where(over) is None
+    assert (first.is_current(), second.is_current()) == (False, True)
+    for one in (first, second):
+        one.release()
+
+
+def test_a_store_that_compares_nothing_lets_one_win_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads afterwards that another has written the lock has not taken it."""
+    client.compares = False
+    put = client.put
+
+    def overtaken(key: str, data: bytes, attributes: dict[str, str] | None = None) -> None:
+        put(key, data, attributes)
+        if key == "a":
+            put(key, b"other", {"keyfoldholder": "other"})
+
+    monkeypatch.setattr(client, "put", overtaken)
+    assert Lease.take(cast("ObjectClient", client), "a") is None
+
+
+def test_a_holder_that_was_frozen_takes_nothing_back(client: Client) -> None:
+    """Neither by a renewal nor by writing; it says once that it has lost the lock, and renews it no more."""
+    first = _taken(client, "a")
+    first.write(b"first")
+    client.now_ms += lease.LEASE_MS + 1
+    assert held(client) is None
+    second = _taken(client, "a")
+    second.write(b"second")
+    with capture_logs() as logs:
+        first.renew()
+        first.write(b"first again")
+    assert [(line["log_level"], line["lock"]) for line in logs] == [("warning", "a")]
+    assert first not in lease._RENEWALS._leases
+    assert (held(client), first.is_current(), second.is_current()) == (b"second", False, True)
+    first.release()
+    assert held(client) == b"second"
+    second.release()
+    assert held(client) is None
+
+
+def test_a_holder_that_is_overtaken_as_it_renews_takes_nothing_back(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked, was frozen, and writes: the store compares what it has looked at."""
+    first = _taken(client, "a")
+    replace, taken = client.replace, list[Lease]()
+
+    def frozen(key: str, data: bytes, attributes: dict[str, str], seen: ObjectState) -> bool:
+        monkeypatch.setattr(client, "replace", replace)
+        client.now_ms += lease.LEASE_MS + 1
+        taken.append(_taken(client, "a"))
+        return replace(key, data, attributes, seen)
+
+    monkeypatch.setattr(client, "replace", frozen)
+    with capture_logs() as logs:
+        first.renew()
+    assert [line["event"] for line in logs] == ["a lock was lost: it was not renewed for long, and another has it"]
+    assert taken[0].is_current()
+    for one in (first, *taken):
+        one.release()
+
+
+def test_a_lock_of_an_older_version_is_read(client: Client) -> None:
+    """Its content is what its holder wrote, and nothing else."""
+    client.put("a", b'{"host": "h", "pid": 1}', {"keyfoldholder": "x"})
+    assert held(client) == b'{"host": "h", "pid": 1}'

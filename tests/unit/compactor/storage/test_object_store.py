@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import httpx
+import obstore
 import pytest
 from msgspec.structs import replace
+from obstore import exceptions
 
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
-from compactor.storage import object_client
+from compactor.storage import lease, object_client
 from compactor.storage.base import Storage
 from compactor.storage.locations import StoreOptions, open_storage
-from compactor.storage.object_client import PART_BYTES
+from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
 from compactor.storage.object_store import ObjectStorage
 from compactor.storage.request_counts import REQUESTS
 from compactor.storage.written import WrittenObjects
@@ -27,6 +31,8 @@ from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import BUCKET, RunningStore
 
 RACERS = 20
+COMPARING = {"moto", "azurite"}
+"""Stores that replace an object only if it is still what was seen: S3Proxy refuses to, Google's mock does not look."""
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +181,84 @@ def test_operations_are_those_of_a_healthy_store(storage: Storage, proxy: Faulty
         assert source.read() == large
     assert not faults.refused or proxy.counts["refused"] > 10
     assert not faults.lost or proxy.counts["lost"] > 10
+
+
+@pytest.mark.parametrize("lost", [0, 0.3])
+@pytest.mark.parametrize("before", ["absent", "over"])
+def test_of_many_that_take_a_lock_at_once_one_has_it(
+    store: RunningStore,
+    storage: ObjectStorage,
+    proxy: FaultyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    lost: float,
+) -> None:
+    """Whether it was absent, or its holder has not renewed it for long; answers may be lost meanwhile.
+
+    Of a store that compares nothing several may get it where it was over; all but one learn that they do not have it.
+    """
+    first = storage.lock("owner.lock") if before == "over" else None
+    barrier = Barrier(RACERS)
+    state = ObjectClient.state
+    seen = threading.local()
+
+    def looked(client: ObjectClient, key: str) -> ObjectState | None:
+        found = state(client, key)
+        if not hasattr(seen, "first"):
+            seen.first = True
+            barrier.wait(30)
+        return found
+
+    monkeypatch.setattr(ObjectClient, "state", looked)
+    monkeypatch.setattr(lease, "_is_over", lambda *_: True)
+    proxy.faults = Faults(lost=lost)
+    with ThreadPoolExecutor(RACERS) as racers:
+        taken = [one for one in racers.map(lambda _: storage.lock("owner.lock"), range(RACERS)) if one is not None]
+    monkeypatch.undo()
+    proxy.faults = NO_FAULTS
+    assert len(taken) == 1 or (before == "over" and store.name not in COMPARING)
+    current = [one for one in taken if one.is_current()]
+    assert len(current) == 1
+    current[0].write(b"me")
+    assert storage.locked_by("owner.lock") == b"me"
+    if first is not None:
+        first.write(b"not me")
+        assert (first.is_current(), storage.locked_by("owner.lock")) == (False, b"me")
+        first.release()
+    for one in taken:
+        one.release()
+    assert storage.locked_by("owner.lock") is None
+
+
+@pytest.mark.parametrize("says", ["501 Not Implemented", "400 Bad Request"])
+def test_a_store_that_cannot_compare_is_looked_at(
+    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, says: str
+) -> None:
+    """Its locks are renewed all the same, and taken once they are over; what is another's by then is left alone."""
+    put = obstore.put
+
+    def refusing(*arguments: Any, mode: Any = None, **more: Any) -> Any:
+        if isinstance(mode, dict):
+            raise exceptions.GenericError(f"Server returned non-2xx status code: {says}")
+        return put(*arguments, **more, **({} if mode is None else {"mode": mode}))
+
+    monkeypatch.setattr(obstore, "put", refusing)
+    first = storage.lock("owner.lock")
+    assert first is not None
+    first.write(b"first")
+    assert storage.locked_by("owner.lock") == b"first"
+    monkeypatch.setattr(lease, "_is_over", lambda *_: True)
+    second = storage.lock("owner.lock")
+    assert second is not None
+    first.write(b"first again")
+    assert (first.is_current(), second.is_current()) == (False, True)
+    client, key = storage._client, storage._at("owner.lock")
+    seen = client.state(key)
+    assert seen is not None
+    second.write(b"second")
+    assert not client.replace(key, b"late", {}, seen)
+    for one in (first, second):
+        one.release()
 
 
 @pytest.fixture

@@ -20,8 +20,11 @@ from compactor.catalog.owner_lock import this_process
 from compactor.errors import StorageError
 from compactor.storage.local import LocalStorage
 from connectors.config.files import load_worker
+from connectors.config.stores import worker_storage
+from connectors.errors import SupersededError
 from connectors.runtime.connector_store import FOLDER, ConnectorStore, StoredConnector, TargetState
 from tests.support.cli import worker_file
+from tests.support.stores.moto_server import moto_server
 
 CONFIG: Final = {"name": "a", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
 START_S: Final = 30.0
@@ -63,6 +66,15 @@ def connector(name: str = "a", state: TargetState = TargetState.RUNNING, /, **mo
     return StoredConnector(name=name, target_state=state, config={**CONFIG, "name": name, **more})
 
 
+def target(store: ConnectorStore, name: str) -> TargetState:
+    return store.targets([name])[name]
+
+
+def version(name: str, number: int) -> str:
+    """The name of the file that holds a version."""
+    return f"{name}@{number:020d}.json"
+
+
 def written(folder: Path, path: str, text: str | bytes) -> Path:
     """Writes a file of the store as a hand, or another version, would."""
     file = folder / path
@@ -74,7 +86,7 @@ def written(folder: Path, path: str, text: str | bytes) -> Path:
 def test_a_new_store_is_empty(folder: Path, store: ConnectorStore) -> None:
     """There is nothing in it, nobody has it, deleting changes nothing, and asking makes no folder."""
     assert list(store.connectors()) == []
-    assert store.target("a") is TargetState.RUNNING
+    assert target(store, "a") is TargetState.RUNNING
     assert store.owner() is None
     store.delete("a")
     store.put_target("a", TargetState.RUNNING)
@@ -83,20 +95,20 @@ def test_a_new_store_is_empty(folder: Path, store: ConnectorStore) -> None:
 
 
 def test_it_lies_in_the_workers_storage(tmp_path: Path) -> None:
-    """Connectors are kept at .worker/connectors/NAME.json of storage.location, target states of files beside them."""
+    """Connectors are kept in .worker/connectors of storage.location, by version, target states of files beside them."""
     worker = load_worker(worker_file(tmp_path))
     store = ConnectorStore.of(worker)
     store.put(connector("a", TargetState.PAUSED))
     store.put_target("b", TargetState.STOPPED)
     folder = tmp_path / "store" / ".worker"
     assert store.location == str(folder)
-    assert json.loads((folder / "connectors" / "a.json").read_text()) == {
+    assert json.loads((folder / "connectors" / version("a", 1)).read_text()) == {
         "format_version": 1,
         "name": "a",
         "target_state": "PAUSED",
         "config": CONFIG,
     }
-    assert json.loads((folder / "targets" / "b.json").read_text()) == {"target_state": "STOPPED"}
+    assert json.loads((folder / "targets" / version("b", 1)).read_text()) == {"target_state": "STOPPED"}
 
 
 @pytest.mark.parametrize("state", TargetState)
@@ -109,14 +121,14 @@ def test_what_is_put_is_read_by_a_new_store(folder: Path, store: ConnectorStore,
     ]
     for one in (connector("b"), *put):
         store.put(one)
-    assert list(opened(folder).connectors()) == sorted(put, key=lambda one: f"{one.name}.json")
+    assert list(opened(folder).connectors()) == sorted(put, key=lambda one: one.name)
 
 
 def test_a_placeholder_is_kept_as_one(folder: Path, store: ConnectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A secret is not resolved when it is kept, and only this account may read the file."""
     monkeypatch.setenv("TEST_SECRET", "geheim-4711")
     store.put(connector(**{"consumer.override.sasl.password": "${env:TEST_SECRET}"}))
-    file = folder / "connectors" / "a.json"
+    file = folder / "connectors" / version("a", 1)
     assert "${env:TEST_SECRET}" in file.read_text()
     assert "geheim" not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -142,8 +154,8 @@ def test_a_connector_that_cannot_be_written_is_what_it_was(
             with pytest.raises(StorageError, match="No space left on device"):
                 change()
     assert list(opened(folder).connectors()) == [connector()]
-    assert opened(folder).target("c") is TargetState.RUNNING
-    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["a.json"]
+    assert target(opened(folder), "c") is TargetState.RUNNING
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == [version("a", 1)]
 
 
 def _die_while_writing(folder: str) -> None:
@@ -209,12 +221,11 @@ def test_a_connector_of_the_first_version_is_read(folder: Path, store: Connector
 
 
 def test_target_states_of_files(folder: Path, store: ConnectorStore) -> None:
-    """Each is read by a new store; RUNNING is that of a connector without a file, and removes it."""
+    """Each is read by a new store; RUNNING is that of a connector without a file, and nothing is kept for it."""
     for state in (TargetState.PAUSED, TargetState.STOPPED, TargetState.RUNNING):
         store.put_target("a", state)
-        assert opened(folder).target("a") is state
-        assert (folder / "targets" / "a.json").exists() is (state is not TargetState.RUNNING)
-    assert opened(folder).target("b") is TargetState.RUNNING
+        assert target(opened(folder), "a") is state
+    assert target(opened(folder), "b") is TargetState.RUNNING
     assert list(store.connectors()) == []
 
 
@@ -225,7 +236,7 @@ def test_a_damaged_target_state_is_running(folder: Path, store: ConnectorStore, 
     """The log names its file, and the connector runs."""
     file = written(folder, "targets/a.json", content)
     with structlog.testing.capture_logs() as logged:
-        assert store.target("a") is TargetState.RUNNING
+        assert target(store, "a") is TargetState.RUNNING
     assert [(line["event"], line["file"]) for line in logged] == [("stored target state cannot be read", str(file))]
 
 
@@ -236,7 +247,7 @@ def test_deleting_forgets_all_of_a_connector(folder: Path, store: ConnectorStore
         store.put_target(name, TargetState.STOPPED)
     store.delete("a")
     assert [one.name for one in opened(folder).connectors()] == ["b"]
-    assert (store.target("a"), store.target("b")) == (TargetState.RUNNING, TargetState.STOPPED)
+    assert (target(store, "a"), target(store, "b")) == (TargetState.RUNNING, TargetState.STOPPED)
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
@@ -247,7 +258,7 @@ def test_what_is_no_name_leads_nowhere(tmp_path: Path, store: ConnectorStore, na
         lambda: store.put(connector(name)),
         lambda: store.put_target(name, TargetState.STOPPED),
         lambda: store.put_target(name, TargetState.RUNNING),
-        lambda: store.target(name),
+        lambda: target(store, name),
         lambda: store.delete(name),
     )
     for call in calls:
@@ -311,3 +322,25 @@ def test_a_second_worker_gets_it_when_the_first_has_ended(folder: Path, store: C
     assert store.claim()
     assert store.owner() == this_process()
     store.release()
+
+
+def test_it_lies_in_a_bucket(tmp_path: Path) -> None:
+    """By the same names; the lock is a lease there."""
+    with moto_server() as running:
+        worker = load_worker(worker_file(tmp_path, **{"storage.location": running.location, **running.worker_keys()}))
+        store, other = ConnectorStore.of(worker), ConnectorStore.of(worker)
+        assert store.claim()
+        assert not other.claim()
+        for one in (connector("a"), connector("b"), connector("b", TargetState.PAUSED)):
+            store.put(one)
+        store.delete("a")
+        store.put_target("c", TargetState.STOPPED)
+        assert list(other.connectors()) == [connector("b", TargetState.PAUSED)]
+        assert target(other, "c") is TargetState.STOPPED
+        assert worker_storage(worker).list(f"{FOLDER}/connectors") == [version("a", 2), version("b", 2)]
+        store.put(connector("a"))
+        with pytest.raises(SupersededError):
+            other.put(connector("a", TargetState.STOPPED))
+        store.release()
+        assert other.claim()
+        other.release()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -15,112 +14,19 @@ from compactor.errors import FencedError, StorageError
 from compactor.storage.locations import open_storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
-from connectors.config.files import load_connector, load_worker
+from connectors.config.files import load_connector
 from connectors.errors import ConflictError, NoConnectorError
-from connectors.progress.observer import NullObserver
-from connectors.runtime import herder as module
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_store import FOLDER, ConnectorStore, TargetState
 from connectors.runtime.herder import Herder
-from connectors.runtime.status import ConnectorState, Status
-from connectors.runtime.supervised_connector import RunContext
-from tests.support.cli import NAME, connector_file, worker_file
-from tests.support.clocks import ManualClock
-
-
-class Supervisor:
-    """Notes what it is told; ends when a test lets it."""
-
-    def __init__(self, config: ConnectorConfig) -> None:
-        self.config = config
-        self.said: list[str] = []
-        self.error: BaseException | None = None
-        self.over = True
-        self.status = Status()
-        self.catalog_state: Any = None
-        self.counters: dict[str, int] = {}
-
-    def start(self, *_: object, **__: object) -> None:
-        self.said.append("start")
-        self.over = False
-
-    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
-        word = "drain" if drain else "stop"
-        if self.said[-1:] != [word]:
-            self.said.append(word)
-        assert drain is (cancel_at is None)
-
-    def join(self, _: float | None = None) -> bool:
-        return self.over
-
-    def is_alive(self) -> bool:
-        return not self.over
-
-    def has_failed(self) -> bool:
-        return self.status.state is ConnectorState.FAILED
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: self.said.append(name)
-
-
-class Herd:
-    """A herder in a folder, and the supervisors that it has made, by name and in order."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
-        self.worker = load_worker(worker_file(folder))
-        self.clock = ManualClock()
-        self.made: dict[str, list[Supervisor]] = {}
-        self.woken = 0
-        monkeypatch.setattr(module, "Supervisor", self._make)
-
-    def begin(self, *paths: Path, listens: bool = True) -> Herder:
-        """A worker's next start over files and what is stored."""
-        store = ConnectorStore.of(self.worker) if listens else None
-        files = [load_connector(path, self.worker) for path in paths]
-        with structlog.testing.capture_logs() as self.logged:
-            self.herder = Herder(self.worker, cast("Any", self.clock), NullObserver(), files, store)
-        self.herder.changed = self._wake
-        self.herder.hold()
-        self.herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
-        return self.herder
-
-    def end(self) -> None:
-        """The worker's end."""
-        self.herder.release()
-
-    def states(self) -> dict[str, str]:
-        return {name: self.herder.connector(name).spec.target.value for name in self.herder.names()}
-
-    def said(self, name: str) -> list[list[str]]:
-        """What each supervisor of a connector was told, without the words that change nothing."""
-        return [[word for word in one.said if word not in ("hold", "release", "resume")] for one in self.made[name]]
-
-    def _make(self, _worker: object, config: ConnectorConfig, *_: object) -> Supervisor:
-        found = Supervisor(config)
-        self.made.setdefault(config.name, []).append(found)
-        return found
-
-    def _wake(self) -> None:
-        self.woken += 1
-        self.herder.reconcile()
+from connectors.runtime.status import ConnectorState
+from tests.support.cli import NAME, connector_file
+from tests.support.herd import Herd, config, put
 
 
 @pytest.fixture
 def herd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Herd:
     return Herd(tmp_path, monkeypatch)
-
-
-def config(name: str, **more: str) -> ConnectorConfig:
-    """A connector that reads the topic of its own name."""
-    return ConnectorConfig.model_validate(
-        {"name": name, "connector.class": "keyfold.CompactedTopic", "topics": name, **more}
-    )
-
-
-def put(herder: Herder, made: ConnectorConfig, target: TargetState | None = None, *, only_new: bool = False) -> bool:
-    """Makes or changes a connector, whatever it was before."""
-    return herder.put(made.name, lambda _: made, target, only_new=only_new)
 
 
 def test_a_connector_that_is_made_is_there_after_a_restart(herd: Herd) -> None:

@@ -82,10 +82,10 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
         made, one = worker_over(config, [], starting), Supervisor(hangs=hangs)
         made._herder._runs["c"] = SupervisedConnector(cast("Any", one), cast("Any", None), started=True)
-        made._herder._specs["c"] = ConnectorSpec(cast("Any", None))
         if files is not None:
             made._files = files
             made.reload()
+        made._herder._specs._specs["c"] = ConnectorSpec(cast("Any", None))
         if stopped:
             made._stop.set()
         with structlog.testing.capture_logs() as logged:

@@ -10,11 +10,12 @@ import pytest
 import structlog
 
 from compactor.catalog.owner_lock import is_alive
-from compactor.errors import FencedError
+from compactor.errors import FencedError, StorageError
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
 from connectors.progress.observer import NullObserver
+from connectors.runtime import herder as herders
 from connectors.runtime import worker as workers
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
@@ -138,3 +139,59 @@ def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, mon
     monkeypatch.setattr(worker, "_session", lambda **_: seen.append(is_alive(storage)))
     assert worker.run(once=False) == 0
     assert (seen, is_alive(storage)) == ([True], False)
+
+
+@pytest.mark.parametrize("late", ["the files", "the storage", "the locks"])
+def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+    """Its own thread waits for no file that is read again, and for the locks for a bounded time."""
+    reached, never = threading.Event(), threading.Event()
+
+    def hang(*_: object) -> Any:
+        reached.set()
+        never.wait()
+
+    monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
+    monkeypatch.setattr(session, "create", lambda *_: _Session())
+    monkeypatch.setattr(session, "gone", lambda _: None)
+    monkeypatch.setattr(herders, "RELEASE_S", 0.05)
+    config = load_worker(worker_file(tmp_path))
+    herder = Herder(config, SystemClock(), NullObserver())
+    files = ConnectorFiles(config, [])
+    if late == "the locks":
+        monkeypatch.setattr(herder._specs, "release", hang)
+    else:
+        monkeypatch.setattr(*((files, "reload") if late == "the files" else (herder, "apply")), hang)
+    clock, starting = SystemClock(), SparkStart("local[1]", {})
+    worker = Worker(config, herder, clock, NullObserver(), starting, files, lives_on=True)
+    running = threading.Thread(target=worker.run, kwargs={"once": False}, daemon=True)
+    running.start()
+    if late != "the locks":
+        worker.reload()
+        assert reached.wait(20)
+        worker.reload()  # it follows when the first has ended
+    worker.on_stop(signal.SIGTERM, None)
+    running.join(20)
+    assert not running.is_alive()
+    assert worker.abandoned == (["giving back owner.lock"] if late == "the locks" else [])
+    never.set()
+
+
+def test_files_whose_connectors_storage_is_away_are_taken_up_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker goes on meanwhile, and says what waits."""
+    monkeypatch.setattr(workers, "RELOAD_SECONDS", 0.01)
+    config = load_worker(worker_file(tmp_path))
+    answers = iter([StorageError("Not now."), StorageError("Not now."), None])
+
+    def apply(_: object) -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    files = ConnectorFiles(config, [])
+    worker = worker_over(config, [], SparkStart("local[1]", {}))
+    monkeypatch.setattr(worker._herder, "apply", apply)
+    with structlog.testing.capture_logs() as logged:
+        worker._reload_files(files, threading.Event())
+    assert [line["event"] for line in logged] == ["connector files wait for the storage"] * 2
+    assert next(answers, "asked for each") == "asked for each"

@@ -1,0 +1,99 @@
+"""Makes the calls of requests that wait for a disk, a store, a broker or a check, on threads that are few and counted.
+
+The threads of the framework are then left for what is answered from memory: `/health`, `/metrics`, states. Each kind
+of slow call has threads of its own, so that a store that hangs for reads leaves those of changes. They are daemons:
+a call that hangs does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
+
+from msgspec import Struct, field
+
+from connectors.errors import BusyError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WAIT_S: Final = 5.0
+"""How long (s) a request waits for one of the threads: a burst gets through, and a client hears soon of a store that
+hangs."""
+RETRY_AFTER_S: Final = 5
+"""After how long (s) a client that was refused is to ask again, by the header Retry-After."""
+
+
+class SlowCalls:
+    """Calls of one kind, of which at most `most` are under way; to be used on one event loop."""
+
+    def __init__(self, kind: str, most: int) -> None:
+        self._kind = kind
+        self._most = most
+        self._free = asyncio.Semaphore(most)
+
+    async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Makes a call on a thread, and returns what it does. Raises BusyError where none becomes free in WAIT_S.
+
+        A client that goes ends neither the call nor its place among the `most`: the call may still wait.
+        """
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise BusyError(
+                f"{self._most} {self._kind} are under way, as many as the worker makes at once.",
+                "They wait for the storage, for brokers, or for a check; see the worker's log, or ask again later.",
+            ) from None
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def tell(error: BaseException | None, value: T | None) -> None:
+            self._free.release()
+            if answer.done():  # the client has gone
+                return
+            if error is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(value)  # type: ignore[arg-type]  # without an error it is the call's value
+
+        def work(asked: Callable[[], T]) -> None:
+            outcome = _outcome(asked)
+            with suppress(RuntimeError):  # the loop has ended, and nothing is answered any more
+                loop.call_soon_threadsafe(tell, *outcome)
+
+        asked = partial(copy_context().run, partial(call, *args, **more))
+        threading.Thread(target=work, args=(asked,), name=f"rest-{self._kind}", daemon=True).start()
+        return await answer
+
+
+def _outcome(call: Callable[[], T]) -> tuple[BaseException | None, T | None]:
+    """Makes a call; returns the error that it has raised, or what it has returned."""
+    try:
+        return None, call()
+    except StopIteration as error:  # which no future takes
+        return RuntimeError(f"{type(error).__name__} was raised"), None
+    except BaseException as error:  # noqa: BLE001  # the request raises it
+        return error, None
+
+
+def _calls(kind: str, most: int) -> SlowCalls:
+    return field(default_factory=partial(SlowCalls, kind, most))
+
+
+class Slow(Struct, frozen=True):
+    """The kinds of slow calls, with how many of each are made at once."""
+
+    changes: SlowCalls = _calls("changes", 16)
+    """Makes, changes, pauses and deletes connectors: each waits for the store, and some for one another."""
+    reads: SlowCalls = _calls("reads", 8)
+    """Reads catalogs of connectors that do not run."""
+    checks: SlowCalls = _calls("checks", 4)
+    """Checks configs, which takes a core each."""
+    offsets: SlowCalls = _calls("changes of offsets", 4)
+    """Changes offsets, each for as long as reading an output topic takes."""

@@ -1,0 +1,260 @@
+"""Knows what each connector of a worker is to be: its config and target state, of its file or as REST has it.
+
+A change over REST is checked, then stored, then known: in this order, and each but the last without a lock, as a check
+runs what a user has written, and a store may answer late. So another change may come in between, and is met so:
+
+    put, delete, target    of one connector: one after the other (`store_ownership`)
+    put beside a file      what is being stored is held against files, and their configs against it, before it is
+                           stored; a put whose check was made for other settings than there are by then is checked again
+    target beside a file   the state is set on what the file says by then; of one that is gone it stays stored only
+    store lost, and again  all that is stored is taken up, with no change under way
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConflictError, NoConnectorError
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.store_ownership import StoreOwnership
+from connectors.runtime.supervised_connector import ConnectorSpec
+
+_log = structlog.get_logger()
+
+TRIES: Final = 3
+"""How often a config is checked for the settings that there are, which others may change during the check."""
+MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
+
+
+class ConnectorSpecs:
+    """What the connectors of `files` and those of `store` are to be; without a store REST changes nothing.
+
+    `changed` is called when another process's changes were taken up. All methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerConfig,
+        clock: Clock,
+        files: Sequence[ConnectorFile],
+        store: ConnectorStore | None,
+        changed: Callable[[], object],
+    ) -> None:
+        self._worker = worker
+        self._store = store
+        self._ownership = None if store is None else StoreOwnership(store, clock, self._take_up)
+        self._changed = changed
+        self._lock = threading.Lock()
+        """Held for moments, while the values below are looked at together or changed."""
+        targets = self.stored_targets([file.config.name for file in files])
+        self._specs = {name: ConnectorSpec(file.config, targets[name], file.path) for name, file in _by_name(files)}
+        self._storing: dict[str, ConnectorSpec] = {}
+        """Those that are being stored: nothing else may take their name or output until that has ended."""
+        if self._ownership is not None:
+            self._ownership.begin()
+
+    # What is read waits for nothing.
+
+    def all(self) -> dict[str, ConnectorSpec]:
+        """Returns what each connector is to be, by name."""
+        return self._specs.copy()
+
+    def find(self, name: str) -> ConnectorSpec | None:
+        """Returns what a connector is to be; None if there is none."""
+        return self._specs.get(name)
+
+    def get(self, name: str) -> ConnectorSpec:
+        """Returns what a connector is to be. Raises NoConnectorError."""
+        found = self._specs.get(name)
+        if found is None:
+            raise NoConnectorError(f"Connector {name} not found")
+        return found
+
+    # What REST changes waits for the store.
+
+    def put(
+        self,
+        name: str,
+        changed: Callable[[Mapping[str, str]], ConnectorConfig],
+        target: TargetState | None,
+        *,
+        only_new: bool,
+    ) -> bool:
+        """Makes a connector, or changes its config, as `Herder.put` says; returns whether it was made."""
+        ownership = self._owned(name)
+        for _ in range(TRIES):
+            ownership.ensure()  # which may take up connectors that another worker has left, this one among them
+            before = self._refuse_file(name)
+            if before is not None and only_new:
+                raise ConflictError(f"Connector {name} already exists")
+            config = changed(before.config.given if before else {})
+            spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
+            with ownership.changing(name):
+                if self._reserve(name, before, spec):
+                    self._store_config(ownership, name, spec)
+                    return before is None
+        raise ConflictError(f"Connector {name} was changed by others again and again.", "Ask again.")
+
+    def _reserve(self, name: str, before: ConnectorSpec | None, spec: ConnectorSpec) -> bool:
+        """Takes name and output of a connector that is about to be stored; False if it is not `before` any more.
+
+        Raises FaultyConfigError where it clashes.
+        """
+        with self._lock:
+            if self._specs.get(name) is not before:
+                return False
+            self._refuse_clashes(spec.config)
+            self._storing[name] = spec
+            return True
+
+    def _store_config(self, ownership: StoreOwnership, name: str, spec: ConnectorSpec) -> None:
+        stored = StoredConnector(name=name, config=spec.config.given, target_state=spec.target)
+        try:
+            ownership.write(lambda store: store.put(stored))
+            with self._lock:
+                self._specs[name] = spec
+        finally:
+            with self._lock:
+                del self._storing[name]
+
+    def delete(self, name: str) -> None:
+        """Forgets a connector that was made over REST, as `Herder.delete` says."""
+        ownership = self._owned(name)
+        ownership.ensure()
+        with ownership.changing(name):
+            self._refuse_file(name)
+            self.get(name)
+            ownership.write(lambda store: store.delete(name))
+            with self._lock:
+                self._specs.pop(name, None)
+
+    def target(self, name: str, state: TargetState) -> None:
+        """Sets what a connector is to be, as `Herder.target` says."""
+        ownership = self._owned()
+        ownership.ensure()
+        with ownership.changing(name):
+            spec = self.get(name)
+            if spec.file is not None:
+                ownership.write(lambda store: store.put_target(name, state))
+            else:
+                stored = StoredConnector(name=name, config=spec.config.given, target_state=state)
+                ownership.write(lambda store: store.put(stored))
+            with self._lock:  # its file may have changed meanwhile, or gone
+                self._specs[name] = replace(self.get(name), target=state)
+
+    def end(self) -> None:
+        """Stores nothing any more from here on: another process may have the store soon. Waits for nothing."""
+        if self._ownership is not None:
+            self._ownership.end()
+
+    def release(self) -> None:
+        """Gives the store back, once no change is under way; waits for the store."""
+        if self._ownership is not None:
+            self._ownership.release()
+
+    # What files say.
+
+    def stored_targets(self, names: Collection[str]) -> dict[str, TargetState]:
+        """Reads what connectors of files are to be: RUNNING without a store. Waits for it, and raises StorageError."""
+        return dict.fromkeys(names, TargetState.RUNNING) if self._store is None else self._store.targets(names)
+
+    def remove_file(self, name: str) -> bool:
+        """Forgets the connector of a file that is gone; False if its file was refused, as REST's has the name."""
+        with self._lock:
+            spec = self._specs.get(name)
+            if spec is None or spec.file is None:
+                return False
+            del self._specs[name]
+            return True
+
+    def check_file(self, file: ConnectorFile) -> None:
+        """Raises FaultyConfigError where the file's connector clashes with another of this worker."""
+        with self._lock:
+            self._refuse_clashes(file.config, file.path)
+
+    def put_file(self, file: ConnectorFile, stored: TargetState) -> bool:
+        """Takes up a file that is new or has changed; returns whether it is new. Raises FaultyConfigError.
+
+        `stored` is what a new one is to be: of one that is known REST may have changed that since it was read.
+        """
+        name = file.config.name
+        with self._lock:
+            self._refuse_clashes(file.config, file.path)
+            before = self._specs.get(name)
+            self._specs[name] = ConnectorSpec(file.config, stored if before is None else before.target, file.path)
+            return before is None
+
+    # What is stored.
+
+    def _take_up(self, stored: Sequence[StoredConnector]) -> None:
+        """Makes the connectors that were made over REST those that are stored, once this process has the store."""
+        specs = {one.name: self._checked(one) for one in stored}
+        with self._lock:
+            for name in [name for name, spec in self._specs.items() if spec.file is None and name not in specs]:
+                _log.info("connector was deleted by another worker, stopping it", connector=name)
+                del self._specs[name]
+            for name, spec in specs.items():
+                self._take_up_one(name, spec)
+        self._changed()
+
+    def _checked(self, stored: StoredConnector) -> ConnectorSpec | FaultyConfigError:
+        try:
+            return ConnectorSpec(checked({**stored.config, "name": stored.name}, self._worker), stored.target_state)
+        except FaultyConfigError as error:
+            return error
+
+    def _take_up_one(self, name: str, spec: ConnectorSpec | FaultyConfigError) -> None:
+        """Takes up one; if it cannot run any more (a file has its name now) that is logged, and it stays stored."""
+        try:
+            if isinstance(spec, FaultyConfigError):
+                raise spec
+            self._refuse_clashes(spec.config)
+        except FaultyConfigError as error:
+            _log.error("connector made over REST is left out", connector=name, error=str(error))
+            return
+        self._specs[name] = spec
+
+    def _owned(self, name: str | None = None) -> StoreOwnership:
+        """Returns what changes are stored with. Raises ConflictError where there is no store, or `name` is a file's."""
+        if name is not None:
+            self._refuse_file(name)
+        if self._ownership is None:
+            said = "The worker does not listen: it keeps no connectors but those of its files."
+            raise ConflictError(said, "Ask one that runs, and has listeners.")
+        return self._ownership
+
+    def _refuse_file(self, name: str) -> ConnectorSpec | None:
+        """Returns what the connector is to be, None if there is none. Raises ConflictError where a file says that."""
+        spec = self._specs.get(name)
+        if spec is not None and spec.file is not None:
+            raise ConflictError(f"Connector {name} comes from the file {spec.file}.", MEND_FILE)
+        return spec
+
+    def _refuse_clashes(self, config: ConnectorConfig, file: Path | None = None) -> None:
+        """Raises FaultyConfigError where another connector of this worker has the name or an output topic of it.
+
+        `file` is the one that `config` comes from, None where it was sent over REST.
+        """
+        others = [
+            OtherFile(spec.file or Path("this worker"), name, spec.config)
+            for name, spec in (*self._specs.items(), *self._storing.items())
+            if name != config.name or spec.file != file
+        ]
+        faults: Sequence[Fault] = clashes(config, others)
+        if faults:
+            raise FaultyConfigError(config.name, faults)
+
+
+def _by_name(files: Sequence[ConnectorFile]) -> list[tuple[str, ConnectorFile]]:
+    return [(file.config.name, file) for file in files]

@@ -1,0 +1,221 @@
+"""Requests that wait for a store, a broker or a check: they are few and counted, and all others are answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from inspect import iscoroutinefunction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import bcrypt
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, slow_calls, worker_info
+from connectors.rest.slow_calls import Slow
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector
+from tests.support.kafka import wait_until
+from tests.support.rest import RestWorker, message, rest_worker, stand_ins
+
+LATE_S = 30.0
+MANY = 45
+"""Requests at once, more than the framework has threads."""
+FROM_MEMORY = {
+    *("get_metrics", "list_connectors", "get_connector", "get_config", "get_status", "get_tasks", "get_task_status"),
+    *("restart", "restart_task", "get_topics", "reset_topics", "list_plugins", "list_loggers", "get_logger"),
+}
+"""The endpoints that the framework's own threads answer: they look at values in memory, and wait for nothing."""
+
+
+class Hanging:
+    """Stands in for what does not answer until the test ends; counts who waits for it."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self._turn = threading.Lock()
+        self._released = threading.Event()
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        with self._turn:
+            self.waiting += 1
+        assert self._released.wait(LATE_S)
+        return SimpleNamespace(state=SimpleNamespace(logs=()))
+
+    def release(self) -> None:
+        self._released.set()
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    found = Hanging()
+    yield found
+    found.release()
+
+
+@pytest.fixture
+def asking() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(MANY) as pool:
+        yield pool
+
+
+def answers(worker: RestWorker, **more: Any) -> None:
+    """Checks that a probe, a scrape and a console get what they ask for."""
+    for path in ("/health", "/health?strict=true", "/", "/metrics", "/connectors", "/connectors/b/status"):
+        assert worker.ask("GET", path, **more).status_code == 200, path
+    assert worker.ask("GET", "/connectors?expand=info&expand=status", **more).status_code == 200
+
+
+def refused(found: httpx.Response, kind: str) -> None:
+    assert found.status_code == 503
+    assert int(found.headers["retry-after"]) > 0
+    assert f"{kind} are under way" in message(found)
+
+
+def test_reads_of_a_store_that_hangs(
+    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
+) -> None:
+    """As many wait as there are threads for them; the others are told when to ask again, and nothing else waits."""
+    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
+    monkeypatch.setattr(offsets.Catalog, "open", hanging)
+    for name in ("a", "b"):
+        worker.create(name)
+    worker.supervisor("a").catalog_state = None
+    most = Slow().reads._most
+    asked = [asking.submit(worker.ask, "GET", "/connectors/a/offsets", timeout=LATE_S) for _ in range(MANY)]
+    wait_until(lambda: hanging.waiting == most, "as many wait as may")
+    answers(worker)
+    assert worker.ask("PUT", "/connectors/b/pause").status_code == 202
+    assert worker.create("c").status_code == 201
+    assert worker.ask("GET", "/connectors/b/offsets").status_code == 200, "a connector that runs is known"
+    wait_until(lambda: sum(one.done() for one in asked) == MANY - most, "the others are answered")
+    for one in asked:
+        if one.done():
+            refused(one.result(), "reads")
+    assert hanging.waiting == most
+    hanging.release()
+    assert sorted(one.result().status_code for one in asked) == [200] * most + [503] * (MANY - most)
+    assert worker.ask("GET", "/connectors/a/offsets").status_code == 200, "the threads are free again"
+
+
+def test_a_client_that_goes_leaves_its_call_counted(
+    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging
+) -> None:
+    """The call still waits: who asks and goes, again and again, takes no more threads than others do."""
+    monkeypatch.setattr(slow_calls, "WAIT_S", 0.05)
+    monkeypatch.setattr(offsets.Catalog, "open", hanging)
+    worker.create("a")
+    worker.supervisor("a").catalog_state = None
+    most = Slow().reads._most
+    for number in range(most):
+        with pytest.raises(httpx.ReadTimeout):
+            worker.ask("GET", "/connectors/a/offsets", timeout=0.1)
+        wait_until(lambda number=number: hanging.waiting == number + 1, "the call waits")  # type: ignore[misc]
+    refused(worker.ask("GET", "/connectors/a/offsets"), "reads")
+    assert hanging.waiting == most
+
+
+def test_changes_that_wait_for_the_store(
+    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
+) -> None:
+    """Each connector's waits for itself; beyond a number they are refused, and reads and checks go on."""
+    worker.create("b")
+    put = ConnectorStore.put
+
+    def late(store: ConnectorStore, connector: StoredConnector) -> None:
+        if connector.name != "b":
+            hanging()
+        put(store, connector)
+
+    monkeypatch.setattr(ConnectorStore, "put", late)
+    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
+    most = Slow().changes._most
+    made = [asking.submit(worker.create, f"c{number}") for number in range(most - 1)]
+    wait_until(lambda: hanging.waiting == most - 1, "the others wait for the store")
+    answers(worker)
+    assert worker.ask("PUT", "/connectors/b/pause").status_code == 202
+    made.append(asking.submit(worker.create, "last"))
+    wait_until(lambda: hanging.waiting == most, "no thread is free")
+    refused(worker.create("d"), "changes")
+    answers(worker)
+    body = {"connector.class": "CompactedTopic", "name": "e", "topics": "e"}
+    path = "/connector-plugins/CompactedTopic/config/validate"
+    assert worker.ask("PUT", path, json=body).status_code == 200
+    hanging.release()
+    assert [one.result().status_code for one in made] == [201] * most
+
+
+def test_checks_that_take_long(
+    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
+) -> None:
+    """A user's pattern may run for long: that of some is a matter of their requests alone."""
+    worker.create("b")
+    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
+    monkeypatch.setattr(plugins, "checked", hanging)
+    body = {"connector.class": "CompactedTopic", "name": "e", "topics": "e"}
+    path = "/connector-plugins/CompactedTopic/config/validate"
+    most = Slow().checks._most
+    asked = [asking.submit(worker.ask, "PUT", path, json=body, timeout=LATE_S) for _ in range(most)]
+    wait_until(lambda: hanging.waiting == most, "as many wait as may")
+    refused(worker.ask("PUT", path, json=body), "checks")
+    answers(worker)
+    assert worker.ask("PUT", "/connectors/b/pause").status_code == 202
+    hanging.release()
+    assert [one.result().status_code for one in asked] == [200] * most
+
+
+def test_who_logs_in_beside_requests_that_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
+) -> None:
+    """A password is checked on threads of its own."""
+    stand_ins(monkeypatch.setattr)
+    users = tmp_path / "users"
+    users.write_text(f"ann:{bcrypt.hashpw(b'one', bcrypt.gensalt(4)).decode()}:admin\n")
+    auth = ("ann", "one")
+    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
+    monkeypatch.setattr(offsets.Catalog, "open", hanging)
+    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(users)}) as worker:
+        for name in ("a", "b"):
+            body = {"connector.class": "CompactedTopic", "topics": name}
+            assert worker.ask("PUT", f"/connectors/{name}/config", json=body, auth=auth).status_code == 201
+        worker.supervisor("a").catalog_state = None
+        asked: list[Future[httpx.Response]] = [
+            asking.submit(worker.ask, "GET", "/connectors/a/offsets", auth=auth, timeout=LATE_S) for _ in range(MANY)
+        ]
+        wait_until(lambda: hanging.waiting > 0, "they wait for the store")
+        answers(worker, auth=auth)
+        assert worker.ask("GET", "/connectors", auth=("ann", "two")).status_code == 401
+        hanging.release()
+        assert {one.result().status_code for one in asked} <= {200, 503}
+
+
+def test_a_users_file_that_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: Hanging) -> None:
+    """Log-ins that wait for its disk are counted too; how the worker is needs none."""
+    stand_ins(monkeypatch.setattr)
+    users = tmp_path / "users"
+    users.write_text(f"ann:{bcrypt.hashpw(b'one', bcrypt.gensalt(4)).decode()}:admin\n")
+    monkeypatch.setattr(slow_calls, "WAIT_S", 0.05)
+    with (
+        rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(users)}) as worker,
+        ThreadPoolExecutor(security.LOGIN_THREADS) as pool,
+    ):
+        monkeypatch.setattr(security.Users, "_version", hanging)
+        for _ in range(security.LOGIN_THREADS):
+            pool.submit(worker.ask, "GET", "/connectors", auth=("ann", "one"))
+        wait_until(lambda: hanging.waiting == security.LOGIN_THREADS, "as many wait as may")
+        refused(worker.ask("GET", "/connectors", auth=("ann", "one")), "log-ins")
+        assert worker.ask("GET", "/health").status_code == 200
+        hanging.release()
+
+
+def test_the_frameworks_threads_wait_for_nothing() -> None:
+    """Any other endpoint is a coroutine: what it waits for it waits for by `context.slow`; so is what all depend on."""
+    modules = (worker_info, connectors, lifecycle, offsets, plugins, loggers)
+    routes = [route for module in modules for route in module.router.routes if isinstance(route, APIRoute)]
+    assert {one.endpoint.__name__ for one in routes if not iscoroutinefunction(one.endpoint)} == FROM_MEMORY
+    asked_for = {one.call for route in routes for one in route.dependant.dependencies}
+    assert asked_for
+    assert [call for call in asked_for if not iscoroutinefunction(call)] == []

@@ -1,0 +1,184 @@
+"""Two workers on one storage: which of them says what connectors are to be, and what the other learns of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog
+
+from compactor.catalog import owner_lock
+from compactor.errors import StorageError
+from connectors.errors import ConflictError
+from connectors.runtime import store_ownership
+from connectors.runtime.connector_store import ConnectorStore, TargetState
+from connectors.runtime.herder import Herder
+from tests.support.cli import NAME, connector_file
+from tests.support.herd import Herd, config, put
+from tests.support.kafka import wait_until
+from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
+
+LOST = "another worker has taken the connectors made over REST: changes are refused here"
+
+
+class Workers:
+    """Two workers on one storage in memory, whose locks may lapse as leases do."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.memory = MemoryStorage()
+        self.storage = FailingStorage(self.memory)
+        (folder / "a").mkdir()
+        (folder / "b").mkdir()
+        self._herds = Herd(folder / "a", monkeypatch), Herd(folder / "b", monkeypatch)
+        self.file = connector_file(folder / "a", topics="files")
+        self.a = self._begin(self._herds[0], self.storage, self.file)
+
+    def _begin(self, herd: Herd, storage: MemoryStorage | FailingStorage, *files: Path) -> Herder:
+        return herd.begin(*files, store=ConnectorStore(storage))
+
+    def take(self) -> Herder:
+        """The lease of A lapses, and B begins."""
+        self.memory.lapse(owner_lock.NAME)
+        return self._begin(self._herds[1], self.memory)
+
+    def stored(self) -> dict[str, TargetState]:
+        """What the next start reads."""
+        return {one.name: one.target_state for one in ConnectorStore(self.memory).connectors()}
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
+    return Workers(tmp_path, monkeypatch)
+
+
+def test_who_has_lost_the_store_changes_nothing(workers: Workers) -> None:
+    """Each change is refused with 409, the loss is logged once, and what the new owner has made of it counts."""
+    for name in ("a", "b"):
+        put(workers.a, config(name))
+    owner = workers.take()
+    assert owner.names() == ["a", "b"]
+    owner.delete("a")
+    owner.target("b", TargetState.PAUSED)
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
+        lambda: workers.a.target("a", TargetState.PAUSED),
+        lambda: workers.a.target("b", TargetState.STOPPED),
+        lambda: workers.a.target(NAME, TargetState.STOPPED),
+        lambda: workers.a.delete("b"),
+        lambda: put(workers.a, config("c")),
+    )
+    with structlog.testing.capture_logs() as logged:
+        for change in changes:
+            with pytest.raises(ConflictError, match=r"Another worker on this storage\.location"):
+                change()
+    assert [(line["event"], line["log_level"]) for line in logged] == [(LOST, "warning")]
+    assert workers.stored() == {"b": TargetState.PAUSED}
+    assert owner.names() == ["b"]
+
+
+def test_who_has_lost_the_store_takes_it_up_again(workers: Workers) -> None:
+    """Once it is free: with what has become of all connectors meanwhile, those of its files as they were."""
+    for name in ("a", "b", "c"):
+        put(workers.a, config(name))
+    owner = workers.take()
+    owner.delete("a")
+    owner.put("b", lambda before: config("b", **{"tasks.max": "5"}))
+    put(owner, config("d"))
+    with pytest.raises(ConflictError):
+        workers.a.target("c", TargetState.PAUSED)
+    owner.release()
+    workers.a.target("c", TargetState.PAUSED)
+    assert workers.a.names() == ["b", "c", "d", NAME]
+    assert workers.a.connector("b").spec.config.tasks_max == 5
+    assert workers.stored() == {"b": TargetState.RUNNING, "c": TargetState.PAUSED, "d": TargetState.RUNNING}
+
+
+@pytest.mark.parametrize("change", ["put", "target", "delete"])
+@pytest.mark.parametrize("its", ["delete", "change"])
+def test_who_loses_the_store_during_a_change_replaces_nothing(workers: Workers, change: str, its: str) -> None:
+    """It had the store when it asked, was frozen, and writes: what the new owner has stored meanwhile stays."""
+    put(workers.a, config("a"))
+
+    def taken() -> None:
+        owner = workers.take()
+        owner.delete("a") if its == "delete" else owner.target("a", TargetState.STOPPED)
+
+    workers.storage.before("create", taken, "connectors/a")
+    changes: dict[str, Callable[[], object]] = {
+        "put": lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
+        "target": lambda: workers.a.target("a", TargetState.PAUSED),
+        "delete": lambda: workers.a.delete("a"),
+    }
+    with pytest.raises(ConflictError, match="Another worker"):
+        changes[change]()
+    assert workers.stored() == ({} if its == "delete" else {"a": TargetState.STOPPED})
+    spec = workers.a.connector("a").spec
+    assert (spec.target, spec.config.tasks_max) == (TargetState.RUNNING, config("a").tasks_max), "nothing was done here"
+
+
+def test_what_is_stored_as_the_store_is_lost_is_refused(workers: Workers) -> None:
+    """It stands there, as the new owner has not changed it: the client hears of the other, and nothing runs here."""
+    put(workers.a, config("a"))
+    workers.storage.before("create", lambda: workers.take() and None, "connectors/a")
+    with pytest.raises(ConflictError, match="Another worker"):
+        workers.a.target("a", TargetState.PAUSED)
+    assert workers.a.connector("a").spec.target is TargetState.RUNNING
+    assert workers.stored() == {"a": TargetState.PAUSED}, "docs/rest.md says so"
+
+
+def test_what_a_late_worker_has_stored_is_met_by_the_owner(workers: Workers) -> None:
+    """The owner's own change is refused once, and all is taken up before the next: none of the two is lost unseen."""
+    put(workers.a, config("a"))
+    owner = workers.take()
+    late = ConnectorStore(workers.memory)
+    (stored,) = late.connectors()
+    late.put(stored)
+    with pytest.raises(ConflictError, match="newer version of a"):
+        owner.target("a", TargetState.PAUSED)
+    owner.target("a", TargetState.STOPPED)
+    assert workers.stored() == {"a": TargetState.STOPPED}
+
+
+@pytest.mark.parametrize("change", ["put", "update", "target", "delete", "file"])
+def test_an_answer_that_the_store_loses_is_read_back(workers: Workers, change: str) -> None:
+    """The change is stored, the client is told so, and what is known here is what the next start reads."""
+    put(workers.a, config("a"))
+    workers.storage.after("create", lose_answer)
+    changes: dict[str, Callable[[], object]] = {
+        "put": lambda: put(workers.a, config("b")),
+        "update": lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
+        "target": lambda: workers.a.target("a", TargetState.PAUSED),
+        "delete": lambda: workers.a.delete("a"),
+        "file": lambda: workers.a.target(NAME, TargetState.STOPPED),
+    }
+    changes[change]()
+    known = {one.name: one.spec.target for one in workers.a.connectors()}
+    assert known.pop(NAME) == ConnectorStore(workers.memory).targets([NAME])[NAME]
+    assert known == workers.stored()
+    assert known == {
+        "put": {"a": TargetState.RUNNING, "b": TargetState.RUNNING},
+        "target": {"a": TargetState.PAUSED},
+        "delete": {},
+    }.get(change, {"a": TargetState.RUNNING})
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_a_change_of_which_nothing_is_known_is_found_out(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    """The client hears that; as soon as the store answers, what is known here is what the next start reads."""
+    monkeypatch.setattr(store_ownership, "AGAIN_S", 0.01)
+    put(workers.a, config("a"))
+    (workers.storage.after if is_made else workers.storage.before)("create", lose_answer)
+
+    def away() -> None:
+        workers.storage.before("create", lose_answer)  # and it does not answer for another while
+        lose_answer()
+
+    workers.storage.before("read", away)
+    with pytest.raises(StorageError, match="Whether a was stored is not known"):
+        workers.a.target("a", TargetState.PAUSED)
+    wait_until(lambda: workers.a._specs._ownership._has_it, "the store is taken up again")  # type: ignore[union-attr]
+    assert workers.a.connector("a").spec.target is (TargetState.PAUSED if is_made else TargetState.RUNNING)
+    assert workers.stored() == {"a": workers.a.connector("a").spec.target}

@@ -1,0 +1,220 @@
+"""Small files of which each change is a new version: a writer who is late replaces nothing, and learns of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.errors import StorageError
+from compactor.storage.base import Storage
+from connectors.config.fields import is_connector_name
+from connectors.errors import SupersededError
+from connectors.runtime.versioned_files import KEPT_MS, REMOVED, VersionedFiles
+from tests.support.clocks import ManualClock
+from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
+
+OLD, NEW, OTHER = b'{"is": "old"}', b'{"is": "new"}', b'{"is": "another"}'
+
+
+@pytest.fixture
+def memory() -> MemoryStorage:
+    return MemoryStorage()
+
+
+def opened(storage: Storage) -> VersionedFiles:
+    """The files as a process opens them, which has read them."""
+    found = VersionedFiles(storage, "files", is_connector_name)
+    found.read()
+    return found
+
+
+def stored(storage: Storage) -> dict[str, bytes]:
+    """What the next start reads."""
+    return opened(storage).read()
+
+
+def test_a_file_is_what_was_written_last(memory: MemoryStorage) -> None:
+    """One file is there for it, whose name has the version; one that was removed is not read."""
+    files = opened(memory)
+    for data in (OLD, NEW, OTHER):
+        files.write("a", data)
+        files.write("b.json", data)
+    assert stored(memory) == {"a": OTHER, "b.json": OTHER}
+    assert memory.list("files") == ["a@00000000000000000003.json", "b.json@00000000000000000003.json"]
+    files.remove("a")
+    files.remove("a")
+    files.remove("nobody")
+    assert stored(memory) == {"b.json": OTHER}
+    files.write("a", NEW)
+    assert stored(memory)["a"] == NEW
+
+
+def test_a_file_without_a_version_is_before_all(memory: MemoryStorage) -> None:
+    """An older keyfold has written it, or a hand; the first change is its first version, and takes it away."""
+    memory.write("files/a.json", OLD)
+    memory.write("files/a.json.bak", NEW)
+    memory.write("files/more/a.json", NEW)
+    files = VersionedFiles(memory, "files", is_connector_name)
+    assert files.read() == {"a": OLD}
+    files.write("a", NEW)
+    assert stored(memory) == {"a": NEW}
+    assert "a.json" not in memory.list("files")
+
+
+@pytest.mark.parametrize("knows", [True, False])
+@pytest.mark.parametrize("changes", [1, 2, 5])
+@pytest.mark.parametrize("last", [NEW, REMOVED])
+def test_a_late_writer_replaces_nothing(memory: MemoryStorage, changes: int, last: bytes, knows: bool) -> None:
+    """Whether it finds its number taken, or a higher one; of a file that it knows, or believes not to be there."""
+    if knows:
+        opened(memory).write("a", OLD)
+    late, owner = opened(memory), opened(memory)
+    for number in range(changes):
+        owner.write("a", b'{"n": "%d"}' % number)
+    if last == REMOVED:
+        owner.remove("a")
+    before = memory.walk("")
+    with pytest.raises(SupersededError, match="newer version of a"):
+        late.write("a", OLD)
+    assert memory.walk("") == before
+    assert stored(memory) == ({} if last == REMOVED else {"a": b'{"n": "%d"}' % (changes - 1)})
+    owner.write("a", OTHER)
+    assert stored(memory) == {"a": OTHER}
+    late.read()
+    late.write("a", NEW)
+    assert stored(memory) == {"a": NEW}, "one that has read again is not late"
+
+
+@pytest.mark.parametrize("data", [NEW, REMOVED])
+def test_an_answer_that_is_lost_is_read_back(memory: MemoryStorage, data: bytes) -> None:
+    """The change was made, and the writer is told so."""
+    storage = FailingStorage(memory)
+    files = opened(storage)
+    files.write("a", OLD)
+    storage.after("create", lose_answer)
+    files.write("a", data)
+    assert not files.is_open
+    assert stored(memory) == ({} if data == REMOVED else {"a": data})
+    files.write("a", OTHER)
+    assert stored(memory) == {"a": OTHER}
+
+
+def test_a_change_that_was_refused_is_never_made(memory: MemoryStorage) -> None:
+    """The writer is told that it was not made; a request that was on its way all the time finds its number taken."""
+    storage = FailingStorage(memory)
+    files = opened(storage)
+    files.write("a", OLD)
+    storage.before("create", lose_answer)
+    with pytest.raises(StorageError, match="The store did not answer"):
+        files.write("a", NEW)
+    assert not files.is_open
+    assert not memory.create("files/a@00000000000000000002.json", NEW)
+    assert stored(memory) == {"a": OLD}
+    files.write("a", OTHER)
+    assert stored(memory) == {"a": OTHER}
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+@pytest.mark.parametrize(
+    "settle", [VersionedFiles.settle, lambda files: files.write("a", OTHER)], ids=["asked", "next"]
+)
+def test_an_outcome_that_nothing_tells_is_open_until_it_is_decided(
+    memory: MemoryStorage, is_made: bool, settle: Callable[[VersionedFiles], object]
+) -> None:
+    """The message says that it is not known; then it is decided, for every process and for good."""
+    storage = FailingStorage(memory)
+    files = opened(storage)
+    files.write("a", OLD)
+    (storage.after if is_made else storage.before)("create", lose_answer)
+    storage.before("read", lose_answer)
+    with pytest.raises(StorageError, match="Whether a was stored is not known"):
+        files.write("a", NEW)
+    assert files.is_open
+    settle(files)
+    assert not files.is_open
+    known = files.read()
+    assert known == stored(memory)
+    if settle is VersionedFiles.settle:
+        assert known == {"a": NEW if is_made else OLD}
+    else:
+        assert known == {"a": OTHER}
+    assert not memory.create("files/a@00000000000000000002.json", NEW) or stored(memory) == known
+
+
+def test_a_request_that_arrives_late_is_found(memory: MemoryStorage) -> None:
+    """It was not there when it was read back, and nothing could be put in its place: it is known from then on."""
+    storage = FailingStorage(memory)
+    files = opened(storage)
+    for _ in range(2):
+        storage.before("create", lose_answer)
+    with pytest.raises(StorageError):
+        files.write("a", NEW)
+    assert files.is_open
+    memory.create("files/a@00000000000000000001.json", NEW)
+    files.settle()
+    assert files.read() == {"a": NEW}
+
+
+def test_an_open_outcome_that_another_owner_has_overtaken(memory: MemoryStorage) -> None:
+    """The other's change counts, and what was open is given up."""
+    storage = FailingStorage(memory)
+    files = opened(storage)
+    files.write("a", OLD)
+    storage.before("create", lose_answer)
+    storage.before("read", lose_answer)
+    with pytest.raises(StorageError):
+        files.write("a", NEW)
+    other = opened(memory)
+    other.write("a", OTHER)
+    with pytest.raises(SupersededError):
+        files.write("a", NEW)
+    assert not files.is_open
+    assert stored(memory) == {"a": OTHER}
+
+
+def test_what_is_left_of_a_removal_goes_after_a_while() -> None:
+    """Not before a writer that is late may have come."""
+    clock = ManualClock()
+    memory = MemoryStorage(clock)
+    files = opened(memory)
+    for name in ("a", "b"):
+        files.write(name, OLD)
+    files.remove("a")
+    for late_ms, left in ((KEPT_MS, 2), (KEPT_MS + 1, 1)):
+        files.forget_removed(clock.now_ms() + late_ms)
+        assert len(memory.walk("")) == left
+    files.write("a", NEW)
+    assert stored(memory) == {"a": NEW, "b": OLD}
+
+
+STEPS = st.sampled_from(["write", "remove", "read", "lost", "refused"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), STEPS, st.binary(min_size=6, max_size=7)), max_size=20))
+def test_two_writers_agree_on_what_is_there(steps: list[tuple[int, str, bytes]]) -> None:
+    """Whoever writes, however late, and whatever answers are lost: a change that was made counts until the next."""
+    memory = MemoryStorage()
+    storages = [FailingStorage(memory), FailingStorage(memory)]
+    writers = [opened(storage) for storage in storages]
+    is_there: bytes | None = None
+    for who, step, data in steps:
+        if step == "read":
+            writers[who].read()
+            continue
+        if step in ("lost", "refused"):
+            (storages[who].after if step == "lost" else storages[who].before)("create", lose_answer)
+        try:
+            if step == "remove":
+                writers[who].remove("a")
+            else:
+                writers[who].write("a", data)
+        except (SupersededError, StorageError):
+            pass
+        else:
+            if step != "remove" or writers[who].read(["a"]) == {}:
+                is_there = None if step == "remove" else data
+        storages[who]._plan.clear()
+        assert stored(memory).get("a") == is_there
