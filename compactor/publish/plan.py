@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from compactor.errors import FoldError
 from compactor.model.actions import AnyAction, PlanFold, Publish
@@ -48,6 +48,11 @@ def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: 
     )
 
 
+def renewal_of(state: CatalogState, log: PartitionLog, resume: ResumePoint) -> PublishTarget:
+    """Returns the target that commits the position of `log` again as it is, inside a fold too."""
+    return replace(target_of(state, log, resume, resume.start), fold_end=resume.fold_end)
+
+
 def fold_plans(state: CatalogState, targets: Iterable[PublishTarget], now_ms: int) -> Sequence[AnyAction]:
     """Returns the actions of step 5: the ends of folds that are beyond folded_end."""
     logs = state.by_partition()
@@ -70,6 +75,7 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
             catalog_id=state.catalog_id,
             targets=tuple(found),
             identity=state.key_identity,
+            buckets=state.buckets or None,
         )
         for bucket, found in sorted(buckets.items())
     )

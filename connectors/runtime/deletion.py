@@ -22,7 +22,7 @@ from msgspec import Struct
 from compactor.catalog import commits, owner_lock, requests
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, FencedError, MissingFileError
-from compactor.model.position import Position
+from compactor.model.position import Position, buckets_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS
@@ -124,7 +124,7 @@ def preview(
     plan = DeletionPlan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
-        buckets=max(state.buckets, before.buckets),
+        buckets=max(state.buckets, before.buckets, buckets_of(held.values())),
         outputs=outputs,
         snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
         with_outputs=with_outputs or before.with_outputs,

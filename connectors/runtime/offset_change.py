@@ -286,6 +286,7 @@ def _position(state: CatalogState, log: PartitionLog) -> Position:
         generation=generation_of(log),
         start=log.generation.start if log.generation else 0,
         identity=state.key_identity,
+        buckets=state.buckets or None,
     )
 
 
