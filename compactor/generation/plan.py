@@ -235,10 +235,10 @@ def _check_loss(state: CatalogState, log: PartitionLog, to: int, found: FoundPar
     """Raises where the source has lost records since the log began, so that their keys would be given up unasked."""
     began = log.generation.start if log.generation else max(0, log.start)
     if found.start > began and to <= found.start and not change.accepts_loss:
-        unread = found.start - (first := _unpublished_from(log, found))
+        first = _unpublished_from(log, found)
+        unread = f" The {found.start - first} offsets from {first} on are in no output." if found.start > first else ""
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {log.topic}, partition {log.partition} began at offset {began}, and "
-            f"the source begins at {found.start} now: keys whose last record lay below that would be given up"
-            + (f", and the {unread} offsets from {first} on are in no output." if unread > 0 else "."),
+            f"the source begins at {found.start} now: keys whose last record lay below that would be given up.{unread}",
             _ACCEPT,
         )

@@ -147,7 +147,7 @@ def test_a_source_that_begins_above_the_position(spark: SparkSession, ran: Deplo
     delete_records(ran.bootstrap, ran.topic, 0, start)
     refused = invoke("resync", *_described(ran))
     assert refused.exit_code == 2, refused.output
-    assert f"the {lost} offsets from {ran.published()[0]} on are in no output" in " ".join(refused.output.split())
+    assert f"The {lost} offsets from {ran.published()[0]} on are in no output" in " ".join(refused.output.split())
     assert ran.state().logs == before
     said = resync(ran, "--accept-loss")
     assert [(one["generation"], one["offset"], one["skipped"]) for one in said] == [(2, start, lost), (2, 0, 0)]

@@ -177,7 +177,7 @@ BEGINS_ABOVE = {T0: replace(AS_KNOWN[T0], start=65)}
 @pytest.mark.parametrize("anew", [True, False], ids=["resync", "reset"])
 def test_a_source_that_begins_above_the_position_is_a_loss(anew: bool) -> None:
     """Going back to its start is no gap that somebody asked for: it is refused, then a generation that counts it."""
-    with pytest.raises(OffsetChangeError, match=r"begins at 65 now.*the 25 offsets from 40 on are in no output"):
+    with pytest.raises(OffsetChangeError, match=r"begins at 65 now.*The 25 offsets from 40 on are in no output"):
         decided({T0: None}, found=BEGINS_ABOVE, anew=anew)
     (action,) = decided({T0: None}, found=BEGINS_ABOVE, anew=anew, accepts_loss=True)
     assert action == replace(begun(2, 65, 100), gap=Gap(40, 65))
