@@ -102,6 +102,11 @@ class ConnectorStore:
         for folder in (_CONNECTORS, _TARGETS):
             self._storage.delete(f"{folder}/{_checked(name)}.json")
 
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """Returns the paths of what is stored of the connector `name`, as they are shown in messages."""
+        paths = (f"{folder}/{_checked(name)}.json" for folder in (_CONNECTORS, _TARGETS))
+        return tuple(f"{self.location}/{path}" for path in paths if self._storage.exists(path))
+
     def target(self, name: str) -> TargetState:
         """Reads the target state of the connector `name` of a file; RUNNING where none is stored or it is damaged."""
         path = f"{_TARGETS}/{_checked(name)}.json"
