@@ -120,6 +120,8 @@ class Changelog:
         12. Commit the new published offsets to the catalog.
         """
         self._positions.resolve(now_ms)  # 0
+        state = self._catalog.state
+        self._commit_again(state, self._positions.stale_aside(state, settings, now_ms), settings, now_ms)
         targets = self._targets(settings, now_ms)  # 5
         if targets and self._renew(settings, now_ms):
             targets = self._targets(settings, now_ms)

@@ -19,7 +19,7 @@ from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker
-from compactor.publish.plan import published_logs, renewal_of
+from compactor.publish.plan import open_logs, published_logs, renewal_of
 from compactor.publish.resume import resume_point
 from compactor.settings import EngineSettings
 
@@ -71,7 +71,7 @@ class Positions:
         for log in state.logs:
             if state.topics[log.topic].closed is not None:
                 self._resume.pop(log.tp, None)  # the broker has no positions for a deleted topic, and takes none
-        logs = [log for log in published_logs(state) if self._is_unknown(log)]
+        logs = [log for log in open_logs(state) if self._is_unknown(log)]
         if not logs:
             self._resolved = state
             return
@@ -88,15 +88,22 @@ class Positions:
         a position at worst comes late; a record would come twice.
         """
         most = min(state.buckets, MOST_BUCKETS)
-        return self._renewals(state, lambda tp: self._named.get(tp, most) < most)
+        return self._renewals(state, published_logs(state), lambda tp: self._named.get(tp, most) < most)
 
     def stale(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
         """Returns the positions to be committed again as they are, as they would expire (`is_stale`)."""
-        return self._renewals(state, lambda tp: self.is_stale(tp, settings, now_ms))
+        return self._renewals(state, open_logs(state), lambda tp: self.is_stale(tp, settings, now_ms))
 
-    def _renewals(self, state: CatalogState, is_due: Callable[[TopicPartition], bool]) -> list[PublishTarget]:
+    def stale_aside(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
+        """Returns those of `stale` whose logs are not published, as what is to be sent is damaged."""
+        aside = [log for log in open_logs(state) if log.quarantine and log.quarantine.publishing]
+        return self._renewals(state, aside, lambda tp: self.is_stale(tp, settings, now_ms))
+
+    def _renewals(
+        self, state: CatalogState, logs: Iterable[PartitionLog], is_due: Callable[[TopicPartition], bool]
+    ) -> list[PublishTarget]:
         """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
-        found = ((log, self._resume[log.tp]) for log in published_logs(state) if is_due(log.tp))
+        found = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
         return [renewal_of(state, log, resume) for log, resume in found if resume.found is not None and not resume.hold]
 
     def _read(

@@ -24,13 +24,14 @@ SENT: Final = pa.schema(
 """Rows of a task's answer: one for each `PublishResult`, with its fields."""
 
 
+def open_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
+    """Returns the logs that have a position: brokers have none for topics that are gone, and closed ones are left."""
+    return tuple(log for log in state.logs if state.topics[log.topic].closed is None)
+
+
 def published_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
     """Returns the logs that are published: their topics are not closed, and what is to be sent is not damaged."""
-    return tuple(
-        log
-        for log in state.logs
-        if state.topics[log.topic].closed is None and not (log.quarantine and log.quarantine.publishing)
-    )
+    return tuple(log for log in open_logs(state) if not (log.quarantine and log.quarantine.publishing))
 
 
 def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:

@@ -262,3 +262,20 @@ def test_positions_alone_are_committed_again_where_nothing_may_be_sent(world: Wo
     assert len(world.plans) == 2
     assert {log.tp: log.published for log in world.catalog.state.logs} == published
     assert len(world.publish(101 * HOUR)) == PARTITIONS
+
+
+def test_the_position_of_a_log_that_is_set_aside_is_kept_alive(world: World) -> None:
+    """Its files may be mended weeks later; nothing of it is sent meanwhile, and it moves nowhere."""
+    world.grow()
+    world.publish(100 * HOUR)
+    aside = TopicPartition("t", 3)
+    log = world.catalog.state.log(aside)
+    world.catalog.commit(lambda _: [quarantine_of(log, "damaged", 0, publishing=True)], 0)
+    world.grow()
+    world.plans.clear()
+    world.publish(100 * HOUR + SETTINGS.position_refresh_ms)
+    assert [(one.start, one.end) for plan in world.plans for one in plan.targets if one.tp == aside] == [(1, 1)]
+    assert world.catalog.state.log(aside).published == 1
+    world.plans.clear()
+    world.publish(100 * HOUR + SETTINGS.position_refresh_ms + 1)
+    assert aside not in {one.tp for plan in world.plans for one in plan.targets}
