@@ -139,6 +139,17 @@ class Engine:
                 self._clock_warnings.observe(now_ms)
                 self._publish(now_ms)
 
+    def renew_positions(self, now_ms: int) -> None:
+        """Commits positions again before they expire, and publishes nothing, for a connector that is paused.
+
+        Does nothing while another turn is under way, nor once the engine is closed.
+        """
+        with self._if_free(0) as free:
+            if free:
+                self._publishing = True
+                self._changelog.renew_positions(self._settings, now_ms)
+                self._publishing = False
+
     @contextmanager
     def _if_free(self, seconds: float) -> Iterator[bool]:
         """Yields whether this is the caller's turn: it is free within `seconds`, and the engine is open."""

@@ -1,8 +1,9 @@
 """Decides what a change of offsets does to each log: pure.
 
 to where it stands already                                nothing
-forward, in the output's own generation                   a gap, stated and counted (`Skip`)
+forward by name, in the output's own generation           a gap, stated and counted (`Skip`)
 back, or to the source's start                            a new generation (`BeginGeneration`)
+to a start of the source that lies above the position     the same where the loss is accepted: it is counted as a gap
 anywhere, source or output recreated, or the source cut   a new generation of all logs of the topic
 anywhere, the output still holds the generation before    a new generation: a gap would keep what is to go
 """
@@ -17,9 +18,9 @@ from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
-from compactor.model.log import Generation, PartitionLog, Run, first_end_of, generation_of
+from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of
 from compactor.model.record import TopicPartition
-from compactor.model.state import BYTES, CatalogState, Topic
+from compactor.model.state import CatalogState, Topic
 
 
 class OffsetChange(Struct, frozen=True, kw_only=True):
@@ -64,6 +65,8 @@ class ChangePlan(Struct, frozen=True, kw_only=True):
     renewed: tuple[RenewTopic, ...] = ()
     skips: tuple[Skip, ...] = ()
     generations: Mapping[TopicPartition, Generation] = {}
+    lost: Mapping[TopicPartition, Gap] = {}
+    """What is given up below the generations that begin, where it was not published."""
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -90,6 +93,7 @@ def plan_change(
     Raises OffsetChangeError, and nothing is changed, where one of the offsets cannot be.
     """
     renewed, skips, generations = dict[str, RenewTopic](), list[Skip](), dict[TopicPartition, Generation]()
+    lost = dict[TopicPartition, Gap]()
     for tp, offset in sorted(change.offsets.items()):
         log, found = _known(state, tp, topics, partitions)
         topic = state.topics[tp.topic]
@@ -100,16 +104,17 @@ def plan_change(
         if topic.closed is not None or recreated:
             ids = topics[tp.topic]
             renewed[tp.topic] = RenewTopic(topic=tp.topic, topic_id=ids.topic_id, output_id=ids.output_id)
-        if not recreated and first_end_of(log) is None and found.position is not None and to > found.position:
-            _check_nothing_is_sent(state, log, found.position)
+        if not recreated and _is_gap(log, offset, found, change):
+            _check_nothing_is_sent(state, log, found)
             skips.append(Skip(topic=tp.topic, partition=tp.partition, end=to))
         elif recreated or change.anew or not _stands_at(log, to, found):
             if topic.topic_id == topics[tp.topic].topic_id:
                 _check_loss(state, log, to, found, change)
+                lost |= _lost(log, to, found)
             generations[tp] = Generation(
                 number=generation_of(log) + 1, start=to, first_end=max(to, found.end), output_offset=found.output_end
             )
-    return ChangePlan(renewed=tuple(renewed.values()), skips=tuple(skips), generations=generations)
+    return ChangePlan(renewed=tuple(renewed.values()), skips=tuple(skips), generations=generations, lost=lost)
 
 
 def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterator[AnyAction]:
@@ -118,7 +123,11 @@ def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterato
     yield from plan.skips
     for tp, generation in plan.generations.items():
         yield BeginGeneration(
-            topic=tp.topic, partition=tp.partition, generation=generation, lead=_ending_at(leads.get(tp), generation)
+            topic=tp.topic,
+            partition=tp.partition,
+            generation=generation,
+            lead=_ending_at(leads.get(tp), generation),
+            gap=plan.lost.get(tp),
         )
 
 
@@ -175,15 +184,39 @@ def _within(state: CatalogState, tp: TopicPartition, offset: int, found: FoundPa
     return offset
 
 
-def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, position: int) -> None:
-    """Raises where a fold was sent in part whose keys have an identity.
+def _is_gap(log: PartitionLog, offset: int | None, found: FoundPartition, change: OffsetChange) -> bool:
+    """Returns whether `offset` leaves a gap in the log as it is: only one that was named lies forward by intent.
 
-    What is given up leaves the log, which would not know any more which keys the output has.
+    The source's start lies above the position where the source has lost records, which nobody has asked for.
     """
-    if state.identity != BYTES and position > log.published:
+    if offset is None or change.anew or first_end_of(log) is not None:
+        return False
+    return found.position is not None and offset > found.position
+
+
+def _unpublished_from(log: PartitionLog, found: FoundPartition) -> int:
+    """Returns the source offset from which nothing is in the output; where that is not known, nothing was read."""
+    reached = log.end if found.position is None else found.position
+    return max(reached, log.generation.start if log.generation else reached)
+
+
+def _lost(log: PartitionLog, to: int, found: FoundPartition) -> dict[TopicPartition, Gap]:
+    """Returns the gap that a generation from `to` on leaves below it, if any."""
+    first = _unpublished_from(log, found)
+    return {log.tp: Gap(first, to)} if first < to else {}
+
+
+def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, found: FoundPartition) -> None:
+    """Raises where more was sent than ends of folds: a part of one, or what an older copy of the catalog never read.
+
+    What is given up leaves the log, which would not know any more what the output has of it: neither the next snapshot,
+    from which readers go on above it, nor the next record of a key that has an identity.
+    """
+    if found.position is not None and found.position > log.published:
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {log.topic}, partition {log.partition} has sent offsets up to "
-            f"{position} of a fold that ends at {log.folded_end}: what the output has of it would be forgotten.",
+            f"{found.position} of what is published as a whole only up to {log.published}: what the output has of it "
+            "would be forgotten.",
             "Run the connector until it is published, then ask again; or have the partition read anew with keyfold "
             "resync CONNECTOR.json.",
         )
@@ -202,8 +235,10 @@ def _check_loss(state: CatalogState, log: PartitionLog, to: int, found: FoundPar
     """Raises where the source has lost records since the log began, so that their keys would be given up unasked."""
     began = log.generation.start if log.generation else max(0, log.start)
     if found.start > began and to <= found.start and not change.accepts_loss:
+        first = _unpublished_from(log, found)
+        unread = f" The {found.start - first} offsets from {first} on are in no output." if found.start > first else ""
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {log.topic}, partition {log.partition} began at offset {began}, and "
-            f"the source begins at {found.start} now: keys whose last record lay below that would be given up.",
+            f"the source begins at {found.start} now: keys whose last record lay below that would be given up.{unread}",
             _ACCEPT,
         )

@@ -161,12 +161,16 @@ class Skip(Action, OfPartition, frozen=True, tag="skip"):
 
 
 class BeginGeneration(Action, OfPartition, frozen=True, tag="begin-generation"):
-    """Begins the log anew as `generation`; `lead` holds tombstones for the keys that the output has."""
+    """Begins the log anew as `generation`; `lead` holds tombstones for the keys that the output has.
+
+    `gap`: source offsets below the generation that were not published and are given up; None without any.
+    """
 
     topic: str
     partition: int
     generation: Generation
     lead: Run | None = None
+    gap: Gap | None = None
 
 
 class RestoreLog(Action, frozen=True, tag="restore-log"):

@@ -93,7 +93,7 @@ class OutputPoint(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """Source offsets [start, end) that the source had lost before they were read."""
+    """Source offsets [start, end) that the source had lost before they were read, or that an operator gave up."""
 
     start: int
     end: int
@@ -208,6 +208,15 @@ def first_end_of(log: PartitionLog) -> int | None:
     """
     generation = log.generation
     return generation.first_end if generation and log.published < generation.first_end else None
+
+
+def lost_by(log: PartitionLog) -> int:
+    """Returns how many source offsets the newest generation of `log` has given up, until something of it is published.
+
+    A process that begins a generation may end before anything counts what went with it.
+    """
+    waits = log.generation is not None and log.start == log.published <= log.generation.start
+    return sum(gap.end - gap.start for gap in log.gaps) if waits else 0
 
 
 def end_within(log: PartitionLog, offset: int) -> int:

@@ -156,11 +156,13 @@ def skip(log: PartitionLog, end: int) -> PartitionLog:
     return check_invariants(replace(skipped, ahead_ms=None))
 
 
-def begin_generation(log: PartitionLog, generation: Generation, lead: Run | None) -> PartitionLog:
+def begin_generation(
+    log: PartitionLog, generation: Generation, lead: Run | None, gap: Gap | None = None
+) -> PartitionLog:
     """Returns the log of `generation`, which is read anew; nothing of the earlier one is kept but its bucket.
 
-    `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. Raises
-    CatalogError where the numbers do not follow.
+    `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. `gap` counts what
+    is given up below the generation. Raises CatalogError where the numbers do not follow.
     """
     if generation.number <= generation_of(log):
         raise CatalogError(
@@ -182,6 +184,7 @@ def begin_generation(log: PartitionLog, generation: Generation, lead: Run | None
             clean_end=start,
             runs=() if lead is None else (lead,),
             output=output,
+            gaps=() if gap is None else (gap,),
             generation=generation,
         )
     )

@@ -6,6 +6,7 @@ which catalog has committed it and what it means. `compactor.publish.resume` dec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -17,6 +18,8 @@ from compactor.model.log import OutputPoint
 
 FORMAT: Final = 1
 FORMAT_OF_LATER_GENERATIONS: Final = 2
+MOST_BUCKETS: Final = 10_000
+"""As many transactional ids a position names at most: a tool may have written it, and each one named is initialised."""
 
 
 class Position(Struct, frozen=True, kw_only=True):
@@ -25,7 +28,8 @@ class Position(Struct, frozen=True, kw_only=True):
     `catalog_id` None: it was not committed by keyfold. `output_id`: id of the output topic. `output_offset`: everything
     below `offset` is published below this offset of the output. `fold_end`: the end of the fold that is being sent in
     several transactions. `generation` is that of the log, `start` the source offset where it began. `identity`: by what
-    the catalog compares keys; None: by their bytes.
+    the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids the catalog had then, below
+    which each id is that a partition may have been published by; None: an older version, which did not say.
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
     holds `group_offset`, and the metadata has the other.
@@ -39,6 +43,7 @@ class Position(Struct, frozen=True, kw_only=True):
     generation: int = 1
     start: int = 0
     identity: str | None = None
+    buckets: int | None = None
 
     @property
     def group_offset(self) -> int:
@@ -78,7 +83,8 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
 
     Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset where that is below 0.
-    `identity` says by what keys are compared, where that is not their bytes.
+    `identity` says by what keys are compared, where that is not their bytes. `buckets` is the number of transactional
+    ids; older versions do not write it, and pass over it.
     """
 
     keyfold: int
@@ -91,6 +97,7 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: int = 0
     tombstones: int | None = None
     identity: str | None = None
+    buckets: int | None = None
 
 
 def encode(position: Position) -> str:
@@ -106,6 +113,7 @@ def encode(position: Position) -> str:
         start=position.start,
         tombstones=position.offset if position.offset < position.start else None,
         identity=position.identity,
+        buckets=None if position.buckets is None else min(position.buckets, MOST_BUCKETS),
     )
     return msgspec.json.encode(metadata).decode()
 
@@ -137,4 +145,10 @@ def decode(offset: int, metadata: str | None) -> Position:
         generation=found.generation,
         start=found.start,
         identity=found.identity,
+        buckets=None if found.buckets is None or found.buckets < 1 else min(found.buckets, MOST_BUCKETS),
     )
+
+
+def buckets_of(positions: Iterable[Position | None]) -> int:
+    """Returns how many transactional ids `positions` name, by which their partitions may have been published."""
+    return max((one.buckets or 0 for one in positions if one is not None), default=0)

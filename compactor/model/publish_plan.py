@@ -12,8 +12,8 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     """A fold of one partition to be sent: the survivors of [start, end), and its rejected records.
 
     `found` is the position that the group must still hold when the publish begins (None: none); `output_offset` what
-    the metadata of that position says. start == end only commits the position again. `generation` is the log's, None in
-    the first one.
+    the metadata of that position says. start == end only commits the position again, as one inside the fold that ends
+    at `fold_end` where that is given. `generation` is the log's, None in the first one.
     """
 
     topic: str
@@ -25,12 +25,14 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     found: int | None = None
     output_offset: int | None = None
     generation: Generation | None = None
+    fold_end: int | None = None
 
 
 class PublishPlan(Struct, frozen=True, kw_only=True):
     """The targets that one transactional id sends next, in one epoch of one catalog.
 
-    `identity`: by what the catalog compares keys; None: by their bytes.
+    `identity`: by what the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids it has;
+    None: that is not known.
     """
 
     bucket: int
@@ -38,6 +40,7 @@ class PublishPlan(Struct, frozen=True, kw_only=True):
     catalog_id: str
     targets: tuple[PublishTarget, ...]
     identity: str | None = None
+    buckets: int | None = None
 
 
 class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):

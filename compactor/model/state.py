@@ -255,7 +255,7 @@ def _change(log: PartitionLog, action: Change) -> PartitionLog:
         case Skip():
             return log_transitions.skip(log, action.end)
         case BeginGeneration():
-            return log_transitions.begin_generation(log, action.generation, action.lead)
+            return log_transitions.begin_generation(log, action.generation, action.lead, action.gap)
 
 
 def _rewrite(log: PartitionLog, action: Rewriting) -> PartitionLog:

@@ -87,6 +87,19 @@ class Changelog:
             self._positions.forget()
             raise
 
+    def renew_positions(self, settings: EngineSettings, now_ms: int) -> None:
+        """Commits the positions again that are old enough to expire, and nothing else: no record is sent.
+
+        Raises what the publisher raises, and what the broker raises.
+        """
+        try:
+            self._positions.resolve(now_ms)
+            state = self._catalog.state
+            self._commit_again(state, self._positions.stale(state, settings, now_ms), settings, now_ms)
+        except Exception:
+            self._positions.forget()
+            raise
+
     def uncertain(self) -> frozenset[TopicPartition]:
         """Returns the logs whose published offset is not known, or not decided yet."""
         return self._positions.uncertain()
@@ -107,7 +120,11 @@ class Changelog:
         12. Commit the new published offsets to the catalog.
         """
         self._positions.resolve(now_ms)  # 0
+        state = self._catalog.state
+        self._commit_again(state, self._positions.stale_aside(state, settings, now_ms), settings, now_ms)
         targets = self._targets(settings, now_ms)  # 5
+        if targets and self._renew(settings, now_ms):
+            targets = self._targets(settings, now_ms)
         if not targets:
             return ()
         hit("publish.plan")
@@ -124,6 +141,26 @@ class Changelog:
             self._count_freshness(state, targets, sent, ended_ms)
             self._log_published(sent, ended_ms - began_ms)
         return sent
+
+    def _renew(self, settings: EngineSettings, now_ms: int) -> bool:
+        """Has the positions name all transactional ids, before records go by one that they do not name (steps 6 to 11).
+
+        Returns whether any was committed again.
+        """
+        state = self._catalog.state
+        targets = self._positions.to_renew(state)
+        self._commit_again(state, targets, settings, now_ms)
+        return bool(targets)
+
+    def _commit_again(
+        self, state: CatalogState, targets: Sequence[PublishTarget], settings: EngineSettings, now_ms: int
+    ) -> None:
+        """Takes steps 6 to 11 for positions alone; `targets` are renewals (`plan.renewal_of`)."""
+        if not targets:
+            return
+        sent = self._executor.send(state, bucket_plans(state, targets), settings)
+        self._positions.renewed(targets, now_ms)
+        self.counters.add("transactions", sum(result.transactions for result in sent))
 
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
         """Returns what is due: folds to send, and positions to commit again before they expire."""

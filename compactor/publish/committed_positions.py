@@ -6,19 +6,20 @@ them, and every publish checks that before it sends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
+from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.actions import AnyAction, Publish
 from compactor.model.log import PartitionLog, end_within
-from compactor.model.position import Position, ResumePoint
-from compactor.model.publish_plan import PublishResult
+from compactor.model.position import MOST_BUCKETS, Position, ResumePoint, buckets_of
+from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker
-from compactor.publish.plan import published_logs
+from compactor.publish.plan import open_logs, published_logs, renewal_of
 from compactor.publish.resume import resume_point
 from compactor.settings import EngineSettings
 
@@ -35,6 +36,10 @@ class Positions:
         self._committed_ms: dict[TopicPartition, int] = {}
         self._read_ms: dict[TopicPartition, int] = {}
         self._resolved: CatalogState | None = None
+        self._named: dict[TopicPartition, int] = {}
+        """How many transactional ids the position of each partition names, by which it may have been published."""
+        self._fenced = 0
+        """How many ids, from 0, this run has initialised beyond those of its catalog."""
 
     def __getitem__(self, tp: TopicPartition) -> ResumePoint:
         return self._resume[tp]
@@ -66,15 +71,59 @@ class Positions:
         for log in state.logs:
             if state.topics[log.topic].closed is not None:
                 self._resume.pop(log.tp, None)  # the broker has no positions for a deleted topic, and takes none
-        logs = [log for log in published_logs(state) if self._is_unknown(log)]
+        logs = [log for log in open_logs(state) if self._is_unknown(log)]
         if not logs:
             self._resolved = state
             return
-        committed = self._broker.positions([log.tp for log in logs])
+        committed = self._read(state, [log.tp for log in logs])
         for log in logs:
             self._resume[log.tp] = self._resume_point(state, log, committed)
             self._read_ms.setdefault(log.tp, now_ms)
         self._catalog.commit(lambda state: _missed_commits(state, self._resume), now_ms)
+
+    def to_renew(self, state: CatalogState) -> list[PublishTarget]:
+        """Returns the positions to be committed again before anything is sent: they name fewer ids than there are.
+
+        Who rebuilds a lost catalog knows the ids from the positions alone. Renewed by an id that they do not name yet,
+        a position at worst comes late; a record would come twice.
+        """
+        most = min(state.buckets, MOST_BUCKETS)
+        return self._renewals(state, published_logs(state), lambda tp: self._named.get(tp, most) < most)
+
+    def stale(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
+        """Returns the positions to be committed again as they are, as they would expire (`is_stale`)."""
+        return self._renewals(state, open_logs(state), lambda tp: self.is_stale(tp, settings, now_ms))
+
+    def stale_aside(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
+        """Returns those of `stale` whose logs are not published, as what is to be sent is damaged."""
+        aside = [log for log in open_logs(state) if log.quarantine and log.quarantine.publishing]
+        return self._renewals(state, aside, lambda tp: self.is_stale(tp, settings, now_ms))
+
+    def _renewals(
+        self, state: CatalogState, logs: Iterable[PartitionLog], is_due: Callable[[TopicPartition], bool]
+    ) -> list[PublishTarget]:
+        """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
+        found = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
+        return [renewal_of(state, log, resume) for log, resume in found if resume.found is not None and not resume.hold]
+
+    def _read(
+        self, state: CatalogState, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, Position | None]:
+        """Reads positions; where they name more ids than the catalog has, those are initialised first.
+
+        So it is with a catalog that was set back, or rebuilt by a process that ended before step R5: somebody who knew
+        of more may have a transaction open.
+        """
+        found = self._broker.positions(partitions)
+        named = buckets_of(one for one in found.values() if one is not None and one.catalog_id == state.catalog_id)
+        first = max(state.buckets, self._fenced)
+        if named > first:
+            self._catalog.refresh()  # those of a newer owner are not ours to end
+            self._broker.fence(range(first, named))
+            self._fenced = named
+            found = self._broker.positions(partitions)
+        self._named.update((tp, one.buckets or 0) for tp, one in found.items() if one is not None)
+        return found
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
         """Returns whether the position of `tp` is to be committed again, as positions expire one by one.
@@ -95,6 +144,14 @@ class Positions:
             self._committed_ms[result.tp] = now_ms
             resume = ResumePoint(start=result.end, found=result.end, output_offset=result.output_offset)
             self._resume[result.tp] = resume
+            self._named.pop(result.tp, None)
+
+    def renewed(self, targets: Iterable[PublishTarget], now_ms: int) -> None:
+        """Takes over that the positions of `targets` were committed again as they were."""
+        for target in targets:
+            self._committed_ms[target.tp] = now_ms
+            self._resume[target.tp] = replace(self._resume[target.tp], found=target.start)
+            self._named.pop(target.tp, None)
 
     def _is_unknown(self, log: PartitionLog) -> bool:
         resume = self._resume.get(log.tp)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from compactor.errors import FoldError
 from compactor.model.actions import AnyAction, PlanFold, Publish
@@ -24,13 +24,14 @@ SENT: Final = pa.schema(
 """Rows of a task's answer: one for each `PublishResult`, with its fields."""
 
 
+def open_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
+    """Returns the logs that have a position: brokers have none for topics that are gone, and closed ones are left."""
+    return tuple(log for log in state.logs if state.topics[log.topic].closed is None)
+
+
 def published_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
     """Returns the logs that are published: their topics are not closed, and what is to be sent is not damaged."""
-    return tuple(
-        log
-        for log in state.logs
-        if state.topics[log.topic].closed is None and not (log.quarantine and log.quarantine.publishing)
-    )
+    return tuple(log for log in open_logs(state) if not (log.quarantine and log.quarantine.publishing))
 
 
 def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:
@@ -46,6 +47,11 @@ def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: 
         output_offset=resume.output_offset,
         generation=log.generation,
     )
+
+
+def renewal_of(state: CatalogState, log: PartitionLog, resume: ResumePoint) -> PublishTarget:
+    """Returns the target that commits the position of `log` again as it is, inside a fold too."""
+    return replace(target_of(state, log, resume, resume.start), fold_end=resume.fold_end)
 
 
 def fold_plans(state: CatalogState, targets: Iterable[PublishTarget], now_ms: int) -> Sequence[AnyAction]:
@@ -70,6 +76,7 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
             catalog_id=state.catalog_id,
             targets=tuple(found),
             identity=state.key_identity,
+            buckets=state.buckets or None,
         )
         for bucket, found in sorted(buckets.items())
     )

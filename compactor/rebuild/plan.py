@@ -8,6 +8,7 @@ of a generation of which nothing was published     the next generation begins, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -17,8 +18,8 @@ from compactor.errors import RebuildError
 from compactor.model.actions import RestoreLog
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run
 from compactor.model.log_transitions import begin_generation, check_invariants
-from compactor.model.position import Position
-from compactor.model.record import OfPartition
+from compactor.model.position import Position, buckets_of
+from compactor.model.record import OfPartition, TopicPartition
 
 _LONG_AGO_MS: Final = 0
 """When sending of what the output holds began: not known, so earlier than any."""
@@ -106,11 +107,31 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
     return RestoreLog(log=check_invariants(begun))
 
 
-def position_of(action: RestoreLog, lost: LostLog, catalog_id: str) -> Position:
-    """Returns what the group is to hold: the position as it was, but of this catalog, or that of the restored log."""
+OLDER_BUCKETS: Final = 256
+"""How many transactional ids an older keyfold may have had, which did not write their number to its positions.
+
+It had as many as tasks.max says, or else as Spark has cores; initialising one takes some ms.
+"""
+
+
+def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
+    """Returns below which number each transactional id is that a lost catalog may have published a partition by.
+
+    `held`: the position of each partition of the source, None where there is none; `buckets`: the new catalog's ids.
+    """
+    positions = [one for one in held.values() if one is not None]
+    unsaid = OLDER_BUCKETS if any(one.buckets is None for one in positions) else 0
+    return max(buckets_of(positions), unsaid, len(held), buckets)
+
+
+def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) -> Position:
+    """Returns what the group is to hold: the position as it was, but of this catalog, or that of the restored log.
+
+    `ids`: those of the lost catalog too, which a worker then initialises before it publishes, where we end before that.
+    """
     log, before = action.log, lost.position
     if before.group_offset == log.position and not lost.is_unpublished:
-        return replace(before, catalog_id=catalog_id)
+        return replace(before, catalog_id=catalog_id, buckets=ids)
     return Position(
         offset=log.published,
         catalog_id=catalog_id,
@@ -119,6 +140,7 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str) -> Position:
         generation=log.generation.number if log.generation else 1,
         start=log.generation.start if log.generation else 0,
         identity=before.identity,
+        buckets=ids,
     )
 
 

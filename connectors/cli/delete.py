@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from compactor.storage.base import Storage
     from connectors.config.connector import ConnectorConfig
     from connectors.kafka.client_settings import ClientSettings
+    from connectors.runtime.connector_store import ConnectorStore
     from connectors.runtime.deletion import DeletionPreview
 
 OutputsOption = Annotated[
@@ -28,30 +31,38 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 def delete(
     connector: ConnectorArgument, outputs: OutputsOption = False, yes: YesOption = False, worker: WorkerOption = None
 ) -> None:
-    """Removes a connector's storage folder and consumer group; says what, and asks. Source topics are never touched."""
+    """Removes a connector's storage folder, its consumer group, and its config if it was made over REST.
+
+    It says what, and asks. Source topics are never touched.
+    """
     config = worker_of(worker)
     from connectors.config.files import load_connector
     from connectors.config.stores import connector_storage, snapshot_storage
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
     from connectors.kafka.probe import probe_all
+    from connectors.runtime.connector_store import ConnectorStore
     from connectors.runtime.deletion import preview
     from connectors.runtime.takeover import PROBE_S
 
     settings = load_connector(connector, config).config
     storage = connector_storage(config, settings.name)
     _refuse_living(storage, settings.name)
+    store = ConnectorStore.of(config)
+    stored = store.files_of(settings.name)
+    _refuse_worker_of(store, storage, settings.name, stored)
     clients = ClientSettings.of(config, settings)
     probe_all(settings.name, clients, PROBE_S)
     location = snapshot_storage(config, settings)
     found = preview(storage, settings, Admin(clients.admin()), location, with_outputs=outputs)
-    if found.nothing:
+    if found.nothing and not stored:
         say(f"There is nothing to delete of connector {settings.name} in {storage.location} and on the brokers.")
         return
-    say("\n".join(_lines(found, settings, storage.location)))
+    say("\n".join(_lines(found, settings, storage.location, stored)))
     if not yes:
         _ask()
-    _remove(storage, location, settings, clients, found)
+    with _claimed(store, settings.name, stored):
+        _remove(storage, location, settings, clients, found, partial(store.delete, settings.name))
     say(f"Connector {settings.name} is deleted.")
 
 
@@ -73,6 +84,43 @@ def _is_run_error(name: str, owner: str) -> UsageError:
     )
 
 
+def _refuse_worker_of(store: ConnectorStore, storage: Storage, name: str, stored: Sequence[str]) -> None:
+    """Raises UsageError where a worker lives that has what is stored of the connector, whatever state that is in.
+
+    It would run the connector again, as it keeps the config in memory.
+    """
+    from connectors.kafka.retry import poll_until
+    from connectors.runtime.takeover import LOCK_POLL_S, abandoned_s
+
+    if not stored:
+        return
+    living = poll_until(lambda found: found is None, store.owner, abandoned_s(storage), LOCK_POLL_S)
+    if living is not None:
+        raise _is_kept_error(name, str(living), stored)
+
+
+def _is_kept_error(name: str, owner: str, stored: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"Connector {name} is one of the worker {owner}, which keeps {', '.join(stored)}; nothing was removed.",
+        f"Take it off that worker with keyfold connectors delete {name} (or, where it comes from a file, by moving the "
+        "file away and SIGHUP), or stop the worker; then try again.",
+    )
+
+
+@contextmanager
+def _claimed(store: ConnectorStore, name: str, stored: Sequence[str]) -> Iterator[None]:
+    """Keeps workers from taking up what is `stored` while it is removed. Raises UsageError where one has begun."""
+    if not stored:
+        yield
+        return
+    if not store.claim():
+        raise _is_kept_error(name, str(store.owner() or "that has just begun"), stored)
+    try:
+        yield
+    finally:
+        store.release()
+
+
 def _ask() -> None:
     if not sys.stdin.isatty():
         raise UsageError("There is no terminal to ask on; nothing was removed.", "Give --yes to go on without asking.")
@@ -87,7 +135,9 @@ def _remove(
     settings: ConnectorConfig,
     clients: ClientSettings,
     found: DeletionPreview,
+    forget: Callable[[], None],
 ) -> None:
+    """Removes all that was found; `forget` removes what a worker keeps of it, so that it runs it no more."""
     from compactor.catalog import owner_lock
     from connectors.kafka.admin import Admin
     from connectors.kafka.producers import fence_all
@@ -100,12 +150,13 @@ def _remove(
         catalog = deletion.fence(storage, settings.name, owner_lock.this_process().text, SystemClock().now_ms())
         fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
         deletion.begin(storage, found.plan, catalog)
+        forget()
         deletion.carry_out(storage, found.plan, settings, Admin(clients.admin()), location)
     finally:
         lock.release()
 
 
-def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> Iterator[str]:
+def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str, stored: Sequence[str] = ()) -> Iterator[str]:
     """Yields the lines that say what is removed, what stays, and what a person should know before the answer."""
     import humanize
 
@@ -117,6 +168,7 @@ def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str) -> It
     yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
     if settings.dead_letter_topic is not None:
         yield f"  consumer group {settings.redrive_group_id}, which says what keyfold dlq has sent back, if it is there"
+    yield from (f"  {path}: what a worker has kept of it, as it was made or changed over REST" for path in stored)
     if plan.with_outputs:
         yield from (f"  output topic {one.topic}, with all its records" for one in plan.outputs)
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)

@@ -44,6 +44,12 @@ UnnamedOption = Annotated[
     bool,
     typer.Option("--unnamed", help="Also letters that do not say of which connector they are: all are this one's."),
 ]
+EveryOption = Annotated[
+    bool,
+    typer.Option(
+        "--every-letter", help="Also letters of a record that another letter has sent back: resync makes one again."
+    ),
+]
 OffsetOption = Annotated[int | None, typer.Option("--offset", help="Only the letter at this offset.", min=0)]
 
 app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead letters, and sends them back.")
@@ -103,19 +109,21 @@ def redrive(
     class_name: ClassOption = None,
     max_redrives: RedrivesOption = 3,
     unnamed: UnnamedOption = False,
+    every_letter: EveryOption = False,
     limit: LimitOption = None,
     dry_run: DryOption = False,
     as_json: JsonOption = False,
     worker: WorkerOption = None,
 ) -> None:
-    """Sends dead letters back to their source topics, as they were, each once.
+    """Sends dead letters back to their source topics, as they were, one of each record.
 
     What is left stays for a later run; a run that is killed is gone on with by the next.
     """
     from connectors.sinks.letters import LetterFilter
     from connectors.sinks.redrive_plan import RedriveSelection
 
-    selection = RedriveSelection(max_redrives, LetterFilter(topic, _stage(stage), class_name), unnamed)
+    chosen = LetterFilter(topic, _stage(stage), class_name)
+    selection = RedriveSelection(max_redrives, chosen, unnamed, once=not every_letter)
     letters = _letters(connector, worker)
     found = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
     nothing = None if found.sent or found.left or found.already else letters.absent()

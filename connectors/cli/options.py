@@ -33,7 +33,7 @@ UnusedWorkerOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON (its fields: docs/formats.md).")]
 LossOption = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Also where the source no longer has all records that the connector has read."),
+    typer.Option("--accept-loss", help="Also where the source has lost records since, read or not."),
 ]
 ConnectorArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
 TopicOption = Annotated[str, typer.Option("--topic", help="The source topic.", metavar="T")]

@@ -37,7 +37,8 @@ def resync(
     """Reads the source anew from its start, as a new generation, and then makes the output equal to it.
 
     For an output or a source that was recreated, and for files that are lost while the source still has the records.
-    A key that does not come again gets a tombstone. The output stays as it is until all is read.
+    A key that does not come again gets a tombstone. The output stays as it is until all is read. Refused where records
+    are gone that the connector has read, or has not read yet, unless --accept-loss is given.
     """
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
@@ -53,14 +54,14 @@ def resync(
         say(_text(settings.name, changed))
 
 
-_HEADERS = ("TOPIC", "PARTITION", "GENERATION", "FROM OFFSET", "KEYS IN THE OUTPUT")
+_HEADERS = ("TOPIC", "PARTITION", "GENERATION", "FROM OFFSET", "KEYS IN THE OUTPUT", "LOST")
 
 
 def _text(name: str, changed: Sequence[ChangedLog]) -> str:
     if not changed:
         return "Nothing was changed: the connector has no partitions yet."
     rows = [
-        (one.topic, one.partition, one.generation, one.offset, one.tombstones)
+        (one.topic, one.partition, one.generation, one.offset, one.tombstones, one.skipped)
         for one in sorted(changed, key=lambda one: (one.topic, one.partition))
     ]
     return (

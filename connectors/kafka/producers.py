@@ -72,8 +72,12 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
     names = sorted(ids)
     if not names:
         return
+
+    def fence(name: str) -> None:
+        initialised(settings(config, name, LARGEST_BATCH), deadline_s)  # dropped at once: each has threads of its own
+
     with ThreadPoolExecutor(min(_FENCERS, len(names))) as pool:
-        list(pool.map(lambda name: initialised(settings(config, name, LARGEST_BATCH), deadline_s), names))
+        list(pool.map(fence, names))
 
 
 def initialised(

@@ -135,6 +135,11 @@ class ConnectorStore:
                 _log.error("stored target state cannot be read", file=file, error=str(error))
         return found
 
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """Returns the paths of what is stored of the connector `name`, as they are shown in messages."""
+        folders = (self._connectors, self._targets)
+        return tuple(files.path(name) for files in folders if name in files.read([_checked(name)]))
+
     def put_target(self, name: str, state: TargetState) -> None:
         """Stores the target state of the connector `name` of a file; RUNNING is that of a connector without one.
 

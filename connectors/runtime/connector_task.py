@@ -26,6 +26,7 @@ from compactor.errors import DEFECT, CatalogError, FencedError, IngestError, Sto
 from compactor.failpoints import hit
 from compactor.maintenance import Maintenance
 from compactor.metrics import Freshness
+from compactor.model.log import lost_by
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -228,6 +229,7 @@ class ConnectorTask:
         quarantine = QuarantineManager(catalog, stopping)
         publish = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
         engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
+        engine.counters.add("offsets_lost", sum(map(lost_by, catalog.state.logs)))
         snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_place, engine.uncertain)
         few = settings.fold.local_max_records
         rewriter = Rewriter(self._spark, self._storage, stopping.is_set, local_records=few)

@@ -22,7 +22,7 @@ from msgspec import Struct
 from compactor.catalog import commits, owner_lock, requests
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, FencedError, MissingFileError
-from compactor.model.position import Position
+from compactor.model.position import Position, buckets_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS
@@ -39,8 +39,8 @@ from connectors.sinks.producer_session import read_positions
 NAME: Final = "deleting.json"
 CHECKPOINT: Final = "checkpoint"
 """A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
-FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER)
-_FILES: Final = (status.NAME, redrive_floor.NAME, snapshot_location.NOTE, owner_lock.NAME)
+FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER, redrive_floor.FOLDER)
+_FILES: Final = (status.NAME, redrive_floor.EARLIER, snapshot_location.NOTE, owner_lock.NAME)
 _SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
 """The files that say which catalog a snapshot is of."""
 
@@ -124,7 +124,7 @@ def preview(
     plan = DeletionPlan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
-        buckets=max(state.buckets, before.buckets),
+        buckets=max(state.buckets, before.buckets, buckets_of(held.values())),
         outputs=outputs,
         snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
         with_outputs=with_outputs or before.with_outputs,
@@ -207,9 +207,9 @@ def carry_out(
 def _was_redriven(storage: Storage, connector: ConnectorConfig, admin: Admin) -> bool:
     """Returns whether there is a group of redrives; the brokers are only asked where the storage may be lost.
 
-    A storage with a catalog says it by redrive.json: without that no right on the group is asked for.
+    A storage with a catalog says it by what a redrive keeps: without that no right on the group is asked for.
     """
-    if storage.exists(redrive_floor.NAME):
+    if redrive_floor.is_kept(storage):
         return True
     lost = connector.dead_letter_topic is not None and not storage.list(commits.FOLDER)
     return lost and admin.has_group(connector.redrive_group_id)

@@ -54,7 +54,8 @@ _log = structlog.get_logger()
 class ChangedLog(Struct, frozen=True, kw_only=True):
     """What became of one log: the next source offset to publish, its generation, and how many keys lead it.
 
-    `skipped` counts the offsets that were given up. `tombstones` are sent for those keys that do not come again.
+    `skipped` counts the offsets that were given up and are in no output. `tombstones` are sent for those keys that do
+    not come again.
     """
 
     topic: str
@@ -285,6 +286,7 @@ def _position(state: CatalogState, log: PartitionLog) -> Position:
         generation=generation_of(log),
         start=log.generation.start if log.generation else 0,
         identity=state.key_identity,
+        buckets=state.buckets or None,
     )
 
 
@@ -311,5 +313,5 @@ def _changed(before: PartitionLog, after: PartitionLog, lead: Run | None) -> Cha
         offset=after.position,
         generation=generation_of(after),
         tombstones=lead.records if lead else 0,
-        skipped=0 if again else after.published - before.published,
+        skipped=sum(gap.end - gap.start for gap in after.gaps) if again else after.published - before.published,
     )

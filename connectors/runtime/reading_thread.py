@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from compactor.errors import OutcomeUnknownError, PublishInterruptedError
 from compactor.ingest.appends import Batch
 from connectors.clock import Clock
+from connectors.errors import UnreachableError
 from connectors.progress.observer import Interval
 from connectors.runtime.cancellation import CancellableJob
 from connectors.runtime.components import TaskComponents
@@ -34,13 +36,16 @@ TOPICS_CHECK_MS: Final = 30_000
 """How often topics are looked for, unless a look takes so long that it is later (`ask_again_s`)."""
 ALONE_POLL_S: Final = 0.1
 PAUSED_POLL_S: Final = 0.2
+RENEW_S: Final = 30.0
+"""How often a paused connector looks whether positions are old: they live for hours at the least."""
 
 
 class ReadingThread(CancellableJob):
     """Reads for one connector through the worker's query, from where its catalog ends. `failure` is what ended it.
 
     Pinned, it ends when everything is taken that is stable at its begin. `took` is called after each micro-batch.
-    While `paused` is set nothing is taken in or published; its clients and files are kept.
+    While `paused` is set nothing is taken in or published; its clients and files are kept, and its positions are
+    committed again before they expire.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class ReadingThread(CancellableJob):
         self._paused = paused
         self._is_paused = False
         self._ticks = Interval(clock, TICK_MS / 1000)
+        self._renewals = Interval(clock, RENEW_S)
         self._topics_at = clock.monotonic() + TOPICS_CHECK_MS / 1000  # the take-over has just looked for them
         self._topics_due = False
         self._subscription: Subscription | None = None
@@ -97,10 +103,18 @@ class ReadingThread(CancellableJob):
         self._is_paused = True
         _log.info("paused")
         while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stopped):
-            pass
+            if self._renewals.ready("positions"):
+                self._renew_positions()
         self._is_paused = False
         if not stopped.is_set():
             _log.info("resumed")
+
+    def _renew_positions(self) -> None:
+        """Commits old positions again; brokers that do not answer leave the connector paused, and are asked later."""
+        try:
+            self._engine.renew_positions(self._clock.now_ms())
+        except (UnreachableError, PublishInterruptedError, OutcomeUnknownError) as error:
+            _log.warning("positions not committed again", error=str(error), again_in_s=RENEW_S)
 
     @property
     def is_paused(self) -> bool:

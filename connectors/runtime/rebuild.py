@@ -21,7 +21,7 @@ from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
-from compactor.rebuild.plan import LostLog, check, position_of, restored
+from compactor.rebuild.plan import LostLog, check, ids_of, position_of, restored
 from compactor.rebuild.records import write_records
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
@@ -30,7 +30,6 @@ from connectors.config.topics import select
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.producers import fence_all
 from connectors.runtime.key_comparison import comparison_of_keys, comparison_of_records
 from connectors.runtime.offset_change import commit_positions
 from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, take_over
@@ -91,7 +90,7 @@ class Rebuilder:
     def rebuild(self, now_ms: int, *, accepts_loss: bool) -> tuple[RebuiltLog, ...]:
         """Takes steps R1 to R5; returns what became of each log, by partition."""
         for _ in range(_TRIES):
-            topics, lost = self._look(accepts_loss=accepts_loss)  # R1
+            topics, lost, ids = self._look(accepts_loss=accepts_loss)  # R1
             hit("rebuild.read")
             made = self._restored(lost, now_ms)  # R2
             hit("rebuild.before-commit")
@@ -99,13 +98,13 @@ class Rebuilder:
             self._catalog.commit(partial(_always, actions), now_ms)  # R3
             hit("rebuild.after-commit")
             positions = {
-                one.tp: position_of(action, one, self._catalog.state.catalog_id)
+                one.tp: position_of(action, one, self._catalog.state.catalog_id, ids)
                 for action, one in zip(made, lost, strict=True)
             }
             self._catalog.refresh()  # a newer owner may have published since: then its positions are the true ones
             commit_positions(self._clients, self._connector.group_id, positions)  # R4
             hit("rebuild.positions")
-            if self._stands(positions):  # R5
+            if self._stands(positions, ids):  # R5
                 hit("rebuild.fence")
                 return tuple(map(_rebuilt, made))
         raise RebuildError(
@@ -113,8 +112,8 @@ class Rebuilder:
             "Its storage is not lost, then: stop that worker, and see where its storage.location is.",
         )
 
-    def _look(self, *, accepts_loss: bool) -> tuple[dict[str, TopicInfo], list[LostLog]]:
-        """Takes step R1: returns the source topics, and what there is of each log that is to be made anew."""
+    def _look(self, *, accepts_loss: bool) -> tuple[dict[str, TopicInfo], list[LostLog], int]:
+        """Takes step R1: returns the source topics, what there is of each log that is to be made anew, and `ids_of`."""
         names = select(self._connector, self._admin.list_topics())
         found = self._admin.describe(names)
         partitions = [TopicPartition(name, number) for name in found for number in range(found[name].partitions)]
@@ -139,7 +138,8 @@ class Rebuilder:
         ]
         for one in logs:
             check(one, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
-        return {name: found[name] for name in sorted({one.topic for one in logs})}, logs
+        topics = {name: found[name] for name in sorted({one.topic for one in logs})}
+        return topics, logs, ids_of(held, self._catalog.state.buckets)
 
     def _check_any(
         self, held: Mapping[TopicPartition, Position | None], lost: Mapping[TopicPartition, Position]
@@ -224,14 +224,12 @@ class Rebuilder:
                 found.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
         return found
 
-    def _stands(self, positions: Mapping[TopicPartition, Position]) -> bool:
+    def _stands(self, positions: Mapping[TopicPartition, Position], ids: int) -> bool:
         """Takes step R5: shuts out every producer of an older owner; returns whether none has published since R1.
 
-        A partition's transactional id is lower than the number of partitions, whatever tasks.max was.
+        `ids`: how many transactional ids it can have used, also for partitions of topics that are gone.
         """
-        state = self._catalog.state
-        ids = range(max(len(state.logs), len(positions), state.buckets))
-        fence_all(self._clients.producer(), [self._connector.transactional_id(bucket) for bucket in ids])
+        self._broker.fence(range(ids))
         try:
             held = self._broker.positions(list(positions))
         except PositionError:

@@ -1,4 +1,4 @@
-"""Sends dead letters back to their source topics, each exactly once: steps D1 to D5 of docs/protocol.md."""
+"""Sends dead letters back to their source topics, each exactly once: steps D1 to D6 of docs/protocol.md."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from connectors.sinks.redrive_plan import (
     GONE,
     NO_SOURCE,
     OTHER_CONNECTOR,
+    REPEATED,
     RedrivePosition,
     RedriveSelection,
     RedriveTarget,
@@ -35,6 +36,7 @@ from connectors.sinks.redrive_plan import (
     target_of,
 )
 from connectors.sinks.redrive_producer import RedriveProducer, RedriveTargets
+from connectors.sinks.redriven_records import RedrivenRecords
 
 _PENDING_S: Final = 60.0
 _LOOK_S: Final = 5.0
@@ -60,18 +62,22 @@ class RedriveResult(Struct, frozen=True):
 
 
 class LetterFates(Struct, frozen=True):
-    """Which letters of `connector` have gone, by the positions of the partitions that have one."""
+    """Which letters of `connector` have gone, by the positions of the partitions that have one.
+
+    `records` are those of which a letter has gone, which then has gone for all of them.
+    """
 
     connector: str
     positions: dict[int, RedrivePosition]
+    records: RedrivenRecords
 
     def is_redriven(self, letter: Letter) -> bool:
-        """Returns whether a letter has gone."""
-        return self._position(letter).is_redriven(letter, self.connector)
+        """Returns whether a letter has gone, or another one of its record."""
+        return self._position(letter).is_redriven(letter, self.connector) or self.records.is_known(letter)
 
     def is_waiting(self, letter: Letter) -> bool:
         """Returns whether a letter may still go: it is not another connector's, and has not gone."""
-        return self._position(letter).is_waiting(letter, self.connector)
+        return self._position(letter).is_waiting(letter, self.connector) and not self.records.is_known(letter)
 
     def _position(self, letter: Letter) -> RedrivePosition:
         return self.positions.get(letter.partition, RedrivePosition())
@@ -115,13 +121,17 @@ class DeadLetters:
         Raises UnreachableError, also where a transaction of a redrive is open, NotAllowedError, StorageError;
         ConflictError where positions are not keyfold's, or cannot be read.
         """
-        info = self._admin.describe([self.topic]).get(self.topic)
+        info, records = self._admin.describe([self.topic]).get(self.topic), RedrivenRecords(self._connector.name)
         if info is None:
-            return LetterFates(self._connector.name, {})
+            return LetterFates(self._connector.name, {}, records)
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
             known = floor.filled(self._held(member, info.partitions, _LOOK_S))
-        return LetterFates(self._connector.name, {number: self._position(held) for number, held in known.items()})
+        positions, config = {number: self._position(held) for number, held in known.items()}, self._clients.consumer()
+        for number, position in positions.items():
+            low, end = bounds(config, self.topic, number)
+            records.learn(position, read_letters(config, self.topic, number, low, min(end, position.offset)))
+        return LetterFates(self._connector.name, positions, records)
 
     def strange(self, asked: LetterFilter) -> Iterator[str]:
         """Yields a sentence for a topic and for a class of `asked` that no letter has; a source topic may have none.
@@ -134,6 +144,13 @@ class DeadLetters:
             yield f"{topic} is no source topic of connector {name}, and no letter in {self.topic} names it."
         if class_name is not None and not self._names("class.name", class_name):
             yield f"No letter in {self.topic} has the class {class_name}; keyfold dlq list says which there are."
+
+    def _check_topic(self, topic: str | None) -> None:
+        """Raises UsageError for a topic that cannot be meant: a run that chooses nothing would seem to be done."""
+        for sentence in self.strange(LetterFilter(topic)):
+            raise UsageError(
+                sentence, f"keyfold dlq list names the topics that letters in {self.topic} are of; nothing was sent."
+            )
 
     def _names(self, what: str, text: str) -> bool:
         return any(one.context.get(what) == text for one in self.letters())
@@ -150,8 +167,10 @@ class DeadLetters:
 
         What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
         Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError where another redrive
-        runs; UsageError where the positions have no room for one more selection.
+        runs; UsageError where the positions have no room for one more selection, and for a topic that is neither the
+        connector's nor any letter's.
         """
+        self._check_topic(selection.filter.topic)
         info = self._admin.describe([self.topic]).get(self.topic)
         if info is None:
             return RedriveResult({}, {})
@@ -159,10 +178,13 @@ class DeadLetters:
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
             sender = None if dry_run else self._producer(member)  # D1
+            if sender is not None:
+                floor.begin()
             known = floor.filled(self._held(member, info.partitions, _PENDING_S))  # D2
             ends = {number: bounds(self._clients.consumer(), self.topic, number) for number in range(info.partitions)}
             positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
             run.check_room(positions)
+            run.learn(positions, ends)
             ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
             goes_on = (run.partition(one, position, ends[one], limit, ledger) for one, position in positions.items())
             limited = not all(goes_on)
@@ -230,10 +252,13 @@ class _Run:
         self._admin = admin
         self._selection = selection
         self._report = report
+        self._records = RedrivenRecords(connector.name, every=not selection.once)
         self._partitions: dict[str, int | None] = {}
         self._sent: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self._already = 0
+        self._is_met = False
+        """Whether the filters have let through a letter of the partition at hand."""
 
     def result(self, *, limited: bool) -> RedriveResult:
         """Returns what was done."""
@@ -244,6 +269,18 @@ class _Run:
         for number, position in positions.items():
             if not position.has_room_for(self._selection):
                 raise self._no_room(number)
+
+    def learn(self, positions: Mapping[int, RedrivePosition], ends: Mapping[int, tuple[int, int]]) -> None:
+        """Reads the letters that have gone, to know their records.
+
+        Where each letter is sent only those that are not come to again, if a run has ever passed over any.
+        """
+        for number, position in positions.items():
+            low, end = ends[number]
+            until = position.start(self._selection) if position.has_passed_over else low
+            until = min(end, position.offset if self._selection.once else until)
+            if until > low:
+                self._records.learn(position, read_letters(self._clients.consumer(), self._topic, number, low, until))
 
     def partition(
         self,
@@ -259,6 +296,7 @@ class _Run:
         """
         low, end = ends
         start = max(low, position.start(self._selection))
+        self._is_met = False
         for batch in batches(read_letters(self._clients.consumer(), self._topic, number, start, end)):
             room = None if limit is None else limit - self._sent.total()
             position, targets = self.decided(number, position, batch, room)
@@ -268,8 +306,13 @@ class _Run:
             if room is not None and len(targets) == room:
                 return False
         if ledger is not None:  # also where nothing was sent: brokers keep a position from its last commit on
-            ledger.transaction(number, position.noted(self._selection, end), [])
+            ledger.transaction(number, self._noted(position, end), [])
         return True
+
+    def _noted(self, position: RedrivePosition, end: int) -> RedrivePosition:
+        """Notes how far the run has come; where its filters let no letter through, a name may be wrong: it is not."""
+        is_meant = self._is_met or self._selection.filter == LetterFilter()
+        return position.noted(self._selection, end) if is_meant else position
 
     def decided(
         self, number: int, position: RedrivePosition, letters: Sequence[Letter], limit: int | None
@@ -283,21 +326,25 @@ class _Run:
                 break
             self._decide(position, letter, targets)
             end = letter.offset + 1
-        position = position.noted(self._selection, end)
+        position = self._noted(position, end)
         if not position.fits:
             raise self._no_room_for_gone(number)
         return position, targets
 
     def _decide(self, position: RedrivePosition, letter: Letter, targets: list[tuple[Letter, RedriveTarget]]) -> None:
         """Counts a letter that stays, or adds it to `targets`."""
-        if position.is_redriven(letter, self._connector):
+        self._is_met |= self._selection.filter.matches(letter)
+        if self._records.has_gone(position, letter):
             self._already += 1
             return
         why = self._selection.why_left(letter, self._connector)
+        if why is None and self._selection.once and self._records.is_known(letter):
+            why = REPEATED
         known = {name: count for name, count in self._partitions.items() if count is not None}
         target = target_of(letter, self._source, known) if why is None else None
         if target is not None:
             targets.append((letter, target))
+            self._records.add(letter)
         else:
             waits = why == NO_SOURCE and self._has_one  # for the one topic that it can be of
             self._left[GONE if why is None or waits else why] += 1

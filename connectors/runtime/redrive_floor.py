@@ -1,12 +1,16 @@
 """Keeps a redrive's positions in the connector's storage too: brokers forget those of a group without members.
 
 After `offsets.retention.minutes` (7 days) they are gone, while letters may live longer. What the group holds is the
-truth wherever it holds anything; this file stands in only for what it has forgotten.
+truth wherever it holds anything; what is kept here stands in only for what it has forgotten.
+
+Each run writes a file of its own, by its number: one that was frozen before its write, and goes on while or after a
+newer one has run, changes nothing that is read. The file with the highest number counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -17,18 +21,25 @@ from compactor.storage.base import Storage
 from connectors.errors import ConflictError
 from connectors.kafka.groups import CommittedOffset
 
-NAME: Final = "redrive.json"
+FOLDER: Final = "redrive"
+EARLIER: Final = "redrive.json"
+"""The one file that earlier versions wrote: as good as that of run 0."""
 Positions = dict[int, CommittedOffset]
 """What a group holds for partitions of letters, by number."""
 
 
 class _Floor(Struct, frozen=True):
-    """The content of redrive.json: positions of a dead letter topic, told by its id from a later one of its name."""
+    """The content of a file: positions of a dead letter topic, told by its id from a later one of its name."""
 
     topic: str
     topic_id: str
     positions: Positions
     format: int = 1
+
+
+def is_kept(storage: Storage) -> bool:
+    """Returns whether a redrive has kept anything in a connector's `storage`. Raises StorageError."""
+    return storage.exists(EARLIER) or bool(_runs(storage))
 
 
 class RedriveFloor:
@@ -38,6 +49,20 @@ class RedriveFloor:
         self._storage = storage
         self._topic = topic
         self._id = topic_id
+        self._run: int | None = None
+        """The number of this run; None where it only looks."""
+
+    def begin(self) -> None:
+        """Takes the next number, once older runs are shut out (D1). Raises StorageError.
+
+        A number that a store's list does not show yet is passed over.
+        """
+        run, data = max(_runs(self._storage), default=0) + 1, self._read()
+        while not self._storage.create(_path(run), data or self._encoded({})):
+            with suppress(MissingFileError):
+                data = self._storage.read(_path(run))
+            run += 1
+        self._run = run
 
     def filled(self, held: Mapping[int, CommittedOffset | None]) -> Positions:
         """Returns what the group holds, and for partitions of which it holds nothing what is kept here, if anything.
@@ -48,17 +73,51 @@ class RedriveFloor:
         return known if len(known) == len(held) else {**self._kept(), **known}
 
     def keep(self, positions: Positions) -> None:
-        """Writes what is known now. Raises StorageError."""
-        self._storage.write(NAME, msgspec.json.encode(_Floor(self._topic, self._id, positions)))
+        """Writes what is known now, in place of what older runs wrote.
+
+        Raises StorageError; ConflictError where a newer run has begun: it knows better.
+        """
+        runs = _runs(self._storage)
+        if self._run is None or max(runs, default=0) > self._run:
+            raise ConflictError(
+                f"Another redrive of {self._topic} has taken over.", "Let it end, and look with --dry-run."
+            )
+        self._storage.write(_path(self._run), self._encoded(positions))
+        older = [_path(run) for run in runs if run < self._run]
+        self._storage.delete_all([*older, EARLIER] if older or self._storage.exists(EARLIER) else [])
+
+    def _encoded(self, positions: Positions) -> bytes:
+        return msgspec.json.encode(_Floor(self._topic, self._id, positions))
+
+    def _read(self) -> bytes | None:
+        """Reads the newest file, None where there is none; looks again where a newer run has just removed it."""
+        while True:
+            run = max(_runs(self._storage), default=0)
+            try:
+                return self._storage.read(_path(run) if run else EARLIER)
+            except MissingFileError:
+                if run == max(_runs(self._storage), default=0):
+                    return None
 
     def _kept(self) -> Positions:
-        try:
-            found = msgspec.json.decode(self._storage.read(NAME), type=_Floor)
-        except MissingFileError:
+        data = self._read()
+        if data is None:
             return {}
+        try:
+            found = msgspec.json.decode(data, type=_Floor)
         except msgspec.DecodeError as error:
             raise ConflictError(
-                f"{self._storage.location}/{NAME}, with the positions of {self._topic}, cannot be read: {error}.",
+                f"{self._storage.location}/{FOLDER}, with the positions of {self._topic}, cannot be read: {error}.",
                 "Restore it from a backup; without it, redrive begins with the first letter.",
             ) from error
         return found.positions if (found.topic, found.topic_id) == (self._topic, self._id) else {}
+
+
+def _runs(storage: Storage) -> list[int]:
+    """Returns the numbers of the runs whose files are there."""
+    names = (name.rpartition("/")[2].removesuffix(".json") for name in storage.list(FOLDER))
+    return [int(name) for name in names if name.isascii() and name.isdigit()]
+
+
+def _path(run: int) -> str:
+    return f"{FOLDER}/{run:010d}.json"

@@ -45,6 +45,7 @@ class PublishProgress:
     def __init__(self, plan: PublishPlan, output_ids: Mapping[str, str]) -> None:
         self._catalog_id = plan.catalog_id
         self._identity = plan.identity
+        self._buckets = plan.buckets
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.aborted = 0
@@ -103,10 +104,11 @@ class PublishProgress:
             catalog_id=self._catalog_id,
             output_id=None if target.output is None else self._output_ids[target.output],
             output_offset=self._sent[tp].output_offset if mark is None else mark,
-            fold_end=target.end if offset < target.end else None,
+            fold_end=target.end if offset < target.end else target.fold_end,
             generation=self.generation(tp),
             start=target.generation.start if target.generation else 0,
             identity=self._identity,
+            buckets=self._buckets,
         )
 
     def commit(

@@ -32,6 +32,7 @@ TOO_OFTEN: Final = "sent back too often"
 NO_SOURCE: Final = "names no source topic"
 GONE: Final = "source topic is gone"
 TRANSFORMED: Final = "holds the transformed record"
+REPEATED: Final = "of a record that another letter has sent back"
 
 
 class RedriveSelection(Struct, frozen=True, omit_defaults=True):
@@ -39,6 +40,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
 
     `unnamed`: also those that name no connector. `source`: there is one topic for those that name none. `transforms`:
     those that may hold a transformed record are left. `gone`: marks of the topics (`mark_of`) that were not there.
+    `once`: of the letters of one record one goes, and has gone for all of them; earlier versions sent each.
     """
 
     most: int
@@ -47,6 +49,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
     source: bool = False
     transforms: bool = False
     gone: tuple[str, ...] = ()
+    once: bool = False
 
     def why_left(self, letter: Letter, connector: str) -> str | None:
         """Returns why a letter is not among those of `connector` that are chosen; None where it is."""
@@ -71,9 +74,10 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
         return replace(self, gone=tuple(sorted({*self.gone, mark_of(topic)})))
 
     def includes(self, other: RedriveSelection) -> bool:
-        """Returns whether it chooses each letter that `other` does."""
+        """Returns whether it chooses, and sends, each letter that `other` does."""
         return (
-            self.most >= other.most
+            self.once <= other.once
+            and self.most >= other.most
             and self.filter.includes(other.filter)
             and self.unnamed >= other.unnamed
             and self.source >= other.source
@@ -147,6 +151,11 @@ class RedrivePosition(Struct, frozen=True):
         """Whether Kafka takes the metadata."""
         return len(self.metadata.encode()) <= METADATA_MAX
 
+    @property
+    def has_passed_over(self) -> bool:
+        """Whether a run has sent one letter of a record only, and may have passed over others."""
+        return any(one.selection.once for one in self.redriven)
+
     def since(self, low: int) -> RedrivePosition:
         """Returns the position without what concerns only letters below `low`, which are gone from the topic."""
         return replace(self, redriven=tuple(one for one in self.redriven if one.end > max(low, self.base)))
@@ -170,6 +179,11 @@ class RedrivePosition(Struct, frozen=True):
         return any(
             letter.offset < one.end and one.selection.why_left(letter, connector) is None for one in self.redriven
         )
+
+    def is_redriven_itself(self, letter: Letter, connector: str) -> bool:
+        """Returns whether a letter has gone by a run that sent each letter, whatever record it is of."""
+        each = replace(self, redriven=tuple(one for one in self.redriven if not one.selection.once))
+        return each.is_redriven(letter, connector)
 
     def is_waiting(self, letter: Letter, connector: str) -> bool:
         """Returns whether a letter may still go: it is not another connector's, and has not gone."""

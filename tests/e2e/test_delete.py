@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from compactor.errors import PositionError
 from connectors.kafka.admin import Admin
 from tests.support.cli import invoke
-from tests.support.deployment import Deployment
-from tests.support.kafka import consume_all, produce
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
+from tests.support.kafka import consume_all, produce, wait_until
 from tests.support.records import random_records
+from tests.support.rest_process import RestProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,3 +58,25 @@ def test_an_output_that_is_left_is_not_published_to_again(spark: SparkSession, d
     assert len(consume_all(deployment.bootstrap, f"{deployment.topic}.again")) == len(
         consume_all(deployment.bootstrap, deployment.output)
     )
+
+
+def test_a_connector_made_over_rest_does_not_come_back(deployment: Deployment, tmp_path: Path) -> None:
+    """Beside its worker it is refused, also where it is STOPPED; without one its config goes with the rest."""
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 50))
+    admin = Admin({"bootstrap.servers": deployment.bootstrap})
+    with RestProcess(tmp_path, deployment.bootstrap) as worker:
+        assert worker.create(deployment).status_code == 201
+        wait_until(deployment.caught_up, "everything is published", PROCESS_TIMEOUT_S)
+        worker.ask("PUT", f"/connectors/{deployment.name}/stop")
+        worker.until_state(deployment.name, "STOPPED")
+        connector, settings = deployment.write()
+        refused = invoke("delete", connector, "--worker", settings, "--yes", "--outputs")
+        assert refused.exit_code == 2, refused.output
+        assert f"keyfold connectors delete {deployment.name}" in " ".join(refused.output.split())
+        assert admin.describe([deployment.output])
+        worker.ask("PUT", f"/connectors/{deployment.name}/resume")
+        worker.until_state(deployment.name, "RUNNING")
+    assert f".worker/connectors/{deployment.name}.json" in delete(deployment, "--outputs")
+    with RestProcess(tmp_path, deployment.bootstrap) as worker:
+        assert worker.ask("GET", "/connectors").json() == []
+    assert admin.describe([deployment.output]) == {}

@@ -19,7 +19,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
 from connectors.sinks.letters import Letter
-from connectors.sinks.redrive_plan import UNSTAGED, RedriveTarget
+from connectors.sinks.redrive_plan import REPEATED, UNSTAGED, RedriveTarget
 from connectors.sinks.redrive_producer import RedriveProducer
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
@@ -135,6 +135,34 @@ def test_letters_that_a_filter_leaves_stay_for_a_later_run(spark: SparkSession, 
     assert rest["sent"] == {strict.topic: 1}
     assert told(strict, "redrive")["sent"] == {}
     assert sorted(one.key or b"" for one in returned(strict)) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_source_that_was_read_anew_sends_one_letter_of_each_record_back(
+    spark: SparkSession, strict: Deployment
+) -> None:
+    """Each generation makes a letter of it; every letter goes only if that is asked for."""
+    produce(strict.bootstrap, strict.topic, [(number % 2, b"%d" % number, b"{bad") for number in range(4)])
+    strict.run_once(spark)
+    connector, worker = strict.write()
+    assert invoke("resync", connector, "--worker", worker).exit_code == 0
+    strict.run_once(spark)
+    assert [one["count"] for one in told(strict, "list")] == [8]
+    found = told(strict, "redrive")
+    assert (found["sent"], found["left"]) == ({strict.topic: 4}, {REPEATED: 4})
+    assert sorted(int(one.key or b"") for one in returned(strict)) == [0, 1, 2, 3]
+    assert [one["waiting"] for one in told(strict, "list")] == [0]
+    assert told(strict, "redrive", "--every-letter")["sent"] == {strict.topic: 4}
+    assert told(strict, "redrive", "--every-letter")["sent"] == {}
+
+
+def test_a_topic_that_nobody_knows_is_a_usage_error(spark: SparkSession, strict: Deployment) -> None:
+    """Nothing is sent, and the group holds no choice of it."""
+    produce(strict.bootstrap, strict.topic, [(0, b"a", b"{bad")])
+    strict.run_once(spark)
+    refused = keyfold(strict, "redrive", "--topic", f"{strict.topic}s")
+    assert (refused.returncode, "no letter in" in refused.stderr) == (2, True), refused.stderr
+    assert not Admin({"bootstrap.servers": strict.bootstrap}).has_group(f"keyfold-dlq-{strict.name}")
+    assert told(strict, "redrive", "--topic", strict.topic)["sent"] == {strict.topic: 1}
 
 
 def test_a_position_that_the_brokers_have_forgotten_is_known_to_the_storage(

@@ -26,7 +26,7 @@ from connectors.source.source_errors import TRUNCATED
 from tests.support.deployment import Deployment
 from tests.support.generations import broken, numbers
 from tests.support.group_offsets import reset_offsets
-from tests.support.kafka import create_topic, delete_topic, open_transaction, produce
+from tests.support.kafka import create_topic, delete_topic, end_offsets, open_transaction, produce
 from tests.support.records import random_records
 
 if TYPE_CHECKING:
@@ -153,6 +153,23 @@ def test_a_gap_that_the_group_was_not_told_of(spark: SparkSession, ran: Deployme
     assert change(ran, behind) == ()
     assert numbers(ran.run_once(spark)) == [1, 1]
     assert ran.caught_up()
+
+
+def test_what_was_sent_in_part_is_not_given_up(spark: SparkSession, ran: Deployment, small: None) -> None:
+    """The log would forget what the output has of it; once all is sent the rest may go."""
+    produce(ran.bootstrap, ran.topic, random_records(5, 60))
+    sent_in_part(spark, ran)
+    before, ends = ran.state().logs, end_offsets(ran.bootstrap, ran.topic)
+    with pytest.raises(OffsetChangeError, match="what the output has of it would be forgotten"):
+        change(ran, ends)
+    assert ran.state().logs == before
+    ran.run_once(spark)
+    produce(ran.bootstrap, ran.topic, random_records(6, 60))
+    ends = end_offsets(ran.bootstrap, ran.topic)
+    skipped = {at: range(published, ends[at]) for at, published in ran.published().items()}
+    assert [one.skipped for one in change(ran, ends)] == [len(skipped[0]), len(skipped[1])]
+    ran.run_once(spark)
+    assert broken(ran, skipped) == []
 
 
 def test_a_topic_that_was_cut_is_not_read_on_for_one_partitions_sake(ran: Deployment) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from compactor.errors import QuarantinedError
 from connectors.kafka import admin
+from connectors.runtime.cancellation import StopToken
 from tests.support.cli import invoke
-from tests.support.deployment import Deployment
+from tests.support.deployment import Deployment, shared_query
 from tests.support.generations import broken, generation_of, is_synthetic, live, numbers
 from tests.support.kafka import consume_all, create_topic, delete_records, delete_topic, end_offsets, produce
 from tests.support.records import random_records
@@ -132,6 +133,32 @@ def test_records_that_the_source_has_lost(spark: SparkSession, ran: Deployment) 
     assert [one["offset"] for one in resync(ran, "--accept-loss")] == [20, 0]
     ran.run_once(spark)
     assert broken(ran) == []
+
+
+def test_a_source_that_begins_above_the_position(spark: SparkSession, ran: Deployment) -> None:
+    """What was never read is a loss, no gap that was asked for: refused until accepted, then counted.
+
+    Keys that do not come again get tombstones, and the next run counts what is lost, though a command began it.
+    """
+    before = ran.state().logs
+    produce(ran.bootstrap, ran.topic, random_records(4, 100))
+    ends = end_offsets(ran.bootstrap, ran.topic)
+    start, lost = ends[0] - 5, ends[0] - 5 - ran.published()[0]
+    delete_records(ran.bootstrap, ran.topic, 0, start)
+    refused = invoke("resync", *_described(ran))
+    assert refused.exit_code == 2, refused.output
+    assert f"The {lost} offsets from {ran.published()[0]} on are in no output" in " ".join(refused.output.split())
+    assert ran.state().logs == before
+    said = resync(ran, "--accept-loss")
+    assert [(one["generation"], one["offset"], one["skipped"]) for one in said] == [(2, start, lost), (2, 0, 0)]
+    task = ran.task(spark)
+    with shared_query(spark) as query:
+        task.run(StopToken(), query, once=True)
+    assert task.counted is not None
+    assert task.counted.counters["offsets_lost"] == lost
+    assert broken(ran) == []
+    ran.run_once(spark)
+    assert [sum(gap.end - gap.start for gap in log.gaps) for log in ran.state().logs] == [lost, 0]
 
 
 def test_a_log_whose_file_is_lost(spark: SparkSession, ran: Deployment) -> None:

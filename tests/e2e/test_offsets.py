@@ -137,6 +137,30 @@ def test_records_that_the_source_has_lost(worker: RestProcess, deployment: Deplo
     assert broken(deployment) == []
 
 
+def test_a_source_that_begins_above_the_position(worker: RestProcess, deployment: Deployment) -> None:
+    """What was never read is a loss: the reset and the resync refuse it until it is accepted; the metric counts it."""
+    stop(worker, deployment)
+    produce(deployment.bootstrap, deployment.topic, random_records(2, 100))
+    start, before = end_offsets(deployment.bootstrap, deployment.topic)[0] - 5, deployment.state().logs
+    lost = start - deployment.published()[0]
+    delete_records(deployment.bootstrap, deployment.topic, 0, start)
+    connector, worker_file = deployment.write()
+    for command in (
+        ("connectors", "offsets", deployment.name, "--url", worker.url, "--reset"),
+        ("resync", connector, "--worker", worker_file),
+    ):
+        refused = invoke(*command)
+        assert refused.exit_code != 0
+        assert f"The {lost} offsets from {start - lost} on are in no output" in " ".join(refused.output.split())
+    assert deployment.state().logs == before
+    assert invoke("resync", connector, "--worker", worker_file, "--accept-loss").exit_code == 0
+    resume(worker, deployment)
+    caught_up(deployment, 2, 2)
+    assert broken(deployment) == []
+    counted = f'keyfold_offsets_lost_total{{connector="{deployment.name}"}} {lost}.0'
+    wait_until(lambda: counted in worker.ask("GET", "/metrics").text, "the loss is counted", PROCESS_TIMEOUT_S)
+
+
 def test_resync_of_what_runs(worker: RestProcess, deployment: Deployment) -> None:
     """A worker is asked, while the connector is RUNNING, PAUSED or STOPPED; it goes on by itself where it ran."""
     connector, worker_file = deployment.write()

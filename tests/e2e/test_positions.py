@@ -12,15 +12,27 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError
 from compactor.storage.locations import open_storage
+from connectors.config.engine_settings import engine_settings
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
+from connectors.runtime import connector_task, reading_thread
 from tests.support.deployment import Deployment
-from tests.support.group_offsets import delete_group, reset_offsets
-from tests.support.kafka import TIMEOUT_S, admin, consume_all, create_topic, delete_topic, end_offsets, produce
+from tests.support.group_offsets import delete_group, hold, positions, reset_offsets
+from tests.support.kafka import (
+    TIMEOUT_S,
+    admin,
+    consume_all,
+    create_topic,
+    delete_topic,
+    end_offsets,
+    produce,
+    wait_until,
+)
 from tests.support.records import random_records
 
 if TYPE_CHECKING:
@@ -72,6 +84,25 @@ def test_a_lost_position_is_found_again_in_catalog_and_output(
     lived.run_once(spark)
     assert lived.violations() == []
     assert held(lived) == end_offsets(lived.bootstrap, lived.topic) == lived.published()
+
+
+def test_a_paused_connector_commits_its_positions_again(
+    spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers would forget them, and without source headers nothing else tells how far it had come; nothing is sent."""
+    ran.settings["output.source.headers.enable"] = False
+    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
+    monkeypatch.setattr(
+        connector_task, "engine_settings", lambda one: replace(engine_settings(one), first_refresh_ms=0)
+    )
+    produce(ran.bootstrap, ran.topic, random_records(2, 50))
+    before, output = positions(ran), consume_all(ran.bootstrap, ran.output)
+    hold(ran, {tp: replace(one, buckets=None) for tp, one in before.items()})
+    with ran.running(spark, paused=True):
+        wait_until(lambda: positions(ran) == before, "the positions are as this version commits them")
+    assert consume_all(ran.bootstrap, ran.output) == output
+    ran.run_once(spark)
+    assert ran.caught_up()
 
 
 def test_two_storages_under_one_name(spark: SparkSession, lived: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

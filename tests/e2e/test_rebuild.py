@@ -6,21 +6,31 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaException, Producer
+from msgspec.structs import replace
 
 from compactor.errors import FailpointError, PositionError
 from compactor.failpoints import STEPS
+from connectors.runtime.rebuild import Rebuilder
 from connectors.sinks import publisher, transaction
 from connectors.sinks.settings import TransactionLimits
 from tests.support.cli import invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, ROOT, Deployment
 from tests.support.generations import broken, live, numbers
-from tests.support.group_offsets import commit_like_a_sink
-from tests.support.kafka import consume_all, delete_records, delete_topic, end_offsets, produce
+from tests.support.group_offsets import commit_like_a_sink, hold, positions
+from tests.support.kafka import (
+    consume_all,
+    create_topic,
+    delete_records,
+    delete_topic,
+    end_offsets,
+    produce,
+)
 from tests.support.promises import broken_promises
 from tests.support.records import random_records
 
@@ -241,3 +251,82 @@ def _third_transaction_fails() -> Callable[[str], None]:
             raise FailpointError("The process ends here.", "")
 
     return hit
+
+
+@pytest.fixture
+def shrunk(spark: SparkSession, deployment: Deployment, topic_name: str) -> Iterator[Deployment]:
+    """A connector of 16 ids that has lost its storage and one of its topics, of which the ids 0 to 9 were.
+
+    What is left is published by id 10, which a number of partitions or tasks that is known now does not reach.
+    """
+    gone = f"a-{topic_name}"
+    create_topic(deployment.bootstrap, gone, 10, cleanup_policy="delete")
+    deployment.settings |= {"topics": f"{gone},{deployment.topic}", "tasks.max": 16, "snapshot.location": "none"}
+    produce(deployment.bootstrap, gone, random_records(1, 20))
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 20))
+    deployment.run_once(spark)
+    assert [log.bucket for log in deployment.state().logs if log.topic == deployment.topic] == [10, 11]
+    lose(deployment)
+    delete_topic(deployment.bootstrap, gone)
+    deployment.settings |= {"topics": deployment.topic, "tasks.max": 1}
+    yield deployment
+    delete_topic(deployment.bootstrap, f"{gone}.compacted")
+
+
+def test_an_owner_that_wakes_up_commits_nothing_whatever_its_id(spark: SparkSession, shrunk: Deployment) -> None:
+    """It was frozen in a transaction, by an id that no partition has now: the positions say how many it had."""
+    assert {one.buckets for one in positions(shrunk).values()} == {16}
+    _wakes_up_fenced(spark, shrunk)
+    assert shrunk.caught_up()
+    assert shrunk.violations() == []
+
+
+def test_positions_of_an_older_version_name_no_ids(spark: SparkSession, shrunk: Deployment) -> None:
+    """Then as many are shut out as an older version may well have had."""
+    before = {tp: replace(one, buckets=None) for tp, one in positions(shrunk).items()}
+    hold(shrunk, before)
+    assert {one.buckets for one in positions(shrunk).values()} == {None}
+    _wakes_up_fenced(spark, shrunk)
+    assert shrunk.violations() == []
+
+
+def test_a_rebuild_that_ends_before_it_shuts_ids_out_leaves_that_to_the_worker(
+    spark: SparkSession, shrunk: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for again there is nothing lost; the positions that it has written name the ids."""
+
+    def ended(*_: object) -> None:
+        raise FailpointError("The process ends here.", "")
+
+    frozen = _frozen_owner(shrunk)
+    with monkeypatch.context() as patched:
+        patched.setattr(Rebuilder, "_stands", ended)
+        assert invoke("rebuild", *files(shrunk)).exit_code != 0
+    assert "nothing is lost" in " ".join(invoke("rebuild", *files(shrunk)).output.split())
+    produce(shrunk.bootstrap, shrunk.topic, random_records(3, 20))
+    shrunk.run_once(spark)
+    with pytest.raises(KafkaException):
+        frozen.commit_transaction(PROCESS_TIMEOUT_S)
+    assert shrunk.violations() == []
+
+
+def _frozen_owner(deployment: Deployment) -> Producer:
+    """Returns the producer of an owner that has sent a record by id 10, and has not committed it."""
+    owner = Producer(
+        {"bootstrap.servers": deployment.bootstrap, "transactional.id": f"{deployment.name}-10", "log_level": 0}
+    )
+    owner.init_transactions(PROCESS_TIMEOUT_S)
+    owner.begin_transaction()
+    owner.produce(deployment.output, b"from the frozen owner", b"k", 0)
+    assert owner.flush(PROCESS_TIMEOUT_S) == 0
+    return owner
+
+
+def _wakes_up_fenced(spark: SparkSession, deployment: Deployment) -> None:
+    """Rebuilds, and runs once, while an owner is frozen in a transaction by id 10, which it then cannot commit."""
+    frozen = _frozen_owner(deployment)
+    rebuild(deployment)
+    produce(deployment.bootstrap, deployment.topic, random_records(3, 20))
+    deployment.run_once(spark)
+    with pytest.raises(KafkaException):
+        frozen.commit_transaction(PROCESS_TIMEOUT_S)

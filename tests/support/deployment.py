@@ -136,11 +136,13 @@ class Deployment:
         return self.state()
 
     @contextmanager
-    def running(self, spark: SparkSession, **changes: object) -> Iterator[None]:
-        """Runs the connector in this process during the block; raises at the end what had ended it before."""
+    def running(self, spark: SparkSession, *, paused: bool = False, **changes: object) -> Iterator[None]:
+        """Runs the connector in this process during the block, paused or not; raises at the end what had ended it."""
         stack = ExitStack()
         query = stack.enter_context(shared_query(spark))
         task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
+        if paused:
+            stop.paused.set()
 
         def run() -> None:
             try:

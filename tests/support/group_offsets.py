@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 
+from compactor.model.position import Position, encode
+from compactor.model.record import TopicPartition as Partition
+from connectors.kafka.admin import Admin
+from connectors.sinks.producer_session import read_positions
 from tests.support.deployment import Deployment
 from tests.support.kafka import TIMEOUT_S, admin
 
@@ -34,3 +40,18 @@ def commit_like_a_sink(deployment: Deployment, offset: int) -> None:
         )
     finally:
         consumer.close()
+
+
+def positions(deployment: Deployment) -> dict[Partition, Position]:
+    """What the group holds for both partitions of the topic, with its metadata read."""
+    asked = [Partition(deployment.topic, number) for number in (0, 1)]
+    found = read_positions(Admin({"bootstrap.servers": deployment.bootstrap}), f"connect-{deployment.name}", asked)
+    return {tp: one for tp, one in found.items() if one is not None}
+
+
+def hold(deployment: Deployment, wanted: Mapping[Partition, Position]) -> None:
+    """Has the group hold these positions, with keyfold's metadata."""
+    group = f"connect-{deployment.name}"
+    held = [TopicPartition(*tp, one.group_offset, encode(one)) for tp, one in wanted.items()]
+    client = admin(deployment.bootstrap)
+    client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, held)])[group].result(TIMEOUT_S)

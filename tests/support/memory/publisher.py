@@ -210,10 +210,11 @@ class _Task:
             catalog_id=self._plan.catalog_id,
             output_id=None if target.output is None else self._publisher.output_ids.get(target.output),
             output_offset=sent.output_offset,
-            fold_end=target.end if sent.end < target.end else None,
+            fold_end=target.end if sent.end < target.end else target.fold_end,
             generation=target.generation.number if target.generation else 1,
             start=target.generation.start if target.generation else 0,
             identity=self._plan.identity,
+            buckets=self._plan.buckets,
         )
 
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:

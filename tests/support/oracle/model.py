@@ -76,7 +76,6 @@ class LogModel:
         self.sent = {start}
         self._folded: list[tuple[int, int]] = []
         self._skipped: list[tuple[int, int]] = []
-        self._sent_before: set[int] = set()
         self._source = source
 
     @classmethod
@@ -101,12 +100,6 @@ class LogModel:
         found = self._source.between(self.tp, max(start, self.begun), end)
         lead = [one for one in self.lead if start <= one["offset"] < end]
         return [*lead, *(one for one in found if not self._is_skipped(one["offset"]))]
-
-    def sent_rows(self, start: int, end: int) -> list[Row]:
-        """Returns the records of `rows`, and those that were sent before they were given up."""
-        again = self._source.between(self.tp, start, end)
-        also = [one for one in again if one["offset"] in self._sent_before and self._is_skipped(one["offset"])]
-        return sorted([*self.rows(start, end), *also], key=lambda one: one["offset"])
 
     def _is_skipped(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self._skipped)
@@ -211,10 +204,6 @@ class LogModel:
         self._folded = [one for one in self._folded if one[0] < self.published]
         self.published = self.folded_end = self.end = action.end
         self.sent.add(action.end)
-
-    def was_sent(self, offsets: Collection[int]) -> None:
-        """Learns which source offsets the output has."""
-        self._sent_before = {*offsets}
 
     def _append(self, action: Append, now_ms: int, settings: Settings) -> Iterator[str]:
         if action.start != self.end:

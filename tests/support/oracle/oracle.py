@@ -11,6 +11,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from tests.support.oracle import log_contents, output, retention, snapshots, steps
 from tests.support.oracle.model import Model
+from tests.support.oracle.named_ids import NamedIds
 from tests.support.oracle.simulation import Simulation
 from tests.support.oracle.steps import Ingest, Round, Tick, Vacuum
 
@@ -26,6 +27,7 @@ class Oracle:
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._shelf = snapshots.SnapshotReader(self.simulation.shelf)
+        self._ids = NamedIds()
         self._version = 0
         self._latest_ms = 0
 
@@ -59,6 +61,7 @@ class Oracle:
         yield from log_contents.violations(state, model, self._dumps)
         yield from output.violations(state, model, sent, simulation.tampered)
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
+        yield from self._ids.violations(simulation.broker.entries)
 
     def _done(self, step: steps.AnyStep, before: CatalogState, uncertain: Collection[TopicPartition]) -> Iterator[str]:
         """Yields violations of what is true after a step that completed."""

@@ -39,8 +39,6 @@ def violations(
         records = [one for one in everything if one.generation == mine.number]
         if everything[len(everything) - len(records) :] != records:
             yield f"{log.tp}: records of an earlier generation follow those of generation {mine.number}"
-        sent = [*records, *(one for one in output.letters if (one.tp, one.generation) == (log.tp, mine.number))]
-        mine.was_sent([one.source_offset for one in sent])
         yield from (f"{log.tp}: {wrong}" for wrong in _stream(mine, records, log.tp in tampered))
         yield from (f"{log.tp}: {wrong}" for wrong in _last(mine, records))
         yield from (f"{log.tp}: {wrong}" for wrong in _follower(mine, everything))
@@ -51,7 +49,7 @@ def violations(
 
 def _stream(mine: LogModel, records: Sequence[OutputRecord], tampered: bool) -> Iterator[str]:
     """Checks promises 1, 2 and 4; where the position was lost, tombstones without a source record may come again."""
-    rows = mine.sent_rows(mine.first, mine.folded_end)
+    rows = mine.rows(mine.first, mine.folded_end)
     truth = {row["offset"]: output_record(row) for row in rows if row["value"] != REFUSED}
     yield from _retired(mine, records)
     records = [one for one in records if not one.retires]
@@ -71,7 +69,7 @@ def _retired(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
     Where that one was refused the tombstone is alone.
     """
     behind = {one.offset: one for one in records}
-    refused = {row["offset"] for row in mine.sent_rows(mine.first, mine.folded_end) if row["value"] == REFUSED}
+    refused = {row["offset"] for row in mine.rows(mine.first, mine.folded_end) if row["value"] == REFUSED}
     for one in records:
         if one.retires and one.source_offset not in refused:
             other = behind.get(one.offset + 1)
@@ -92,7 +90,7 @@ def _same(record: OutputRecord, source: OutputRecord | None) -> bool:
 def _last(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
     """Checks promise 3."""
     seen = [record for record in records if record.source_offset < mine.published and not record.retires]
-    expected = mine.last_of_each_key(mine.sent_rows(mine.first, mine.published))
+    expected = mine.last_of_each_key(mine.rows(mine.first, mine.published))
     refused = _refused(mine, expected)
     last = {
         mine.identity(record.key): record.source_offset for record in seen if mine.identity(record.key) not in refused
@@ -106,7 +104,7 @@ def _follower(mine: LogModel, everything: Sequence[OutputRecord]) -> Iterator[st
     if mine.published < mine.first_end:
         return
     seen = [one for one in everything if one.generation < mine.number or one.source_offset < mine.published]
-    expected = mine.last_of_each_key(mine.sent_rows(mine.first, mine.published))
+    expected = mine.last_of_each_key(mine.rows(mine.first, mine.published))
     table = {row["key"]: row["value"] for row in expected if row["value"] is not None}
     # What retention has removed of the log before a later record came is for the output's own retention to remove.
     gone = {one.key for one in seen if 0 <= one.source_offset < mine.start} if mine.is_any_case else set()
@@ -141,8 +139,8 @@ def _cut(point: OutputPoint, records: Sequence[OutputRecord], tampered: bool) ->
 
 
 def _letters(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator[str]:
-    expected = [row["offset"] for row in mine.sent_rows(mine.first, mine.published) if row["key"] is None]
-    keyed = {row["offset"] for row in mine.sent_rows(mine.first, mine.published) if row["key"] is not None}
+    expected = [row["offset"] for row in mine.rows(mine.first, mine.published) if row["key"] is None]
+    keyed = {row["offset"] for row in mine.rows(mine.first, mine.published) if row["key"] is not None}
     found = [offset for offset in letters if offset < mine.published and offset not in keyed]  # those were refused
     if sorted(set(found)) != expected or (len(found) > len(expected) and not tampered):
         yield f"dead letters are {found}, without a key are {expected}"

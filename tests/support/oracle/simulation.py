@@ -121,7 +121,7 @@ class Simulation:
         if isinstance(error, FencedError):
             return self.components is not components
         if isinstance(error, OffsetChangeError):
-            return self.source.compare is not None and "of a fold that ends at" in str(error)
+            return "is published as a whole only up to" in str(error)
         if isinstance(error, PositionMovedError) and self._moved:
             return True
         if isinstance(step, AtFailpoint):

@@ -156,11 +156,12 @@ class _History:
         self._commit(ReopenTopic(topic="u"))
 
     def change_offsets(self) -> None:
-        """One log begins anew, another gives up offsets, a topic is renewed, and a log restored as it is."""
+        """A log begins anew, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
         self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
         topic = self._simulation.components.catalog.state.topics["u"]
         self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))
-        self._do(ChangeOffset(PARTITIONS.index(T2), None), Tick())
+        place = PARTITIONS.index(T2)
+        self._do(ChangeOffset(place, None), ChangeOffset(place, FIRST_OF_T2), Tick())
         source = self._simulation.source
         published = self._simulation.components.catalog.state.log(U0).published
         self._do(ChangeOffset(PARTITIONS.index(U0), source.ends[U0]))

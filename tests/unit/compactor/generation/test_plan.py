@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from compactor.errors import OffsetChangeError
 from compactor.generation.plan import FoundPartition, FoundTopic, OffsetChange, actions_of, plan_change
 from compactor.model.actions import AnyAction, Append, BeginGeneration, CloseTopic, PlanFold, Publish, Skip
-from compactor.model.log import Generation, OutputPoint, Run
+from compactor.model.log import Gap, Generation, OutputPoint, Run
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from tests.support.engine import new_state
@@ -86,16 +86,17 @@ def test_a_partition_that_was_not_named_stays_as_it_is() -> None:
 
 
 def test_no_gap_is_left_where_the_output_holds_an_earlier_generation() -> None:
-    """Its keys would stay for ever; the same place again is nothing to do."""
+    """Its keys would stay for ever; what is given up is counted all the same. The same place is nothing to do."""
     waiting = state(begun(2, 30, 100))
     unsent = {T0: replace(AS_KNOWN[T0], position=30)}
-    assert decided({T0: 50}, known=waiting, found=unsent) == [begun(3, 50, 100)]
+    assert decided({T0: 50}, known=waiting, found=unsent) == [replace(begun(3, 50, 100), gap=Gap(30, 50))]
     assert decided({T0: 30}, known=waiting, found=unsent) == []
 
 
 def test_where_no_position_tells_it_begins_anew() -> None:
     """A gap would begin nobody knows where."""
-    assert decided({T0: 70}, found={T0: replace(AS_KNOWN[T0], position=None)}) == [begun(2, 70, 100)]
+    found = {T0: replace(AS_KNOWN[T0], position=None)}
+    assert decided({T0: 70}, found=found) == [replace(begun(2, 70, 100), gap=Gap(60, 70))]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,59 @@ def test_a_loss_may_be_accepted() -> None:
     cut = {T0: replace(AS_KNOWN[T0], start=5)}
     assert decided({T0: None}, found=cut, accepts_loss=True) == [begun(2, 5, 100)]
     assert decided({T0: 6}, found=cut) == [begun(2, 6, 100)]
+
+
+BEGINS_ABOVE = {T0: replace(AS_KNOWN[T0], start=65)}
+"""The source has lost the 25 offsets behind the position 40, and all below."""
+
+
+@pytest.mark.parametrize("anew", [True, False], ids=["resync", "reset"])
+def test_a_source_that_begins_above_the_position_is_a_loss(anew: bool) -> None:
+    """Going back to its start is no gap that somebody asked for: it is refused, then a generation that counts it."""
+    with pytest.raises(OffsetChangeError, match=r"begins at 65 now.*The 25 offsets from 40 on are in no output"):
+        decided({T0: None}, found=BEGINS_ABOVE, anew=anew)
+    (action,) = decided({T0: None}, found=BEGINS_ABOVE, anew=anew, accepts_loss=True)
+    assert action == replace(begun(2, 65, 100), gap=Gap(40, 65))
+    assert apply(state(), [action]).log(T0).gaps == (Gap(40, 65),)
+    assert decided({T0: 65}, found=BEGINS_ABOVE) == [Skip(topic="t", partition=0, end=65)]
+
+
+def test_anew_is_never_a_gap() -> None:
+    """Asked for anew, a log begins a generation also where its offset lies forward."""
+    (action,) = decided({T0: 70}, anew=True)
+    assert isinstance(action, BeginGeneration)
+    assert action.gap == Gap(40, 70)
+
+
+@pytest.mark.parametrize(
+    ("position", "gap"),
+    [
+        pytest.param(None, Gap(60, 65), id="unknown: what was never read"),
+        pytest.param(65, None, id="at the start"),
+        pytest.param(80, None, id="above the start"),
+    ],
+)
+def test_the_loss_begins_where_publishing_stood(position: int | None, gap: Gap | None) -> None:
+    """What was published before is no loss; where no position tells, what was not even read is one."""
+    found = {T0: replace(BEGINS_ABOVE[T0], position=position)}
+    assert decided({T0: None}, found=found, accepts_loss=True, anew=True) == [replace(begun(2, 65, 100), gap=gap)]
+
+
+def test_tombstones_that_were_not_sent_are_no_loss() -> None:
+    """The offsets below 0, with which a generation begins, are none of the source."""
+    lead = Run(start=-3, end=30, level=0, files=(), records=3, bytes=3, folded=True)
+    waiting = state(replace(begun(2, 30, 100), lead=lead))
+    found = {T0: replace(BEGINS_ABOVE[T0], position=-3)}
+    (action,) = decided({T0: None}, known=waiting, found=found, accepts_loss=True)
+    assert action == replace(begun(3, 65, 100), gap=Gap(30, 65))
+
+
+def test_offsets_of_another_topic_are_no_loss() -> None:
+    """Where the topic was recreated its offsets began again."""
+    topics = {"t": FoundTopic("other", "out-id")}
+    found = {T0: replace(AS_KNOWN[T0], start=65), T1: AS_KNOWN[T1]}
+    changes = decided({T0: None, T1: None}, topics=topics, found=found, accepts_loss=True)
+    assert [one.gap for one in changes if isinstance(one, BeginGeneration)] == [None, None]
 
 
 def test_the_tombstones_end_where_the_source_is_read() -> None:

@@ -8,12 +8,15 @@ from msgspec.structs import replace
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.errors import CatalogError
 from compactor.model.actions import AddPartition, AnyAction, Append, Clean, Merge, Publish, Restate, Retain
-from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run, lost_by
 from compactor.model.log_transitions import (
+    append,
     begin_generation,
     check_invariants,
     clean,
     merge,
+    plan_fold,
+    publish,
     restate,
     retain,
     skip,
@@ -257,3 +260,17 @@ def test_a_generation_that_does_not_follow_is_refused(generation: Generation, le
     """Nothing is begun twice, and no offset is two records'."""
     with pytest.raises(CatalogError):
         begin_generation(THREE, generation, lead)
+
+
+def test_what_a_generation_gave_up_is_lost_until_something_of_it_is_published() -> None:
+    """Then it was counted; a gap of the first generation is counted by whoever meets it."""
+    begun = begin_generation(THREE, replace(GENERATION, first_end=12), LEAD, Gap(5, 12))
+    assert begun.gaps == (Gap(5, 12),)
+    assert lost_by(begun) == 7
+    assert lost_by(append(begun, 12, 13, None, None)) == 7
+    assert lost_by(publish(plan_fold(begun, 12), 12, None)) == 0
+    without = begin_generation(THREE, replace(GENERATION, first_end=12), None, Gap(5, 12))
+    assert lost_by(without) == 7
+    sent = publish(plan_fold(append(without, 12, 13, None, None), 13), 13, None)
+    assert lost_by(sent) == lost_by(retain(sent, 13)) == 0
+    assert lost_by(skip(THREE, THREE.end + 3)) == 0

@@ -23,6 +23,7 @@ def ours(offset: int, fold_end: int | None = None, output_offset: int | None = 9
         ours(5, None, None),
         replace(ours(5), output_id=None),
         replace(ours(5), identity="json"),
+        replace(ours(5), buckets=16),
     ],
 )
 def test_metadata_comes_back(position: Position) -> None:
@@ -47,6 +48,22 @@ def test_metadata_from_before_it_held_its_offset_is_read() -> None:
     """What an older version committed is still ours."""
     text = '{"keyfold":1,"catalog":"catalog-1","output":"oid","output_offset":9,"fold_end":8}'
     assert decode(5, text) == ours(5, 8)
+
+
+def test_what_names_no_transactional_ids_is_read_and_written_as_before() -> None:
+    """An older version did not say how many it had, and passes over what is said."""
+    assert decode(5, '{"keyfold":1,"catalog":"catalog-1","offset":5}').buckets is None
+    assert "buckets" not in encode(ours(5))
+    assert '"keyfold":1,' in encode(replace(ours(5), buckets=16))
+
+
+@pytest.mark.parametrize(
+    ("said", "read"), [(1, 1), (10_000, 10_000), (10_001, 10_000), (1 << 62, 10_000), (0, None), (-4, None)]
+)
+def test_a_number_of_ids_is_bounded(said: int, read: int | None) -> None:
+    """Each one named is initialised, and any tool may have written the metadata."""
+    assert decode(5, f'{{"keyfold":1,"catalog":"c","offset":5,"buckets":{said}}}').buckets == read
+    assert decode(5, encode(replace(ours(5), buckets=1 << 40))).buckets == 10_000
 
 
 def test_metadata_of_a_newer_format_is_refused() -> None:

@@ -57,6 +57,7 @@ class World:
         self.changelog = Changelog(self.catalog, self.outside, sending, manager, lambda: self.clock.advance(7))
         self.fails: Exception | None = None
         self.ways: list[str] = []
+        self.plans: list[PublishPlan] = []
         self.sound = True
         monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))
         monkeypatch.setattr(OnSpark, "run", lambda _, job: self._run("tasks", job))
@@ -91,6 +92,8 @@ class World:
         return lambda bucket, _: [pa.RecordBatch.from_pylist(sent_rows(self._send([plans[bucket]])), schema=SENT)]
 
     def _send(self, plans: Iterable[PublishPlan]) -> Any:
+        plans = list(plans)
+        self.plans += plans
         if self.fails:
             raise self.fails
         return tuple(
@@ -243,3 +246,36 @@ def test_transactions_that_a_failed_publish_aborted_are_counted(world: World) ->
         with pytest.raises((PublishInterruptedError, RuntimeError)):
             world.publish()
     assert world.changelog.counters.values()["transactions_aborted"] == 2
+
+
+def test_positions_alone_are_committed_again_where_nothing_may_be_sent(world: World) -> None:
+    """A paused connector keeps them alive: those that are old, and no record with them."""
+    world.grow()
+    world.publish(100 * HOUR)
+    world.grow()
+    published = {log.tp: log.published for log in world.catalog.state.logs}
+    world.changelog.renew_positions(SETTINGS, 100 * HOUR + SETTINGS.position_refresh_ms - 1)
+    assert len(world.plans) == 1
+    world.changelog.renew_positions(SETTINGS, 100 * HOUR + SETTINGS.position_refresh_ms)
+    world.changelog.renew_positions(SETTINGS, 100 * HOUR + SETTINGS.position_refresh_ms + 1)
+    assert [(one.start, one.end, one.found) for one in world.plans[1].targets] == [(1, 1, 1)] * PARTITIONS
+    assert len(world.plans) == 2
+    assert {log.tp: log.published for log in world.catalog.state.logs} == published
+    assert len(world.publish(101 * HOUR)) == PARTITIONS
+
+
+def test_the_position_of_a_log_that_is_set_aside_is_kept_alive(world: World) -> None:
+    """Its files may be mended weeks later; nothing of it is sent meanwhile, and it moves nowhere."""
+    world.grow()
+    world.publish(100 * HOUR)
+    aside = TopicPartition("t", 3)
+    log = world.catalog.state.log(aside)
+    world.catalog.commit(lambda _: [quarantine_of(log, "damaged", 0, publishing=True)], 0)
+    world.grow()
+    world.plans.clear()
+    world.publish(100 * HOUR + SETTINGS.position_refresh_ms)
+    assert [(one.start, one.end) for plan in world.plans for one in plan.targets if one.tp == aside] == [(1, 1)]
+    assert world.catalog.state.log(aside).published == 1
+    world.plans.clear()
+    world.publish(100 * HOUR + SETTINGS.position_refresh_ms + 1)
+    assert aside not in {one.tp for plan in world.plans for one in plan.targets}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.errors import RebuildError
 from compactor.model.position import Position
-from compactor.rebuild.plan import LostLog, check
+from compactor.model.record import TopicPartition
+from compactor.rebuild.plan import OLDER_BUCKETS, LostLog, check, ids_of, position_of, restored
 
 
 def lost(identity: str | None) -> LostLog:
@@ -27,3 +29,36 @@ def test_another_identity_is_refused(was: str | None, now: str | None) -> None:
         check(lost(was), "c", now, accepts_loss=True)
     assert f"compared by {was or 'bytes'}" in refused.value.message
     assert f"compaction.key.identity={was or 'bytes'}" in refused.value.action
+
+
+def held(*buckets: int | None) -> dict[TopicPartition, Position | None]:
+    """The positions of as many partitions, which name so many transactional ids; the last one has none."""
+    positions = (Position(offset=5, catalog_id="lost", buckets=ids) for ids in buckets)
+    return {TopicPartition("t", at): position for at, position in enumerate((*positions, None))}
+
+
+@pytest.mark.parametrize(
+    ("positions", "buckets", "expected"),
+    [
+        pytest.param(held(16, 4), 1, 16, id="the most that a position names"),
+        pytest.param(held(2), 8, 8, id="those of the new catalog"),
+        pytest.param(held(1, 1, 1), 1, 4, id="as many as partitions"),
+        pytest.param(held(16, None), 1, OLDER_BUCKETS, id="an older version's, which does not say"),
+        pytest.param(held(1_000, None), 1, 1_000, id="more than an older version may have had"),
+    ],
+)
+def test_every_id_is_shut_out_that_may_have_been_dealt(
+    positions: dict[TopicPartition, Position | None], buckets: int, expected: int
+) -> None:
+    """Partitions of topics that are gone had ids too: the positions of those that are left say how many."""
+    assert ids_of(positions, buckets) == expected
+
+
+def test_what_the_group_holds_names_the_ids_of_the_lost_catalog() -> None:
+    """A rebuild that ends before it has shut them out leaves that to the worker."""
+    log = lost(None)
+    assert position_of(restored(log, None, None, 0), log, "ours", 16) == replace(
+        log.position, catalog_id="ours", buckets=16
+    )
+    begun = replace(log, position=replace(log.position, generation=2, start=5))
+    assert position_of(restored(begun, None, None, 0), begun, "ours", 16).buckets == 16

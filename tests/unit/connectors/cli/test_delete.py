@@ -12,9 +12,11 @@ import pytest
 from compactor.catalog import owner_lock
 from connectors.cli import delete as command
 from connectors.config.connector import ConnectorConfig
+from connectors.config.files import load_worker
 from connectors.errors import UsageError
 from connectors.kafka import probe
 from connectors.runtime import deletion, takeover
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
 
@@ -131,3 +133,80 @@ def test_what_is_told_names_what_stays() -> None:
     assert "t.compacted" not in removed
     assert all(name in left for name in ("t.compacted", "another output.topic", "c/t/1", "u.compacted", "cat-1"))
     assert "mount it first" in left
+
+
+@pytest.fixture
+def store(deployment: Path) -> ConnectorStore:
+    """What a worker has stored: the connector, as it was made over REST."""
+    found = ConnectorStore.of(load_worker(worker_file(deployment)))
+    found.put(StoredConnector(name="orders-keeper", config={"topics": "t"}))
+    found.put(StoredConnector(name="another", config={"topics": "u"}))
+    return found
+
+
+def test_the_config_of_a_connector_made_over_rest_goes_with_it(
+    deployment: Path, brokers: None, store: ConnectorStore
+) -> None:
+    """It is named before anybody is asked: the next run of a worker would make its outputs again."""
+    store.put_target("orders-keeper", TargetState.STOPPED)
+    shown = delete(deployment)
+    assert shown.exit_code == 2
+    assert f"{store.location}/connectors/orders-keeper.json" in shown.stdout
+    assert [one.name for one in store.connectors()] == ["another", "orders-keeper"]
+    assert delete(deployment, "--yes").exit_code == 0
+    assert [one.name for one in store.connectors()] == ["another"]
+    assert store.target("orders-keeper") is TargetState.RUNNING
+    assert store.owner() is None
+
+
+def test_a_config_that_is_left_alone_is_removed(deployment: Path, brokers: None, store: ConnectorStore) -> None:
+    """Also where nothing else is left of the connector, as earlier versions left it."""
+    storage_of(deployment).delete_folder("")
+    assert delete(deployment, "--yes").exit_code == 0
+    assert [one.name for one in store.connectors()] == ["another"]
+    assert "There is nothing to delete" in delete(deployment, "--yes").stdout
+
+
+def test_a_worker_that_keeps_the_config_is_asked_to_let_it_go_first(
+    deployment: Path, brokers: None, store: ConnectorStore
+) -> None:
+    """It has it in memory, and would run it again, also where it is STOPPED now; its other connectors do not matter."""
+    assert store.claim()
+    try:
+        shown = delete(deployment, "--yes")
+        assert shown.exit_code == 2
+        assert "keyfold connectors delete orders-keeper" in " ".join(shown.stderr.split())
+        assert str(owner_lock.this_process()) in shown.stderr
+        assert storage_of(deployment).exists("catalog")
+        store.delete("orders-keeper")
+        assert delete(deployment, "--yes").exit_code == 0
+    finally:
+        store.release()
+
+
+def test_a_worker_that_begins_after_the_question_keeps_everything(
+    deployment: Path, brokers: None, store: ConnectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have read the config by then."""
+    monkeypatch.setattr(ConnectorStore, "claim", lambda _: False)
+    shown = delete(deployment, "--yes")
+    assert (shown.exit_code, "nothing was removed" in " ".join(shown.stderr.split())) == (2, True)
+    assert storage_of(deployment).exists("catalog")
+    assert [one.name for one in store.connectors()] == ["another", "orders-keeper"]
+
+
+def test_a_delete_that_breaks_off_leaves_no_config_behind_a_connector_that_is_gone(
+    deployment: Path, brokers: None, store: ConnectorStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The config goes while deleting.json keeps workers out, and that goes last."""
+
+    def breaks_off(*_: object) -> None:
+        assert [one.name for one in store.connectors()] == ["another"]
+        raise UsageError("Broken off.", "Again.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deletion, "carry_out", breaks_off)
+        assert delete(deployment, "--yes").exit_code == 2
+    assert storage_of(deployment).exists(deletion.NAME)
+    assert delete(deployment, "--yes").exit_code == 0
+    assert storage_of(deployment).walk("") == []

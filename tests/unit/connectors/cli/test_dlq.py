@@ -17,6 +17,7 @@ from connectors.runtime import redrive
 from connectors.runtime.redrive import LetterFates, RedriveResult
 from connectors.sinks.letters import Letter, LetterFilter
 from connectors.sinks.redrive_plan import RedrivePosition, RedriveSelection
+from connectors.sinks.redriven_records import RedrivenRecords
 from tests.support.cli import connector_file, invoke, worker_file
 
 FEW = RedriveResult({"t": 2}, {"left by the filters": 1}, 3)
@@ -52,7 +53,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedriveSelection, dict[
         def absent(self) -> None: ...
 
         def fates(self) -> LetterFates:
-            return LetterFates("c", {0: RedrivePosition(2)})
+            return LetterFates("c", {0: RedrivePosition(2)}, RedrivenRecords("c"))
 
         def strange(self, asked: LetterFilter) -> Iterator[str]:
             yield f"strange: {asked.topic} {asked.class_name}"
@@ -179,13 +180,14 @@ def test_letters_are_shown_also_where_the_positions_cannot_be_read(
 @pytest.mark.parametrize(
     ("options", "selection", "how"),
     [
-        ((), RedriveSelection(3), {"dry_run": False, "limit": None}),
+        ((), RedriveSelection(3, once=True), {"dry_run": False, "limit": None}),
         (
             ("--topic", "t", "--stage", "TASK_PUT", "--class", "x.Y", "--max-redrives", "5", "--unnamed"),
-            RedriveSelection(5, LetterFilter("t", "TASK_PUT", "x.Y"), unnamed=True),
+            RedriveSelection(5, LetterFilter("t", "TASK_PUT", "x.Y"), unnamed=True, once=True),
             {"dry_run": False, "limit": None},
         ),
-        (("--limit", "7", "--dry-run"), RedriveSelection(3), {"dry_run": True, "limit": 7}),
+        (("--limit", "7", "--dry-run"), RedriveSelection(3, once=True), {"dry_run": True, "limit": 7}),
+        (("--every-letter",), RedriveSelection(3), {"dry_run": False, "limit": None}),
     ],
 )
 def test_redrive_chooses_what_options_name(

@@ -157,13 +157,13 @@ def test_all_of_a_connector_goes_and_nothing_else(world: World) -> None:
     assert world.found().nothing
 
 
-@pytest.mark.parametrize("redriven", [True, False])
-def test_the_group_of_letters_goes_where_any_were_sent_back(world: World, redriven: bool) -> None:
+@pytest.mark.parametrize("kept", ["redrive.json", "redrive/0000000007.json", None])
+def test_the_group_of_letters_goes_where_any_were_sent_back(world: World, kept: str | None) -> None:
     """With the file that stands in for it; elsewhere there is none, and no right on it is asked for."""
-    if redriven:
-        world.storage.write("redrive.json", b"{}")
+    if kept is not None:
+        world.storage.write(kept, b"{}")
     world.delete()
-    assert world.brokers.deleted == ["connect-c", *["keyfold-dlq-c"] * redriven]
+    assert world.brokers.deleted == ["connect-c", *["keyfold-dlq-c"] * (kept is not None)]
     assert world.storage.walk("") == []
 
 

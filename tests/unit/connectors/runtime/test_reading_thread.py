@@ -10,12 +10,21 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+from structlog.testing import capture_logs
 
-from compactor.errors import StorageError
+from compactor.errors import (
+    FencedError,
+    KeyfoldError,
+    OutcomeUnknownError,
+    PositionError,
+    PublishInterruptedError,
+    StorageError,
+)
 from compactor.ingest.appends import Batch
+from connectors.errors import UnreachableError
 from connectors.runtime import reading_thread as module
 from connectors.runtime.components import TaskComponents
-from connectors.runtime.reading_thread import SETTLED_TICK_MS, TICK_MS, TOPICS_CHECK_MS, ReadingThread
+from connectors.runtime.reading_thread import RENEW_S, SETTLED_TICK_MS, TICK_MS, TOPICS_CHECK_MS, ReadingThread
 from connectors.source.options import SourceOptions
 from connectors.source.subscription import Alone, Offer, Subscription
 from tests.support.clocks import ManualClock
@@ -253,3 +262,47 @@ def test_a_pause_ends_its_wait_for_a_micro_batch() -> None:
     reading.paused.set()
     reading.thread.notice_pause()
     assert reading.subscription.said == ["pause"]
+
+
+def paused_for(reading: Reading, seconds: float) -> Reading:
+    """Runs it paused for so long; what it does meanwhile takes no time."""
+    reading.paused.set()
+
+    def wait(pause_s: float, _: threading.Event) -> bool:
+        reading.clock.advance(round(pause_s * 1000))
+        if reading.clock.monotonic() >= seconds:
+            reading.paused.clear()
+        return False
+
+    reading.clock.wait = wait  # type: ignore[method-assign]
+    reading.run()
+    return reading
+
+
+def test_while_it_is_paused_its_positions_are_kept_alive() -> None:
+    """Brokers forget a position a week after its last commit: a connector may be paused for longer."""
+    reading = paused_for(Reading(None), 3 * RENEW_S)
+    assert reading.engine.renew_positions.call_count == 3
+    assert all(at >= 3 * RENEW_S * 1000 for at in reading.times("tick"))
+    assert reading.thread.failure is None
+
+
+@pytest.mark.parametrize("error", [UnreachableError, PublishInterruptedError, OutcomeUnknownError])
+def test_brokers_that_do_not_answer_leave_it_paused(error: type[KeyfoldError]) -> None:
+    """There is nothing that it would do with them; it asks again later."""
+    reading = Reading(None)
+    reading.engine.renew_positions.side_effect = error("No broker answers.", "Wait.")
+    with capture_logs() as lines:
+        paused_for(reading, 2 * RENEW_S)
+    assert reading.engine.renew_positions.call_count == 2
+    assert reading.thread.failure is None
+    assert [line["event"] for line in lines].count("positions not committed again") == 2
+
+
+@pytest.mark.parametrize("error", [FencedError, PositionError, StorageError])
+def test_what_would_end_a_running_connector_ends_a_paused_one(error: type[KeyfoldError]) -> None:
+    """A newer owner, for one."""
+    reading = Reading(None)
+    reading.engine.renew_positions.side_effect = error("Gone.", "Look.")
+    paused_for(reading, 2 * RENEW_S)
+    assert isinstance(reading.thread.failure, error)

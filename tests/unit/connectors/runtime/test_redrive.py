@@ -18,7 +18,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
 from connectors.runtime import redrive
 from connectors.runtime.redrive import DeadLetters, RedriveResult, counts
-from connectors.runtime.redrive_floor import NAME
+from connectors.runtime.redrive_floor import RedriveFloor
 from connectors.sinks.letters import Letter, LetterFilter
 from connectors.sinks.redrive_plan import BATCH_LETTERS, RedrivePosition, RedriveSelection
 from connectors.sinks.redrive_producer import RedriveTargets
@@ -186,7 +186,7 @@ def test_a_transaction_has_few_letters(world: World) -> None:
 def test_nothing_is_sent_where_the_choice_cannot_be_noted(world: World) -> None:
     """It says so beforehand; the storage that cannot be written does too."""
     position = RedrivePosition()
-    while position.has_room_for(asked := RedriveSelection(3, LetterFilter(f"{position.offset:0>200}"))):
+    while position.has_room_for(asked := RedriveSelection(3, LetterFilter(stage=f"{position.offset:0>200}"))):
         position = position.noted(asked, position.offset + 1)
     world.held = {1: (position.offset, position.metadata)}
     with pytest.raises(UsageError, match="dead-1"):
@@ -200,7 +200,7 @@ def test_what_somebody_else_has_committed_is_named(world: World) -> None:
     world.held = {0: (3, "what is this")}
     with pytest.raises(ConflictError, match="keyfold-dlq-c"):
         world.run()
-    assert not world.storage.exists(NAME)
+    assert RedriveFloor(world.storage, "dead", "id-dead").filled({0: None, 1: None}) == {}
 
 
 def test_a_topic_that_is_not_there_yet_has_no_letters(world: World) -> None:
@@ -232,7 +232,7 @@ def test_a_name_that_no_letter_has_is_said(
 
 def test_a_run_says_whether_its_filters_let_a_letter_through(world: World) -> None:
     """Only where none was met, a name of theirs can be wrong."""
-    assert not world.run(RedriveSelection(3, LetterFilter("nope"))).matched
+    assert not world.run(RedriveSelection(3, LetterFilter(class_name="nope"))).matched
     assert world.run(RedriveSelection(3, LetterFilter("u"))).matched
 
 
@@ -257,3 +257,91 @@ def test_letters_of_very_many_topics_that_are_gone_are_sent_by_topic(monkeypatch
         world.run()
     assert "--topic" in raised.value.action
     assert world.run(RedriveSelection(3, LetterFilter("t"))).sent == {"t": 1}
+
+
+def test_a_topic_that_nobody_knows_is_refused(world: World) -> None:
+    """Nothing is sent, and no choice of its own stays in the position; it may be a letter's, or the connector's."""
+    for dry_run in (False, True):
+        with pytest.raises(UsageError, match="nope is no source topic of connector c"):
+            world.run(RedriveSelection(3, LetterFilter("nope")), dry_run=dry_run)
+    assert (world.sent, world.held, world.storage.walk("")) == ([], {}, [])
+    world.letters = [letter(0, 0, "old")]
+    assert world.run(RedriveSelection(3, LetterFilter("u"))).sent == {}
+    assert world.run(RedriveSelection(3, LetterFilter("old"))).left == {"source topic is gone": 1}
+
+
+def test_filters_that_let_no_letter_through_are_not_noted(world: World) -> None:
+    """A class may be misspelt as well; what was noted before is committed again, as positions expire."""
+    world.run(RedriveSelection(3, LetterFilter("u")), limit=10)
+    before = dict(world.held)
+    for _ in range(3):
+        world.run(RedriveSelection(3, LetterFilter(class_name="nope")))
+    assert world.held == {0: before[0], 1: (0, "")}
+    assert sum(world.run().sent.values()) == 3_000 - 10
+
+
+ONCE = replace(ALL, once=True)
+
+
+def again(partition: int, offset: int, source_offset: int, value: bytes = b"v") -> Letter:
+    """Returns a letter of the record at an offset of t-0."""
+    said = {"connector.name": "c", "topic": "t", "partition": "0", "offset": str(source_offset)}
+    return replace(letter(partition, offset, "t"), context=said, value=value)
+
+
+@pytest.fixture
+def resynced(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Four records, of each of which two generations have made a letter; one of them in another partition."""
+    world = World(monkeypatch, [again(0, at, at % 4) for at in range(7)])
+    world.letters.append(again(1, 0, 3))
+
+    def bounds(_config: object, _topic: str, number: int) -> tuple[int, int]:
+        return 0, max(one.offset + 1 for one in world.letters if one.partition == number)
+
+    monkeypatch.setattr(redrive, "bounds", bounds)
+    return world
+
+
+def test_of_the_letters_of_one_record_one_goes(resynced: World) -> None:
+    """A source that was read anew makes the same letters again; also in another partition, and in another run."""
+    first = resynced.run(ONCE, limit=3)
+    assert (first.sent, first.left) == ({"t": 3}, {})
+    rest = resynced.run(ONCE)
+    assert (rest.sent, rest.left) == ({"t": 1}, {"of a record that another letter has sent back": 4})
+    assert resynced.sent == [(0, 0), (0, 1), (0, 2), (0, 3)]
+    assert resynced.run(ONCE) == RedriveResult({}, {})
+    assert [one.waiting for one in counts(resynced.dead().letters(), resynced.dead().fates())] == [0]
+
+
+def test_letters_that_come_once_more_later_stay(resynced: World) -> None:
+    """They are not waiting, and a run that finds them sends none of them."""
+    resynced.run(ONCE)
+    resynced.letters += [again(0, 7 + at, at) for at in range(4)]
+    assert [one.waiting for one in counts(resynced.dead().letters(), resynced.dead().fates())] == [0]
+    assert resynced.run(ONCE).sent == {}
+    resynced.letters.append(again(1, 1, 0, b"of a topic that was recreated"))
+    assert resynced.run(ONCE).sent == {"t": 1}
+
+
+def test_every_letter_goes_if_that_is_asked_for(resynced: World) -> None:
+    """Each once, also those that a run has passed over."""
+    assert resynced.run(ONCE).sent == {"t": 4}
+    assert resynced.run(ALL).sent == {"t": 4}
+    assert sorted(resynced.sent) == sorted((one.partition, one.offset) for one in resynced.letters)
+    assert resynced.run(ALL) == RedriveResult({}, {})
+    assert resynced.run(ONCE) == RedriveResult({}, {})
+
+
+def test_a_letter_that_was_not_chosen_leaves_its_record_to_another(resynced: World) -> None:
+    """One that a filter has left has not gone: the next letter of its record does, and then stands for it."""
+    for at, one in enumerate(resynced.letters):
+        resynced.letters[at] = replace(one, context={**one.context, "stage": "KEY_CONVERTER" if at < 4 else "TASK_PUT"})
+    assert resynced.run(replace(ONCE, filter=LetterFilter(stage="TASK_PUT"))).sent == {"t": 4}
+    assert resynced.run(ONCE).left == {"of a record that another letter has sent back": 4}
+
+
+def test_what_an_earlier_version_has_sent_counts_as_sent(resynced: World) -> None:
+    """It sent each letter; asked for every letter there is none left."""
+    assert resynced.run(ALL).sent == {"t": 8}
+    assert "once" not in "".join(metadata for _, metadata in resynced.held.values())
+    assert resynced.run(ALL) == RedriveResult({}, {})
