@@ -149,9 +149,12 @@ def _remove(
     try:
         catalog = deletion.fence(storage, settings.name, owner_lock.this_process().text, SystemClock().now_ms())
         fence_all(clients.producer(), [settings.transactional_id(bucket) for bucket in range(found.plan.buckets)])
+        admin = Admin(clients.admin())
+        deletion.refuse_elsewhere(found, settings, admin)
         deletion.begin(storage, found.plan, catalog)
         forget()
-        deletion.carry_out(storage, found.plan, settings, Admin(clients.admin()), location)
+        deletion.carry_out(storage, found.plan, settings, admin, location)
+        deletion.refuse_begun_anew(found, settings, admin)
     finally:
         lock.release()
 
@@ -165,7 +168,7 @@ def _lines(found: DeletionPreview, settings: ConnectorConfig, folder: str, store
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
     yield f"Of connector {settings.name} this removes:"
     yield f"  {folder}: catalog, runs, requests ({found.files:,} files, {size})"
-    yield f"  consumer group {settings.group_id}, with the positions of {found.positions:,} partitions"
+    yield f"  consumer group {settings.group_id}, with the positions of {len(found.held):,} partitions"
     if settings.dead_letter_topic is not None:
         yield f"  consumer group {settings.redrive_group_id}, which says what keyfold dlq has sent back, if it is there"
     yield from (f"  {path}: what a worker has kept of it, as it was made or changed over REST" for path in stored)

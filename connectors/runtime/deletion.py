@@ -71,10 +71,9 @@ class DeletionPlan(Struct, frozen=True, kw_only=True):
 class DeletionPreview(NamedTuple):
     """A plan, and what else a person has to know before it is carried out.
 
-    `files` and `bytes`: how much keyfold has in the connector's folder. `positions`: for how many partitions the group
-    has one; `strangers`: ids of other catalogs that wrote some of them. `others`: topics with the name of an output
-    that nothing shows to be this connector's. `damage`: why the catalog cannot be read. `begun`: an earlier delete was
-    not finished.
+    `files` and `bytes`: how much keyfold has in the connector's folder. `held`: the group's positions; `strangers`: ids
+    of other catalogs that wrote some of them. `others`: topics with the name of an output that nothing shows to be this
+    connector's. `damage`: why the catalog cannot be read. `begun`: an earlier delete was not finished.
     """
 
     plan: DeletionPlan
@@ -82,7 +81,7 @@ class DeletionPreview(NamedTuple):
     bytes: int
     has_catalog: bool
     group: bool
-    positions: int
+    held: Mapping[TopicPartition, Position]
     strangers: tuple[str, ...]
     others: tuple[str, ...]
     damage: str | None
@@ -136,7 +135,7 @@ def preview(
         bytes=sum(info.bytes for info in files),
         has_catalog=bool(state.catalog_id),
         group=admin.has_group(connector.group_id) or _was_redriven(storage, connector, admin),
-        positions=len(held),
+        held=held,
         strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
         others=others,
         damage=damage,
@@ -159,6 +158,35 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
     except CatalogError:
         return None
     return catalog
+
+
+def refuse_elsewhere(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises ConnectorError if a worker with another storage has committed a position since `found` was looked up.
+
+    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions anew. To be called
+    once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to publish
+    at that time is not noticed.
+    """
+    if not found.strangers:
+        return
+    now = _positions(admin, connector, sorted({tp.topic for tp in found.held}))
+    moved = [tp for tp, position in now.items() if position != found.held.get(tp)]
+    if moved:
+        raise ConnectorError(
+            f"Connector {connector.name} runs elsewhere: the position of {moved[0]} has just moved to "
+            f"{now[moved[0]].offset}, and no catalog in this storage.location did that. Nothing was removed.",
+            "Stop the worker that runs it, then delete the connector again.",
+        )
+
+
+def refuse_begun_anew(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises ConnectorError if a worker with another storage has made the consumer group again after it was removed."""
+    if found.strangers and admin.has_group(connector.group_id):
+        raise ConnectorError(
+            f"Connector {connector.name} runs elsewhere: consumer group {connector.group_id} was removed, and is there "
+            "again. All else is removed.",
+            "Stop the worker that runs it, then delete the connector again.",
+        )
 
 
 def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -263,13 +263,29 @@ def test_where_the_storage_is_lost_the_positions_say_what_was_ours(world: World)
     """They name the output that they were committed for; a topic that only has its name is left."""
     world.storage = MemoryStorage()
     found = world.found()
-    assert (found.has_catalog, found.plan.outputs, found.positions) == (False, (OutputTopic(OUT, "id-o"),), 1)
+    assert (found.has_catalog, found.plan.outputs, len(found.held)) == (False, (OutputTopic(OUT, "id-o"),), 1)
     assert found.strangers == (world.catalog.state.catalog_id,)
     world.brokers.topics[OUT] = TopicInfo(OUT, "made anew", 1)
     assert (world.found().plan.outputs, world.found().others) == ((), (OUT,))
     world.delete()
     assert OUT in world.brokers.topics
     assert world.brokers.group is None
+
+
+def test_a_worker_elsewhere_that_publishes_meanwhile_is_found(world: World) -> None:
+    """Nothing fences it for good, as its catalog is not here: before anything is removed its position has moved."""
+    world.storage = MemoryStorage()
+    found, brokers = world.found(), cast("Any", world.brokers)
+    assert found.strangers
+    deletion.refuse_elsewhere(found, CONFIG, brokers)
+    moved = Position(offset=8, catalog_id=world.catalog.state.catalog_id, output_id="id-o")
+    brokers.group = {TopicPartition("t", 0): (8, encode(moved))}
+    with pytest.raises(ConnectorError, match="runs elsewhere: the position of t-0 has just moved to 8"):
+        deletion.refuse_elsewhere(found, CONFIG, brokers)
+    with pytest.raises(ConnectorError, match="is there again"):
+        deletion.refuse_begun_anew(found, CONFIG, brokers)
+    brokers.group = None
+    deletion.refuse_begun_anew(found, CONFIG, brokers)
 
 
 def test_snapshots_that_say_whose_they_are_go_with_a_lost_storage(world: World) -> None:
