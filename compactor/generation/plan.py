@@ -3,7 +3,7 @@
 to where it stands already                                nothing
 forward by name, in the output's own generation           a gap, stated and counted (`Skip`)
 back, or to the source's start                            a new generation (`BeginGeneration`)
-to a start of the source that lies above the position     the same where the loss is accepted: it is counted as a gap
+to a start of the source that lies above the position     the same if the loss is accepted: it is counted as a gap
 anywhere, source or output recreated, or the source cut   a new generation of all logs of the topic
 anywhere, the output still holds the generation before    a new generation: a gap would keep what is to go
 """
@@ -66,7 +66,7 @@ class ChangePlan(Struct, frozen=True, kw_only=True):
     skips: tuple[Skip, ...] = ()
     generations: Mapping[TopicPartition, Generation] = {}
     lost: Mapping[TopicPartition, Gap] = {}
-    """What is given up below the generations that begin, where it was not published."""
+    """What was not published below the generations that begin, and is given up."""
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -187,7 +187,7 @@ def _within(state: CatalogState, tp: TopicPartition, offset: int, found: FoundPa
 def _is_gap(log: PartitionLog, offset: int | None, found: FoundPartition, change: OffsetChange) -> bool:
     """Returns whether `offset` leaves a gap in the log as it is: only one that was named lies forward by intent.
 
-    The source's start lies above the position where the source has lost records, which nobody has asked for.
+    The source's start lies above the position if the source has lost records: no operator has asked for that.
     """
     if offset is None or change.anew or first_end_of(log) is not None:
         return False
@@ -195,7 +195,7 @@ def _is_gap(log: PartitionLog, offset: int | None, found: FoundPartition, change
 
 
 def _unpublished_from(log: PartitionLog, found: FoundPartition) -> int:
-    """Returns the source offset from which nothing is in the output; where that is not known, nothing was read."""
+    """Returns the source offset from which nothing is in the output; if that is not known, nothing was read."""
     reached = log.end if found.position is None else found.position
     return max(reached, log.generation.start if log.generation else reached)
 
@@ -207,7 +207,7 @@ def _lost(log: PartitionLog, to: int, found: FoundPartition) -> dict[TopicPartit
 
 
 def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, found: FoundPartition) -> None:
-    """Raises where more was sent than ends of folds: a part of one, or what an older copy of the catalog never read.
+    """Raises OffsetChangeError if a part of a fold was sent, or what an older copy of the catalog never read.
 
     What is given up leaves the log, which would not know any more what the output has of it: neither the next snapshot,
     from which readers go on above it, nor the next record of a key that has an identity.

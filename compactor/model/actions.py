@@ -161,7 +161,7 @@ class Skip(Action, OfPartition, frozen=True, tag="skip"):
 
 
 class BeginGeneration(Action, OfPartition, frozen=True, tag="begin-generation"):
-    """Begins the log anew as `generation`; `lead` holds tombstones for the keys that the output has.
+    """Begins the log again as `generation`; `lead` holds tombstones for the keys that the output has.
 
     `gap`: source offsets below the generation that were not published and are given up; None without any.
     """

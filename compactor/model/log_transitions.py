@@ -162,7 +162,7 @@ def begin_generation(
     """Returns the log of `generation`, which is read anew; nothing of the earlier one is kept but its bucket.
 
     `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. `gap` counts what
-    is given up below the generation. Raises CatalogError where the numbers do not follow.
+    is given up below the generation. Raises CatalogError if the numbers do not follow.
     """
     if generation.number <= generation_of(log):
         raise CatalogError(

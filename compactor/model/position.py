@@ -83,7 +83,7 @@ class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
 
     Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset where that is below 0.
-    `identity` says by what keys are compared, where that is not their bytes. `buckets` is the number of transactional
+    `identity` says by what keys are compared, if that is not their bytes. `buckets` is the number of transactional
     ids; older versions do not write it, and pass over it.
     """
 

@@ -13,7 +13,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
 
     `found` is the position that the group must still hold when the publish begins (None: none); `output_offset` what
     the metadata of that position says. start == end only commits the position again, as one inside the fold that ends
-    at `fold_end` where that is given. `generation` is the log's, None in the first one.
+    at `fold_end` if that is given. `generation` is the log's, None in the first one.
     """
 
     topic: str

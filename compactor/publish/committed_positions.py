@@ -109,7 +109,7 @@ class Positions:
     def _read(
         self, state: CatalogState, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Position | None]:
-        """Reads positions; where they name more ids than the catalog has, those are initialised first.
+        """Reads positions; if they name more ids than the catalog has, those are initialised first.
 
         So it is with a catalog that was set back, or rebuilt by a process that ended before step R5: somebody who knew
         of more may have a transaction open.

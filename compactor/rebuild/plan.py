@@ -117,7 +117,7 @@ It had as many as tasks.max says, or else as Spark has cores; initialising one t
 def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
     """Returns below which number each transactional id is that a lost catalog may have published a partition by.
 
-    `held`: the position of each partition of the source, None where there is none; `buckets`: the new catalog's ids.
+    `held`: the position of each partition of the source, None if there is none; `buckets`: the new catalog's ids.
     """
     positions = [one for one in held.values() if one is not None]
     unsaid = OLDER_BUCKETS if any(one.buckets is None for one in positions) else 0
@@ -127,7 +127,7 @@ def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
 def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) -> Position:
     """Returns what the group is to hold: the position as it was, but of this catalog, or that of the restored log.
 
-    `ids`: those of the lost catalog too, which a worker then initialises before it publishes, where we end before that.
+    `ids`: those of the lost catalog too, which a worker then initialises before it publishes, if we end before that.
     """
     log, before = action.log, lost.position
     if before.group_offset == log.position and not lost.is_unpublished:

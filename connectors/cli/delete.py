@@ -85,7 +85,7 @@ def _is_run_error(name: str, owner: str) -> UsageError:
 
 
 def _refuse_worker_of(store: ConnectorStore, storage: Storage, name: str, stored: Sequence[str]) -> None:
-    """Raises UsageError where a worker lives that has what is stored of the connector, whatever state that is in.
+    """Raises UsageError if a worker lives that has what is stored of the connector, whatever state that is in.
 
     It would run the connector again, as it keeps the config in memory.
     """
@@ -102,14 +102,14 @@ def _refuse_worker_of(store: ConnectorStore, storage: Storage, name: str, stored
 def _is_kept_error(name: str, owner: str, stored: Sequence[str]) -> UsageError:
     return UsageError(
         f"Connector {name} is one of the worker {owner}, which keeps {', '.join(stored)}; nothing was removed.",
-        f"Take it off that worker with keyfold connectors delete {name} (or, where it comes from a file, by moving the "
+        f"Take it off that worker with keyfold connectors delete {name} (or, if it comes from a file, by moving the "
         "file away and SIGHUP), or stop the worker; then try again.",
     )
 
 
 @contextmanager
 def _claimed(store: ConnectorStore, name: str, stored: Sequence[str]) -> Iterator[None]:
-    """Keeps workers from taking up what is `stored` while it is removed. Raises UsageError where one has begun."""
+    """Keeps workers from taking up what is `stored` while it is removed. Raises UsageError if one has begun."""
     if not stored:
         yield
         return

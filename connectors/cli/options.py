@@ -33,7 +33,7 @@ UnusedWorkerOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="The result as JSON (its fields: docs/formats.md).")]
 LossOption = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Also where the source has lost records since, read or not."),
+    typer.Option("--accept-loss", help="Also if the source has lost records since, read or not."),
 ]
 ConnectorArgument = Annotated[Path, typer.Argument(help="The connector file.", metavar="CONNECTOR.json")]
 TopicOption = Annotated[str, typer.Option("--topic", help="The source topic.", metavar="T")]

@@ -37,7 +37,7 @@ def resync(
     """Reads the source anew from its start, as a new generation, and then makes the output equal to it.
 
     For an output or a source that was recreated, and for files that are lost while the source still has the records.
-    A key that does not come again gets a tombstone. The output stays as it is until all is read. Refused where records
+    A key that does not come again gets a tombstone. The output stays as it is until all is read. Refused if records
     are gone that the connector has read, or has not read yet, unless --accept-loss is given.
     """
     if partition is not None and topic is None:

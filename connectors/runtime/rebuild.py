@@ -113,7 +113,7 @@ class Rebuilder:
         )
 
     def _look(self, *, accepts_loss: bool) -> tuple[dict[str, TopicInfo], list[LostLog], int]:
-        """Takes step R1: returns the source topics, what there is of each log that is to be made anew, and `ids_of`."""
+        """Takes step R1: returns the source topics, what there is of each log that is to be restored, and `ids_of`."""
         names = select(self._connector, self._admin.list_topics())
         found = self._admin.describe(names)
         partitions = [TopicPartition(name, number) for name in found for number in range(found[name].partitions)]

@@ -167,7 +167,7 @@ class DeadLetters:
 
         What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
         Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError where another redrive
-        runs; UsageError where the positions have no room for one more selection, and for a topic that is neither the
+        runs; UsageError if the positions have no room for one more selection, and for a topic that is neither the
         connector's nor any letter's.
         """
         self._check_topic(selection.filter.topic)
@@ -273,7 +273,7 @@ class _Run:
     def learn(self, positions: Mapping[int, RedrivePosition], ends: Mapping[int, tuple[int, int]]) -> None:
         """Reads the letters that have gone, to know their records.
 
-        Where each letter is sent only those that are not come to again, if a run has ever passed over any.
+        If each letter is sent, only those that are not come to again, if a run has ever passed over any.
         """
         for number, position in positions.items():
             low, end = ends[number]
@@ -310,7 +310,7 @@ class _Run:
         return True
 
     def _noted(self, position: RedrivePosition, end: int) -> RedrivePosition:
-        """Notes how far the run has come; where its filters let no letter through, a name may be wrong: it is not."""
+        """Notes how far the run has come, unless its filters let no letter through: a name of theirs may be wrong."""
         is_meant = self._is_met or self._selection.filter == LetterFilter()
         return position.noted(self._selection, end) if is_meant else position
 

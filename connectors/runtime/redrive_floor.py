@@ -50,7 +50,7 @@ class RedriveFloor:
         self._topic = topic
         self._id = topic_id
         self._run: int | None = None
-        """The number of this run; None where it only looks."""
+        """The number of this run; None if it only looks."""
 
     def begin(self) -> None:
         """Takes the next number, once older runs are shut out (D1). Raises StorageError.
@@ -75,7 +75,7 @@ class RedriveFloor:
     def keep(self, positions: Positions) -> None:
         """Writes what is known now, in place of what older runs wrote.
 
-        Raises StorageError; ConflictError where a newer run has begun: it knows better.
+        Raises StorageError; ConflictError if a newer run has begun: it knows better.
         """
         runs = _runs(self._storage)
         if self._run is None or max(runs, default=0) > self._run:
@@ -90,7 +90,7 @@ class RedriveFloor:
         return msgspec.json.encode(_Floor(self._topic, self._id, positions))
 
     def _read(self) -> bytes | None:
-        """Reads the newest file, None where there is none; looks again where a newer run has just removed it."""
+        """Reads the newest file, None if there is none; looks again if a newer run has just removed it."""
         while True:
             run = max(_runs(self._storage), default=0)
             try:

@@ -1,4 +1,4 @@
-"""Tells letters of one record from each other: a record that is read anew may come to be a letter once more.
+"""Tells letters of one record from each other: a record that is read again may come to be a letter once more.
 
 On its own because a position says what has gone by each letter alone; this looks from one letter to the others.
 """
@@ -18,9 +18,9 @@ _BYTES = 16
 
 
 def record_of(letter: Letter) -> bytes | None:
-    """Returns what tells the record of a letter from all others; None where the letter does not name its source offset.
+    """Returns what tells the record of a letter from all others; None if the letter does not name its source offset.
 
-    Offsets begin again where a topic was recreated, so it is the record's content too.
+    Offsets begin again if a topic was recreated, so it is the record's content too.
     """
     said = letter.context
     place = [said.get(name) for name in ("topic", "partition", "offset")]

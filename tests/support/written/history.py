@@ -156,7 +156,7 @@ class _History:
         self._commit(ReopenTopic(topic="u"))
 
     def change_offsets(self) -> None:
-        """A log begins anew, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
+        """A log begins again, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
         self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
         topic = self._simulation.components.catalog.state.topics["u"]
         self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))

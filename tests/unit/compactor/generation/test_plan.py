@@ -171,7 +171,7 @@ def test_a_loss_may_be_accepted() -> None:
 
 
 BEGINS_ABOVE = {T0: replace(AS_KNOWN[T0], start=65)}
-"""The source has lost the 25 offsets behind the position 40, and all below."""
+"""The source has lost the 25 offsets from the position 40 on, and all below."""
 
 
 @pytest.mark.parametrize("anew", [True, False], ids=["resync", "reset"])
@@ -186,7 +186,7 @@ def test_a_source_that_begins_above_the_position_is_a_loss(anew: bool) -> None:
 
 
 def test_anew_is_never_a_gap() -> None:
-    """Asked for anew, a log begins a generation also where its offset lies forward."""
+    """Asked to begin again, a log begins a generation also if its offset lies forward."""
     (action,) = decided({T0: 70}, anew=True)
     assert isinstance(action, BeginGeneration)
     assert action.gap == Gap(40, 70)
@@ -201,7 +201,7 @@ def test_anew_is_never_a_gap() -> None:
     ],
 )
 def test_the_loss_begins_where_publishing_stood(position: int | None, gap: Gap | None) -> None:
-    """What was published before is no loss; where no position tells, what was not even read is one."""
+    """What was published before is no loss; if no position tells, what was not even read is one."""
     found = {T0: replace(BEGINS_ABOVE[T0], position=position)}
     assert decided({T0: None}, found=found, accepts_loss=True, anew=True) == [replace(begun(2, 65, 100), gap=gap)]
 
@@ -216,7 +216,7 @@ def test_tombstones_that_were_not_sent_are_no_loss() -> None:
 
 
 def test_offsets_of_another_topic_are_no_loss() -> None:
-    """Where the topic was recreated its offsets began again."""
+    """If the topic was recreated its offsets began again."""
     topics = {"t": FoundTopic("other", "out-id")}
     found = {T0: replace(AS_KNOWN[T0], start=65), T1: AS_KNOWN[T1]}
     changes = decided({T0: None, T1: None}, topics=topics, found=found, accepts_loss=True)

@@ -56,7 +56,7 @@ def test_a_new_id_is_named_before_a_record_goes_by_it(tmp_path: Path) -> None:
 
 
 def test_the_first_positions_name_the_ids(tmp_path: Path) -> None:
-    """Where the group holds nothing there is nothing to rebuild from, and nothing is committed before the records."""
+    """If the group holds nothing there is nothing to rebuild from, and nothing is committed before the records."""
     oracle = Oracle(None, tmp_path)
     oracle.run([TWO, records(0, 1)])
     found = sorted(committed(oracle.simulation), key=lambda one: one.bucket)
@@ -64,7 +64,7 @@ def test_the_first_positions_name_the_ids(tmp_path: Path) -> None:
 
 
 def test_a_position_inside_a_fold_stays_inside(tmp_path: Path) -> None:
-    """It still says where the fold ends, once it names more ids."""
+    """It still says at which offset the fold ends, once it names more ids."""
     oracle = Oracle(None, tmp_path)
     two = Ingest((SourceRecord(0, b"a", b"1"), SourceRecord(0, b"b", b"1")))
     fault = PublishFault(step=PublishStep.SENT, transaction=2)

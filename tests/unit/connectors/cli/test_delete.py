@@ -160,7 +160,7 @@ def test_the_config_of_a_connector_made_over_rest_goes_with_it(
 
 
 def test_a_config_that_is_left_alone_is_removed(deployment: Path, brokers: None, store: ConnectorStore) -> None:
-    """Also where nothing else is left of the connector, as earlier versions left it."""
+    """Also if nothing else is left of the connector, as earlier versions left it."""
     storage_of(deployment).delete_folder("")
     assert delete(deployment, "--yes").exit_code == 0
     assert [one.name for one in store.connectors()] == ["another"]
@@ -170,7 +170,7 @@ def test_a_config_that_is_left_alone_is_removed(deployment: Path, brokers: None,
 def test_a_worker_that_keeps_the_config_is_asked_to_let_it_go_first(
     deployment: Path, brokers: None, store: ConnectorStore
 ) -> None:
-    """It has it in memory, and would run it again, also where it is STOPPED now; its other connectors do not matter."""
+    """It has it in memory, and would run it again, also if it is STOPPED now; its other connectors do not matter."""
     assert store.claim()
     try:
         shown = delete(deployment, "--yes")

@@ -268,9 +268,12 @@ def paused_for(reading: Reading, seconds: float) -> Reading:
     """Runs it paused for so long; what it does meanwhile takes no time."""
     reading.paused.set()
 
-    def wait(pause_s: float, _: threading.Event) -> bool:
-        reading.clock.advance(round(pause_s * 1000))
-        if reading.clock.monotonic() >= seconds:
+    until = seconds
+
+    def wait(seconds: float, event: threading.Event) -> bool:
+        assert not event.is_set()
+        reading.clock.advance(round(seconds * 1000))
+        if reading.clock.monotonic() >= until:
             reading.paused.clear()
         return False
 

@@ -303,7 +303,7 @@ def resynced(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_of_the_letters_of_one_record_one_goes(resynced: World) -> None:
-    """A source that was read anew makes the same letters again; also in another partition, and in another run."""
+    """A source that was read again makes the same letters again; also in another partition, and in another run."""
     first = resynced.run(ONCE, limit=3)
     assert (first.sent, first.left) == ({"t": 3}, {})
     rest = resynced.run(ONCE)

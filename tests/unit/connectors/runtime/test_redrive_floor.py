@@ -56,7 +56,7 @@ def test_a_connector_that_was_never_redriven_has_nothing_kept() -> None:
 
 
 def test_a_run_that_was_frozen_sets_nothing_back() -> None:
-    """It wakes up to write what it knew, behind a newer run that came further: that one is read, and it is told."""
+    """It wakes up to write what it knew, after a newer run that came further: that one is read, and it is told."""
     storage = MemoryStorage()
     frozen = begun(storage)
     frozen.keep({0: (5, "")})
@@ -72,7 +72,7 @@ def test_a_run_that_was_frozen_sets_nothing_back() -> None:
 
 
 def test_two_runs_never_have_one_number() -> None:
-    """Also where a store's list does not show the other's file yet."""
+    """Also if a store's list does not show the other's file yet."""
     storage = MemoryStorage()
     first = begun(storage)
     first.keep({0: (5, "")})
