@@ -25,7 +25,7 @@ from tests.support.connect_classes.asking import _step
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
 from tests.support.fuzz.hostile import (
-    avro_schemas,
+    avro_messages,
     blobs,
     documents,
     envelopes,
@@ -116,21 +116,20 @@ _PROTO: Final = (
 def _registered() -> Iterator[Target]:
     """Yields the converters whose schemas are in a registry, one of which is in memory."""
     kinds: list[tuple[str, str, st.SearchStrategy[Any]]] = [
-        ("Avro", "AVRO", avro_schemas()),
-        ("JsonSchema", "JSON", json_schemas()),
-        ("Protobuf", "PROTOBUF", st.sampled_from(_PROTO)),
+        ("Avro", "AVRO", avro_messages()),
+        ("JsonSchema", "JSON", st.tuples(json_schemas(), documents().map(str.encode))),
+        ("Protobuf", "PROTOBUF", st.tuples(st.sampled_from(_PROTO), blobs())),
     ]
-    for name, kind, schemas in kinds:
+    for name, kind, messages in kinds:
         memory, given = MemoryRegistry(), {"schema.registry.url": "http://a:1"}
         converter = _made(name, given)
         assert isinstance(converter, RegisteredConverter)
         converter.registry = SchemaRegistry(
             registry_settings(converter.options), transport=memory, sleep=lambda _: None
         )
-        data = documents().map(str.encode) if name == "JsonSchema" else blobs()
         yield Target(
             f"{name} reads",
-            st.tuples(schemas, data),
+            messages,
             lambda one, of=converter, to=memory, kind=kind: _registered_again(of, to, kind, *one),
             heavy=name == "Protobuf",
         )
