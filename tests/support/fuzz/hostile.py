@@ -59,11 +59,17 @@ KINDS: Final = (
     "struct",
 )
 
-numbers = st.sampled_from(NUMBERS) | st.builds(
-    lambda sign, digits, exponent: f"{sign}{digits}e{exponent}",
-    st.sampled_from(["", "-"]),
-    st.integers(0, 10**25),
-    st.integers(-(10**12), 10**12),
+VAST: Final = ("1e99999999", "-1e99999999", "1e-99999999", "1E+2147483648", "1e5000", "1.5e-5000", "1e400")
+"""Numbers of a few characters that would take hours, gigabytes, or more than Python's types hold."""
+numbers = (
+    st.sampled_from(VAST)
+    | st.sampled_from(NUMBERS)
+    | st.builds(
+        lambda sign, digits, exponent: f"{sign}{digits}e{exponent}",
+        st.sampled_from(["", "-"]),
+        st.integers(0, 10**25),
+        st.integers(-(10**12), 10**12),
+    )
 )
 texts = st.sampled_from(TEXTS) | st.text(max_size=20)
 scales = st.sampled_from(SCALES) | st.integers(-(10**11), 10**11).map(str)
@@ -97,6 +103,8 @@ def documents(draw: st.DrawFn, depth: int = 3) -> str:
 def connect_schemas(draw: st.DrawFn, depth: int = 3) -> Any:  # noqa: C901  # a line for each part
     """Returns schemas in the form of JsonConverter, of which parts may be missing, vast or of another type."""
     node: dict[str, Any] = {"type": draw(st.sampled_from(KINDS))}
+    if draw(st.integers(0, 5)) == 0:
+        return {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {SCALE: draw(scales)}, "optional": True}
     if depth == 0 and node["type"] in {"array", "map", "struct"}:
         node["type"] = "string"
     if node["type"] == "struct":
@@ -158,6 +166,17 @@ def envelopes(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([whole, whole, whole, b"\xef\xbb\xbf" + whole, whole[: len(whole) // 2]]))
 
 
+ORDINARY: Final = {
+    "type": "struct",
+    "fields": [
+        {"type": "int32", "field": "id", "optional": True},
+        {"type": "float", "field": "name", "optional": True},
+        {"type": "bytes", "name": DECIMAL, "parameters": {SCALE: "2"}, "field": "at", "optional": True},
+        {"type": "double", "field": "inner", "optional": True},
+        {"type": "int64", "name": TIMESTAMP, "field": "ä b", "optional": True},
+    ],
+}
+"""A schema that a file gives: of numbers of each kind."""
 WIDE: Final = {
     "type": "array",
     "items": {
