@@ -22,6 +22,8 @@ _SCALE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 _INT: Final = 1 << 31
 _WIDE: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Arithmetic that rounds nothing."""
+_NORMAL: Final = 2.0**-126
+"""The smallest float of 32 bits that has all its digits."""
 _AT_ONCE: Final = 8_192
 """Bits of a number up to which C's own conversion is the quickest."""
 
@@ -111,8 +113,13 @@ def java_float(number: float) -> str:
 
 
 def _shortest(number: float) -> str:
-    """Returns the fewest digits that tell a float of 32 bits; nine always do."""
-    return next((text for digits in range(1, 9) if _is_float(text := f"{number:.{digits}g}", number)), f"{number:.9g}")
+    """Returns the fewest digits that tell a float of 32 bits; nine always do.
+
+    Of normal numbers any six are told from each other, and zeros at their end are left out.
+    """
+    first = 1 if abs(number) < _NORMAL else 6
+    texts = (f"{number:.{digits}g}" for digits in range(first, 9))
+    return next((text for text in texts if _is_float(text, number)), f"{number:.9g}")
 
 
 def _is_float(text: str, number: float) -> bool:

@@ -28,7 +28,7 @@ NUMBERS: Final[tuple[str, ...]] = (
 TEXTS: Final[tuple[str, ...]] = (
     "", " ", "null", "true", "NaN", "Infinity", "\x00", "ä", "größe", "\U0001f600", "a.b", "`a`.b", "x" * 20_000,
     LONG_DIGITS, "0" * 5_000 + "7", "1e99999999", "2026-01-31", "9999999-99-99", "2026-01-31T12:00:00.000Z", "{}",
-    "[" * 3_000, "AQ==", "A" * 2_800, "f39" * 40_000, "\u202e", "%s%n", "${file:/etc/passwd:x}", "../../x", "a" * 50 + "!",
+    "[" * 3_000, "AQ==", "A" * 2_800, "f39" * 40_000, "\u202e", "%s%n", "${file:/etc/passwd:x}", "../../x",
 )  # fmt: skip
 SCALES: Final = (
     "0",
@@ -59,11 +59,17 @@ KINDS: Final = (
     "struct",
 )
 
-numbers = st.sampled_from(NUMBERS) | st.builds(
-    lambda sign, digits, exponent: f"{sign}{digits}e{exponent}",
-    st.sampled_from(["", "-"]),
-    st.integers(0, 10**25),
-    st.integers(-(10**12), 10**12),
+VAST: Final = ("1e99999999", "-1e99999999", "1e-99999999", "1E+2147483648", "1e5000", "1.5e-5000", "1e400")
+"""Numbers of a few characters that would take hours, gigabytes, or more than Python's types hold."""
+numbers = (
+    st.sampled_from(VAST)
+    | st.sampled_from(NUMBERS)
+    | st.builds(
+        lambda sign, digits, exponent: f"{sign}{digits}e{exponent}",
+        st.sampled_from(["", "-"]),
+        st.integers(0, 10**25),
+        st.integers(-(10**12), 10**12),
+    )
 )
 texts = st.sampled_from(TEXTS) | st.text(max_size=20)
 scales = st.sampled_from(SCALES) | st.integers(-(10**11), 10**11).map(str)
@@ -97,6 +103,8 @@ def documents(draw: st.DrawFn, depth: int = 3) -> str:
 def connect_schemas(draw: st.DrawFn, depth: int = 3) -> Any:  # noqa: C901  # a line for each part
     """Returns schemas in the form of JsonConverter, of which parts may be missing, vast or of another type."""
     node: dict[str, Any] = {"type": draw(st.sampled_from(KINDS))}
+    if draw(st.integers(0, 5)) == 0:
+        return {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {SCALE: draw(scales)}, "optional": True}
     if depth == 0 and node["type"] in {"array", "map", "struct"}:
         node["type"] = "string"
     if node["type"] == "struct":
@@ -129,14 +137,46 @@ def deep_schema(levels: int) -> Any:
 
 
 @st.composite
+def payloads(draw: st.DrawFn, node: Any, depth: int = 6) -> str:
+    """Returns JSON that mostly has the form of a schema, with values at and beyond its bounds."""
+    if depth == 0 or not isinstance(node, dict) or draw(st.integers(0, 11)) == 0:
+        return draw(documents(1))
+    kind, items, fields = node.get("type"), node.get("items"), node.get("fields")
+    if kind == "struct" and isinstance(fields, list):
+        held = {
+            one["field"]: draw(payloads(one, depth - 1)) for one in fields if isinstance(one, dict) and "field" in one
+        }
+        return f"{{{','.join(f'{json.dumps(name)}:{one}' for name, one in held.items())}}}"
+    if kind == "array" and items is not None:
+        return f"[{','.join(draw(st.lists(payloads(items, depth - 1), max_size=3)))}]"
+    if kind == "map" and items is not None:
+        pairs = draw(st.lists(st.tuples(texts, payloads(items, depth - 1)), max_size=3))
+        return f"{{{','.join(f'{json.dumps(name)}:{one}' for name, one in pairs)}}}"
+    if node.get("name") == DECIMAL or kind not in ("string", "boolean", "bytes"):
+        return draw(numbers)
+    return {"boolean": "true", "bytes": '"AQ=="'}.get(str(kind)) or json.dumps(draw(texts))
+
+
+@st.composite
 def envelopes(draw: st.DrawFn) -> bytes:
     """Returns messages with their schema, some of which do not fit it, or are cut off."""
     schema = draw(connect_schemas() | st.sampled_from([99, 101, 400]).map(deep_schema) | st.just(WIDE))
-    payload = draw(documents() | st.just(f"[{','.join(['{}'] * 3_000)}]"))
+    payload = draw(payloads(schema) | st.just(f"[{','.join(['{}'] * 3_000)}]"))
     whole = f'{{"schema":{json.dumps(schema)},"payload":{payload}}}'.encode()
     return draw(st.sampled_from([whole, whole, whole, b"\xef\xbb\xbf" + whole, whole[: len(whole) // 2]]))
 
 
+ORDINARY: Final = {
+    "type": "struct",
+    "fields": [
+        {"type": "int32", "field": "id", "optional": True},
+        {"type": "float", "field": "name", "optional": True},
+        {"type": "bytes", "name": DECIMAL, "parameters": {SCALE: "2"}, "field": "at", "optional": True},
+        {"type": "double", "field": "inner", "optional": True},
+        {"type": "int64", "name": TIMESTAMP, "field": "ä b", "optional": True},
+    ],
+}
+"""A schema that a file gives: of numbers of each kind."""
 WIDE: Final = {
     "type": "array",
     "items": {
@@ -168,6 +208,46 @@ def blobs(draw: st.DrawFn) -> bytes:
         )
     )
     return b"".join(parts)
+
+
+@st.composite
+def avro_data(draw: st.DrawFn, schema: Any, depth: int = 6) -> bytes:
+    """Returns bytes that mostly have the form of an Avro schema, with lengths and counts that lie now and then."""
+    if depth == 0 or draw(st.integers(0, 11)) == 0:
+        return draw(blobs())
+    if isinstance(schema, list) and schema:
+        at = draw(st.integers(0, len(schema) - 1))
+        return varint(at) + draw(avro_data(schema[at], depth - 1))
+    kind = schema.get("type") if isinstance(schema, dict) else schema
+    if kind == "record":
+        return b"".join(draw(avro_data(one["type"], depth - 1)) for one in schema["fields"])
+    if kind in ("array", "map"):
+        count = draw(st.sampled_from([0, 1, 2, 2, -1, 2**31, 2**62]))
+        inner = draw(avro_data(schema.get("items") or schema.get("values"), depth - 1))
+        return varint(count) + b"".join([(b"\x02a" if kind == "map" else b"") + inner] * min(2, abs(count))) + b"\x00"
+    if kind in ("string", "bytes"):
+        text = draw(st.sampled_from([b"", b"a", "ü".encode(), b"\xff", b"x" * 300]))
+        return varint(len(text)) + text
+    if kind == "fixed":
+        return b"\x01" * (schema["size"] if schema.get("size") in (0, 1, 8) else 3)
+    sizes = {"float": b"\x00\x00\x80\x7f", "double": b"\xff" * 8, "boolean": b"\x01", "null": b""}
+    return sizes[kind] if isinstance(kind, str) and kind in sizes else varint(draw(st.sampled_from([0, 1, *EDGES])))
+
+
+@st.composite
+def avro_messages(draw: st.DrawFn) -> tuple[Any, bytes]:
+    """Returns Avro schemas with data."""
+    schema = draw(avro_schemas() | st.just(_EMPTY_LISTS))
+    return schema, draw(avro_data(schema))
+
+
+_EMPTY: Final = {"type": "record", "name": "Empty", "fields": []}
+_EMPTY_LISTS: Final = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "a", "type": _EMPTY}, {"name": "b", "type": {"type": "array", "items": "Empty"}}],
+}
+"""Of which a count of nine bytes could claim a list of any length."""
 
 
 @st.composite

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from msgspec import Struct
 
 from connectors.chain.key_identity import JsonKeyIdentity
 from connectors.converters.converter import Converter
+from connectors.converters.header_converters import HeaderConverter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.canonical import plain, text_of
@@ -25,13 +28,15 @@ from tests.support.connect_classes.asking import _step
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
 from tests.support.fuzz.hostile import (
-    avro_schemas,
+    ORDINARY,
+    avro_messages,
     blobs,
     documents,
     envelopes,
     hostile_records,
     hostile_sides,
     json_schemas,
+    payloads,
     texts,
 )
 from tests.support.memory.schema_registry import MemoryRegistry
@@ -62,7 +67,7 @@ def targets() -> Iterator[Target]:
     )
     yield Target("literals", texts | documents(), parse_string)
     asked = {"call": "transform", "class": _TOMBSTONES, "config": {}}
-    yield Target("TombstoneHandler", hostile_records(), lambda record: _applied(asked, record))
+    yield Target("TombstoneHandler", hostile_records(), partial(_applied, asked))
     yield Target("text of values", hostile_sides(), _texts)
 
 
@@ -85,17 +90,24 @@ def _converters() -> Iterator[Target]:
     plain_json, no_schema = documents().map(str.encode), {"schemas.enable": "false"}
     settings: list[tuple[str, dict[str, str], st.SearchStrategy[bytes]]] = [
         ("Json", no_schema, plain_json | _UNREADABLE),
-        ("Json", {}, envelopes() | plain_json),
+        ("Json", {}, envelopes()),
+        ("Json", {"schema.content": json.dumps(ORDINARY)}, payloads(ORDINARY).map(str.encode)),
         ("Json", {"decimal.format": "NUMERIC", "replace.null.with.default": "false"}, envelopes()),
         ("String", {}, _UNREADABLE),
         *((name, {}, _UNREADABLE) for name in ("Bytes", "Boolean", "Short", "Integer", "Long", "Float", "Double")),
     ]
     for name, given, data in settings:
         converter = _made(name, given)
-        yield Target(f"{name} {given} reads", data, lambda one, of=converter: _again(of, one))
-        yield Target(
-            f"{name} {given} writes", hostile_sides(), lambda one, of=converter: of.from_connect_data("t", [], *one)
-        )
+        yield Target(f"{name} {given} reads", data, partial(_again, converter))
+        yield Target(f"{name} {given} writes", hostile_sides(), partial(_written, converter))
+
+
+def _written(converter: Converter, side: tuple[Any, Any]) -> None:
+    converter.from_connect_data("t", [], *side)
+
+
+def _header(converter: HeaderConverter, side: tuple[Any, Any]) -> None:
+    converter.from_connect_header("t", "h", *side)
 
 
 def _again(converter: Converter, data: bytes) -> None:
@@ -116,28 +128,27 @@ _PROTO: Final = (
 def _registered() -> Iterator[Target]:
     """Yields the converters whose schemas are in a registry, one of which is in memory."""
     kinds: list[tuple[str, str, st.SearchStrategy[Any]]] = [
-        ("Avro", "AVRO", avro_schemas()),
-        ("JsonSchema", "JSON", json_schemas()),
-        ("Protobuf", "PROTOBUF", st.sampled_from(_PROTO)),
+        ("Avro", "AVRO", avro_messages()),
+        ("JsonSchema", "JSON", st.tuples(json_schemas(), documents().map(str.encode))),
+        ("Protobuf", "PROTOBUF", st.tuples(st.sampled_from(_PROTO), blobs())),
     ]
-    for name, kind, schemas in kinds:
+    for name, kind, messages in kinds:
         memory, given = MemoryRegistry(), {"schema.registry.url": "http://a:1"}
         converter = _made(name, given)
         assert isinstance(converter, RegisteredConverter)
         converter.registry = SchemaRegistry(
             registry_settings(converter.options), transport=memory, sleep=lambda _: None
         )
-        data = documents().map(str.encode) if name == "JsonSchema" else blobs()
         yield Target(
             f"{name} reads",
-            st.tuples(schemas, data),
-            lambda one, of=converter, to=memory, kind=kind: _registered_again(of, to, kind, *one),
+            messages,
+            partial(_registered_again, converter, memory, kind),
             heavy=name == "Protobuf",
         )
         yield Target(
             f"{name} writes",
             hostile_sides(),
-            lambda one, of=converter: of.from_connect_data("t", [], *one),
+            partial(_written, converter),
             heavy=name == "Protobuf",
         )
 
@@ -146,7 +157,8 @@ _NUMBERS: Final[dict[str, int]] = {}
 """The ids of Protobuf's schemas, which are few, as each is compiled."""
 
 
-def _registered_again(converter: Converter, memory: MemoryRegistry, kind: str, schema: Any, data: bytes) -> None:
+def _registered_again(converter: Converter, memory: MemoryRegistry, kind: str, message: tuple[Any, bytes]) -> None:
+    schema, data = message
     if kind != "PROTOBUF":
         _again(converter, struct.pack(">bI", 0, memory.add(schema, schemaType=kind)) + data)
         return
@@ -161,7 +173,7 @@ def _headers() -> Iterator[Target]:
         yield Target(
             f"header {one.simple}",
             hostile_sides() | texts.map(lambda text: (None, text)),
-            lambda side, of=made: of.from_connect_header("t", "h", *side),
+            partial(_header, made),
         )
 
 
@@ -171,7 +183,7 @@ def _transforms() -> Iterator[Target]:
         for config in case.configs:
             asked = {"call": case.call, "class": case.name, "config": dict(config)}
             of_case = hostile_records() if case in KAFKA else case.records
-            yield Target(f"{case.simple} {dict(config)}", of_case, lambda record, asked=asked: _applied(asked, record))
+            yield Target(f"{case.simple} {dict(config)}", of_case, partial(_applied, asked))
 
 
 def _applied(asked: dict[str, Any], record: Any) -> None:
