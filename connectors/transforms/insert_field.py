@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import INT32, INT64, STRING, TIMESTAMP_SCHEMA, Field, OfSchema, Schema
-from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
@@ -80,9 +79,6 @@ class InsertField(SidedTransform):
         return self.new_record(record, self._updated(schema), {**copied, **new})
 
     def _with_insertions(self, schema: Schema) -> Schema:
-        there = next((one.name for one in self._insertions if schema.field(one.name)), None)
-        if there is not None:
-            raise DataError(f"There is a field {there} already.", "Insert it under another name.")
         return with_fields(basics(schema), (*schema.fields, *(Field(one.name, one.schema) for one in self._insertions)))
 
 
