@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.clock import SystemClock
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import (
     DATE,
@@ -42,7 +43,7 @@ _LONG: Final = 1 << 63
 
 def _check_format(pattern: str) -> str | None:
     try:
-        DateFormat(pattern)
+        DateFormat(pattern, 0)
     except ValueError as error:
         return str(error)
     return None
@@ -73,7 +74,7 @@ class TimestampConverter(SidedTransform):
         self._target: str = options["target.type"]
         if self._target == "string" and not options["format"]:
             raise OptionsError([("format", "missing; target.type=string needs it.")])
-        self._format = DateFormat(options["format"]) if options["format"] else None
+        self._format = DateFormat(options["format"], SystemClock().now_ms()) if options["format"] else None
         self._per_second = _PER_SECOND[options["unix.precision"].lower()]
         self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._converted)

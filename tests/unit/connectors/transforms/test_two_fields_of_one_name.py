@@ -1,4 +1,4 @@
-"""Two fields of one name are refused wherever a struct's schema is made; in a map without a schema the last one stays."""
+"""Two fields of one name are refused wherever a struct's schema is made; without a schema the last one stays."""
 
 from __future__ import annotations
 
