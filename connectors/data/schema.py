@@ -64,8 +64,8 @@ BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 class Schema(Struct, frozen=True, kw_only=True):
     """A schema. `default` is None where there is none: Connect has no default that is null and says something.
 
-    `fields` are a STRUCT's, in order; two of one name raise DataError, as in SchemaBuilder. `value_schema` is that of an
-    ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `OfSchema` keeps
+    `fields` are a STRUCT's, in order; two of one name raise DataError, as in SchemaBuilder. `value_schema` is that of
+    an ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `OfSchema` keeps
     what is derived from a schema.
     """
 

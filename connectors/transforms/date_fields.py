@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from connectors.data.java_calendar import DAY_MS, day_of, month_start
+from connectors.data.java_calendar import DAY_MS, LONGEST_MS, day_of, month_start
 from connectors.transforms import zone_names
 
 MONTHS: Final = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
@@ -124,6 +124,8 @@ def _int_of(sign: str, digits: str, exponent: str | None) -> int:
         return _SMALLEST if sign else -_SMALLEST - 1
     value = int(digits) * 10**power if power >= 0 else int(digits[: len(digits) + power])
     value = -value if sign else value
+    if not -LONGEST_MS <= value < LONGEST_MS:
+        return _SMALLEST if sign else -_SMALLEST - 1
     return (value - _SMALLEST) % -(2 * _SMALLEST) + _SMALLEST
 
 

@@ -73,7 +73,8 @@ class InsertField(SidedTransform):
             return record
         new = {one.name: one.value_of(record) for one in self._insertions}
         if schema is None:
-            return self.new_record(record, None, {**require_map(value, _PURPOSE), **new})
+            there = {name: one for name, one in new.items() if one is not None}
+            return self.new_record(record, None, {**require_map(value, _PURPOSE), **there})
         struct = require_struct(schema, value, _PURPOSE)
         copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
         return self.new_record(record, self._updated(schema), {**copied, **new})
