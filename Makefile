@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test histories mutants faults soak fuzz conformance registry stores cluster bench bench-quick clean
+.PHONY: help setup demo test histories mutants faults soak fuzz conformance classes registry stores cluster bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -84,8 +84,11 @@ mutants: setup ## Changes the rules one by one and lists which changes no test n
 fuzz: setup ## Gives every converter and transform hostile records for an hour (MINUTES=60, SEED=7 to try one again): each call ends soon, with a reason.
 	@$(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
-conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone).
+conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone), and with Kafka's classes (make classes).
 	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance
+
+classes: setup ## The part of conformance that asks Kafka's and Debezium's transforms and converters about 2,000 new records each (RECORDS=500 SEED=1).
+	CONFORMANCE_SEEDS=0 CLASSES_RECORDS=$(RECORDS) CLASSES_SEED=$(SEED) $(BIN)/pytest -v tests/conformance/test_real_classes.py
 
 registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
 	@REGISTRY=1 $(BIN)/pytest -v tests/registry

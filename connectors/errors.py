@@ -20,6 +20,7 @@ KeyfoldError (compactor.errors)
 │   │   └── TopicSetAsideError       it was found while it was read: the connector goes on without it at once
 │   ├── OutputError                  output topic missing, recreated or unfit
 │   ├── NotAllowedError              the brokers refuse a right (ACL); retriable, as it may be granted
+│   ├── PatternError                 a pattern of the configuration takes too long to match
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
@@ -146,6 +147,16 @@ class NotAllowedError(ConnectorError):
     """The brokers' ACLs refuse what a connector has to do; it is tried again, as nothing else shows a grant."""
 
     retriable = True
+
+
+class PatternError(ConnectorError):
+    """A pattern takes too long on a text, or what it works on, or makes, is too long.
+
+    A record that is being transformed is rejected for it alone; if topics are looked up, the connector fails. `setting`
+    is that of the pattern, as far as it is known.
+    """
+
+    setting: str = ""
 
 
 class RecordRefusedError(ConnectorError):

@@ -29,6 +29,8 @@ from connectors.transforms.transform import Predicate, Side, Transform
 
 NO_KEY: Final = "null key"
 """Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
+NO_TIMESTAMP: Final = -1
+"""What a record has without a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
 _RANGE: Final = SOURCE.get_field_index("range")
@@ -189,7 +191,7 @@ class Chain:
             key_schema, key = self._key.read(topic, headers, rows.keys[row])
             value_schema, value = self._value.read(topic, headers, rows.values[row])
             before = ConnectRecord(
-                topic, rows.partitions[row], rows.offsets[row], rows.timestamps[row],
+                topic, rows.partitions[row], rows.offsets[row], _timestamp(rows.timestamps[row]),
                 key_schema, key, value_schema, value, tuple(headers),
             )  # fmt: skip
             record = self._through_steps(before)
@@ -317,6 +319,11 @@ class _Rows:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
             found = found.take(pa.array(kept, pa.int64()))
         return found
+
+
+def _timestamp(ms: int) -> int | None:
+    """Returns a timestamp; None for -1, by which a topic of an old message format says that there is none."""
+    return None if ms == NO_TIMESTAMP else ms
 
 
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:

@@ -47,6 +47,7 @@ from connectors.config.fields import (
 )
 from connectors.config.flat_file import family_texts
 from connectors.config.secrets import resolve
+from connectors.errors import PatternError
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
 """Settings of a converter, a transform or a predicate, which `chain_faults` checks."""
@@ -274,7 +275,10 @@ class ConnectorConfig(BaseModel):
         values = dict(info.data)
         if not chain and {"topics", "output_topic_template"} <= values.keys():
             template, topics = values["output_topic_template"], values["topics"] or ()
-            values["outputs"] = {topic: _output_name(given, template, topic) for topic in topics}
+            try:
+                values["outputs"] = {topic: _output_name(given, template, topic) for topic in topics}
+            except PatternError as error:
+                chain = [Fault(error.setting, str(error))]
         faults = (*rules.check(values), *chain)
         if faults:
             raise SeveralFaultsError(faults)
@@ -301,7 +305,10 @@ class ConnectorConfig(BaseModel):
         return local_path(self.snapshot_location) if self.snapshot_location else None
 
     def output_topic(self, topic: str) -> str | None:
-        """Returns the output topic of the source topic `topic`; None where nothing is published."""
+        """Returns the output topic of the source topic `topic`; None where nothing is published.
+
+        Raises PatternError.
+        """
         return _output_name(self.given, self.output_topic_template, topic)
 
     @property

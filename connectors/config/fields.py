@@ -206,9 +206,9 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def _java_regex(text: str) -> str:
-    from connectors.java_regex import translate
+    from connectors.java_pattern import java_pattern
 
-    translate(text)
+    java_pattern(text)
     return text
 
 

@@ -21,6 +21,7 @@ from connectors.config.rest_rules import rest_faults
 from connectors.config.secrets import resolve
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
+from connectors.errors import PatternError
 
 STORAGE: Final = "storage.location"
 
@@ -201,7 +202,10 @@ def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
 
 def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
     """Returns the fault of `one` where it would share an output topic with `other`, of the file `where`."""
-    name = _shared_output(one, other)
+    try:
+        name = _shared_output(one, other)
+    except PatternError:  # of the other one, which fails by it; that of `one` was matched when it was checked
+        return ()
     if name is None:
         return ()
     text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from connectors.java_regex import translate
+from connectors.errors import PatternError
+from connectors.java_pattern import java_pattern
 
 if TYPE_CHECKING:  # Spark's Python workers need the pattern, and no models
     from connectors.config.connector import ConnectorConfig
@@ -25,13 +26,19 @@ class TopicPattern(msgspec.Struct, frozen=True):
     routed: bool = False
 
     def matches(self, name: str) -> bool:
-        """Returns whether `name` is a source topic: not internal (`__…`), no output of a topic that matches itself."""
+        """Returns whether `name` is a source topic: not internal (`__…`), no output of a topic that matches itself.
+
+        Raises PatternError if that takes too long.
+        """
         source = source_of(self.output, name)
         own = name in self.exclude or (source is not None and (self.routed or self._fits(source)))
         return self._fits(name) and not own
 
     def _fits(self, name: str) -> bool:
-        return not name.startswith("__") and translate(self.regex).fullmatch(name) is not None
+        try:
+            return not name.startswith("__") and java_pattern(self.regex).matches(name)
+        except PatternError as error:
+            raise PatternError(f"topics.regex: {error.message}", error.action) from None
 
 
 def source_of(template: str, output: str) -> str | None:

@@ -54,5 +54,3 @@ class StringConverter(Converter):
             return to_string(schema, value).encode(self._encoding)
         except UnicodeError as error:
             raise DataError(f"The text cannot be written in {self._encoding}: {error}.") from None
-        except OverflowError:
-            raise DataError("A date is not in the years 1 to 9999, and has no text.") from None

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
+from connectors.data.java_calendar import DAY_MS, moment_of
 from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, decimal_of, java_double, java_float
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DAY_MS: Final = 86_400_000
 
 
 def to_string(schema: Schema | None, value: Any) -> str:
     """Returns `value` as text: `Struct{id=1}`, `{a=1, b=null}`, `[1, 2]`, dates as java.util.Date has them in UTC.
 
-    Bytes, of which Java writes where they are in memory, are in Base64. Raises OverflowError for a year above 9999.
+    Bytes, of which Java writes where they are in memory, are in Base64.
     """
     write = _WRITERS.get(dict if isinstance(value, dict) else type(value))
     if write is None:
@@ -64,7 +62,7 @@ def _bytes_text(schema: Schema | None, value: bytes) -> str:
 def _int_text(schema: Schema | None, value: int) -> str:
     match schema.name if schema is not None else None:
         case x if x == DATE:
-            return _moment_text(value * _DAY_MS)
+            return _moment_text(value * DAY_MS)
         case x if x in {TIME, TIMESTAMP}:
             return _moment_text(value)
     return str(value)
@@ -72,8 +70,9 @@ def _int_text(schema: Schema | None, value: int) -> str:
 
 def _moment_text(ms: int) -> str:
     """Returns a moment in the form `Sat Jan 31 12:00:00 UTC 2026`."""
-    at = _EPOCH + timedelta(milliseconds=ms)
-    return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year:04}"
+    at = moment_of(ms)
+    time = f"{at.hour:02}:{at.minute:02}:{at.second:02}"
+    return f"{_DAYS[at.weekday]} {_MONTHS[at.month - 1]} {at.day:02} {time} UTC {at.year}"
 
 
 _WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {

@@ -24,15 +24,15 @@ class Header(NamedTuple):
 class ConnectRecord(Struct, frozen=True):
     """A record between conversion and fold (`org.apache.kafka.connect.sink.SinkRecord`).
 
-    `timestamp` in ms; `offset` and `partition` are those of the source. A transform returns another one
-    (`msgspec.structs.replace`) or None, which drops the record. A key or value that no step reads is not converted: it
-    stays bytes, and no step of the chain looks at it (`reads` of each step says what it looks at).
+    `timestamp` in ms, None without one; `offset` and `partition` are those of the source. A transform returns another
+    record (`msgspec.structs.replace`) or None, which drops this one. A key or value that no step reads is not
+    converted: it stays bytes, and no step of the chain looks at it (`reads` of each step says what it looks at).
     """
 
     topic: str
     partition: int
     offset: int
-    timestamp: int
+    timestamp: int | None
     key_schema: Schema | None
     key: Any
     value_schema: Schema | None

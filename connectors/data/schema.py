@@ -18,12 +18,15 @@ and `connectors.data.values.Date` (Java's java.util.Date).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from connectors.errors import DataError
 
 Result = TypeVar("Result")
 
@@ -61,8 +64,9 @@ BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 class Schema(Struct, frozen=True, kw_only=True):
     """A schema. `default` is None where there is none: Connect has no default that is null and says something.
 
-    `fields` are a STRUCT's, in order; `value_schema` is an ARRAY's or a MAP's, `key_schema` a MAP's. Equal by content,
-    and not hashable, as parameters are not: `OfSchema` keeps what is derived from a schema.
+    `fields` are a STRUCT's, in order; two of one name raise DataError, as in SchemaBuilder. `value_schema` is that of
+    an ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `OfSchema` keeps
+    what is derived from a schema.
     """
 
     type: Type
@@ -75,6 +79,14 @@ class Schema(Struct, frozen=True, kw_only=True):
     fields: tuple[Field, ...] = ()
     key_schema: Schema | None = None
     value_schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        if len({one.name for one in self.fields}) != len(self.fields):
+            double = Counter(one.name for one in self.fields).most_common(1)[0][0]
+            raise DataError(
+                f"Cannot create field because of field name duplication {double:.250}.",
+                "Give one of the two fields another name, or leave one out.",
+            )
 
     def field(self, name: str) -> Field | None:
         """Returns the field `name` of a STRUCT, or None."""

@@ -7,16 +7,15 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
 from connectors.data.bounds import DECIMAL_BYTES, NUMBER_DIGITS
+from connectors.data.java_calendar import DAY_MS, moment_of
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLOAT: Final = struct.Struct(">f")
 _SCALE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 _INT: Final = 1 << 31
@@ -197,9 +196,9 @@ def _bytes_text(schema: Schema | None, value: bytes) -> str:
 def _int_text(schema: Schema | None, value: int) -> str:
     match schema.name if schema is not None else None:
         case x if x == DATE:
-            return (_EPOCH + timedelta(days=value)).strftime("%Y-%m-%d")
+            return moment_of(value * DAY_MS).date
         case x if x == TIME:
-            return iso_timestamp(value)[11:]
+            return moment_of(value).time
         case x if x == TIMESTAMP:
             return iso_timestamp(value)
     return str(value)
@@ -207,8 +206,8 @@ def _int_text(schema: Schema | None, value: int) -> str:
 
 def iso_timestamp(ms: int) -> str:
     """Returns a moment as `2026-01-31T12:00:00.000Z`, the form of Values' dates."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    moment = moment_of(ms)
+    return f"{moment.date}T{moment.time}"
 
 
 _WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {

@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from compactor.errors import KeyfoldError
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
+from connectors.errors import PatternError
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.errors import cause
 from connectors.source import source_errors
@@ -50,7 +51,10 @@ class SourceTopics(Protocol):
         """Returns those of the topics `names` that exist. Raises NoAnswerError."""
 
     def matching(self, pattern: TopicPattern) -> dict[str, SourceTopic]:
-        """Returns the topics that `pattern` matches, without Kafka's internal ones. Raises NoAnswerError."""
+        """Returns the topics that `pattern` matches, without Kafka's internal ones.
+
+        Raises NoAnswerError, PatternError.
+        """
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
         """Returns the first offset of each partition."""
@@ -91,7 +95,11 @@ class AdminTopics:
             every = self._admin.list_topics()
         except KeyfoldError as error:
             raise NoAnswerError(cause(error.__cause__ or error).str()) from None
-        found = self._describe(name for name in every if pattern.matches(name))
+        try:
+            names = [name for name in every if pattern.matches(name)]
+        except PatternError as error:
+            raise PatternError(f"Connector {self._connector}: {error.message}", error.action) from None
+        found = self._describe(names)
         return {name: SourceTopic(one.id, one.partitions) for name, one in found.items() if not one.internal}
 
     def log_starts(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:

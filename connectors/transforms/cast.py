@@ -8,13 +8,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import Field, OfSchema, Schema, Type
+from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, OfSchema, Schema, Type
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.casts import cast_value
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
 
 _PURPOSE: Final = "cast types"
+_LOGICAL: Final = {DATE, DECIMAL, TIME, TIMESTAMP}
 _TYPES: Final = {
     "int8": Type.INT8,
     "int16": Type.INT16,
@@ -74,7 +75,9 @@ class Cast(SidedTransform):
 
     def _with_types(self, schema: Schema) -> tuple[Schema, list[tuple[str, Field, Callable[[Any], Any]]]]:
         if self._whole is not None:
-            return _typed(schema, self._whole), []
+            kept = basics(schema) if schema.name not in _LOGICAL else Schema(type=schema.type)
+            typed = _typed(schema, self._whole)
+            return replace(kept, type=typed.type, optional=typed.optional, default=typed.default), []
         fields, casts = [], []
         for field in schema.fields:
             kind = self._fields.get(field.name)

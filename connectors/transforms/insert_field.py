@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import INT32, INT64, STRING, TIMESTAMP_SCHEMA, Field, OfSchema, Schema
-from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
@@ -74,15 +73,13 @@ class InsertField(SidedTransform):
             return record
         new = {one.name: one.value_of(record) for one in self._insertions}
         if schema is None:
-            return self.new_record(record, None, {**require_map(value, _PURPOSE), **new})
+            there = {name: one for name, one in new.items() if one is not None}
+            return self.new_record(record, None, {**require_map(value, _PURPOSE), **there})
         struct = require_struct(schema, value, _PURPOSE)
         copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
         return self.new_record(record, self._updated(schema), {**copied, **new})
 
     def _with_insertions(self, schema: Schema) -> Schema:
-        there = next((one.name for one in self._insertions if schema.field(one.name)), None)
-        if there is not None:
-            raise DataError(f"There is a field {there} already.", "Insert it under another name.")
         return with_fields(basics(schema), (*schema.fields, *(Field(one.name, one.schema) for one in self._insertions)))
 
 

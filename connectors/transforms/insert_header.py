@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord, Header
-from connectors.data.text_values import parse_string
 from connectors.options import REQUIRED, Option
+from connectors.transforms.literals import parse_string
 from connectors.transforms.transform import Transform
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import BITS, DECIMAL, Field, OfSchema, Schema, Type
-from connectors.data.values import Date
+from connectors.data.values import Date, bytes_of_int, scale_of
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, check_some, field_value, require_map, require_struct
 
 _PURPOSE: Final = "mask fields"
+_NUMBER: Final = re.compile(r"[+-]?(\d{1,400}\.?\d{0,400}|\.\d{1,400})([eE][+-]?\d{1,9})?", re.ASCII)
+_NO_LOW_BITS: Final = 64
+"""From this exponent on a power of ten has no bit among its lowest 64."""
 _NOTHING: Final[dict[type, Any]] = {
     bool: False,
     int: 0,
@@ -87,7 +91,7 @@ class MaskField(SidedTransform):
         """Returns what masks values of `schema`, in their encoded form."""
         bits, text = BITS.get(schema.type), self._replacement
         if schema.name == DECIMAL:
-            return lambda _: b"\0" if text is None else _no_replacement("Decimal")
+            return lambda _: b"\0" if text is None else _of_scale(text, scale_of(schema))
         if bits is not None and text is not None:
             if schema.name is not None and schema.name.startswith("org.apache.kafka.connect.data."):
                 return lambda _: _no_replacement("date")
@@ -100,20 +104,35 @@ class MaskField(SidedTransform):
 
 
 def _whole(text: str, bits: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise DataError(f'The replacement "{text}" is no whole number.') from None
-    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
-        raise DataError(f'The replacement "{text}" has more than {bits} bits.')
-    return number
+    """Returns the replacement as a whole number: cut behind the point, of a larger one the lowest bits, as in Java."""
+    number = _decimal(text)
+    _, _, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    whole = 0 if exponent >= _NO_LOW_BITS or number.adjusted() < 0 else int(number)
+    bound = 1 << (bits - 1)
+    return (whole + bound) % (2 * bound) - bound
 
 
 def _number(text: str, kind: type) -> Any:
-    try:
-        return kind(text)
-    except (ValueError, ArithmeticError):
-        raise DataError(f'The replacement "{text}" is no number.') from None
+    return kind(_decimal(text))
+
+
+def _of_scale(text: str, scale: int) -> bytes:
+    number = _decimal(text)
+    sign, digits, exponent = number.as_tuple()
+    if exponent != -scale:
+        raise DataError(
+            f'The replacement "{text:.100}" has another scale than the Decimal, {scale}.',
+            "Write it with as many digits behind the point.",
+        )
+    unscaled = int("".join(map(str, digits)))
+    return bytes_of_int(-unscaled if sign else unscaled)
+
+
+def _decimal(text: str) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise DataError(f'The replacement "{text:.100}" is no number.')
+    return Decimal(text)
 
 
 def _no_replacement(what: str) -> Any:

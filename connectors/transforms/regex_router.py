@@ -9,9 +9,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord
-from connectors.java_regex import translate
+from connectors.errors import PatternError
+from connectors.java_pattern import LONGEST_TEXT, check_pattern, java_pattern
 from connectors.options import REQUIRED, Option, OptionsError
-from connectors.transforms.predicates.topic_name_matches import check_pattern
 from connectors.transforms.transform import Transform
 
 _GROUP: Final = re.compile(
@@ -29,9 +29,9 @@ class RegexRouter(Transform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        self._pattern = translate(options["regex"])
+        self._pattern = java_pattern(options["regex"])
         try:
-            self._template = _template(options["replacement"], self._pattern.groups, self._pattern.groupindex)
+            self._template = _template(options["replacement"], self._pattern.group_count, self._pattern.group_names)
         except ValueError as error:
             raise OptionsError([("replacement", str(error))]) from None
         self._routes: dict[str, str] = {}
@@ -44,10 +44,17 @@ class RegexRouter(Transform):
         return record if topic == record.topic else replace(record, topic=topic)
 
     def _routed(self, topic: str) -> str:
-        found = self._pattern.fullmatch(topic)
-        if found is None:
+        groups = self._pattern.groups(topic)
+        if groups is None:
             return topic
-        return "".join(part if isinstance(part, str) else found[part] or "" for part in self._template)
+        parts = [part if isinstance(part, str) else groups[part] or "" for part in self._template]
+        length = sum(map(len, parts))
+        if length > LONGEST_TEXT:  # routers one after the other could double a name until memory ends
+            raise PatternError(
+                f'Topic "{topic:.250}" would get a name of {length} characters; allowed are {LONGEST_TEXT}.',
+                "Shorten the replacement of the RegexRouter.",
+            )
+        return "".join(parts)
 
 
 def _template(text: str, groups: int, names: Mapping[str, int]) -> list[str | int]:
@@ -76,5 +83,6 @@ def _most_digits(digits: str, groups: int) -> str:
     """Returns the digits that name a group: as many as there is a group for, as in Java."""
     if int(digits[0]) > groups:
         raise ValueError(f"the pattern has no group {digits[0]}.")
-    most = next(size for size in range(len(digits), 0, -1) if int(digits[:size]) <= groups)
+    longest = min(len(digits), len(str(groups)))
+    most = next(size for size in range(longest, 0, -1) if int(digits[:size]) <= groups)
     return digits[:most]

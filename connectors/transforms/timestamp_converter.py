@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.clock import SystemClock
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import (
     DATE,
@@ -38,11 +39,12 @@ _TARGETS: Final = {
 }
 _PER_SECOND: Final = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
 _LONG: Final = 1 << 63
+_INT: Final = 1 << 31
 
 
 def _check_format(pattern: str) -> str | None:
     try:
-        DateFormat(pattern)
+        DateFormat(pattern, 0)
     except ValueError as error:
         return str(error)
     return None
@@ -73,7 +75,7 @@ class TimestampConverter(SidedTransform):
         self._target: str = options["target.type"]
         if self._target == "string" and not options["format"]:
             raise OptionsError([("format", "missing; target.type=string needs it.")])
-        self._format = DateFormat(options["format"]) if options["format"] else None
+        self._format = DateFormat(options["format"], SystemClock().now_ms()) if options["format"] else None
         self._per_second = _PER_SECOND[options["unix.precision"].lower()]
         self._defaults: bool = options["replace.null.with.default"]
         self._updated = OfSchema(self._converted)
@@ -130,7 +132,7 @@ class TimestampConverter(SidedTransform):
             return lambda days: days * _DAY
         if schema.name in {TIME, TIMESTAMP}:
             return int
-        if schema.type is Type.STRING or (schema.type is Type.INT64 and schema.name is None):
+        if schema.type is Type.STRING or schema.type is Type.INT64:
             return self._moment
         raise DataError(f"A {schema.name or schema.type.value} is no moment: text, int64, Date, Time or Timestamp is.")
 
@@ -158,6 +160,10 @@ class TimestampConverter(SidedTransform):
             return ms if plain else Date(ms)
         days, of_day = divmod(ms, _DAY)
         if self._target == "Date":
+            if plain and not -_INT <= days < _INT:
+                raise DataError(f"{ms} ms are further away than the 32 bits of a Date's days are.")
+            if days * _DAY < -_LONG:
+                raise DataError(f"{ms} ms begin a day that is further away than 64 bits of milliseconds are.")
             return days if plain else Date(days * _DAY)
         return of_day if plain else Date(of_day)
 

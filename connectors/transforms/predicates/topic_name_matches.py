@@ -9,18 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectors.data.record import ConnectRecord
-from connectors.java_regex import translate
+from connectors.java_pattern import check_pattern, java_pattern
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Predicate
-
-
-def check_pattern(pattern: str) -> str | None:
-    """Returns what is wrong with a Java regular expression."""
-    try:
-        translate(pattern)
-    except ValueError as error:
-        return str(error)
-    return None if pattern else "a pattern is needed."
 
 
 class TopicNameMatches(Predicate):
@@ -30,8 +21,8 @@ class TopicNameMatches(Predicate):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        self._pattern = translate(options["pattern"])
+        self._pattern = java_pattern(options["pattern"])
 
     def test(self, record: ConnectRecord) -> bool:
         """See `Predicate`."""
-        return self._pattern.fullmatch(record.topic) is not None
+        return self._pattern.matches(record.topic)

@@ -101,7 +101,7 @@ public final class Classes {
         return new SinkRecord(
             node.get("topic").asText(), node.get("partition").asInt(), keySchema, value(keySchema, node.get("key")),
             valueSchema, value(valueSchema, node.get("value")), node.get("offset").asLong(),
-            node.get("timestamp").asLong(), TimestampType.CREATE_TIME, headers);
+            node.get("timestamp").isNull() ? null : node.get("timestamp").asLong(), TimestampType.CREATE_TIME, headers);
     }
 
     private static JsonNode record(SinkRecord record) {
@@ -288,8 +288,9 @@ public final class Classes {
         if (schema != null && schema.name() != null) {
             switch (schema.name()) {
                 case Decimal.LOGICAL_NAME:
-                    BigDecimal scaled = (BigDecimal) value;
-                    return node.put("bytes", Base64.getEncoder().encodeToString(scaled.unscaledValue().toByteArray()));
+                    BigDecimal number = (BigDecimal) value;
+                    byte[] unscaled = number.signum() == 0 ? new byte[1] : Decimal.fromLogical(schema, number);
+                    return node.put("bytes", Base64.getEncoder().encodeToString(unscaled));
                 case Date.LOGICAL_NAME:
                     return node.put("int", Date.fromLogical(schema, (java.util.Date) value));
                 case Time.LOGICAL_NAME:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from connectors.data.schema import DECIMAL, Schema, Type
-from tests.support.connect_classes.cases import EACH, drawn
+from tests.support.connect_classes.cases import Draw, drawn
 from tests.support.connect_classes.forms import schema_form, value_form
-from tests.support.connect_classes.records import TEXTS, plain_values, schemas, structs, values_of
+from tests.support.connect_classes.generated import Generator, generated
+from tests.support.connect_classes.records import TEXTS, values_of
 
 _CONVERTERS: Final = "org.apache.kafka.connect.converters."
 JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
@@ -39,14 +40,15 @@ class ConverterCase(Struct, frozen=True):
         plain = ".plain" if first.get("schemas.enable") == "false" else ".content" if "schema.content" in first else ""
         return self.name.rpartition(".")[2] + plain
 
-    def asked(self) -> Iterator[dict[str, Any]]:
-        """Yields what is asked: half of EACH to be written, half to be read; all of it where it is only read."""
+    def asked(self, draw: Draw = Draw()) -> Iterator[dict[str, Any]]:  # noqa: B008  # frozen
+        """Yields what is asked: half of it to be written, half to be read; all of it where it is only read."""
+        half = Draw(draw.count // 2, draw.seed)
         if self.sides is not None:
-            for number, (schema, value) in enumerate(drawn(self.sides, EACH // 2)):
+            for number, (schema, value) in enumerate(drawn(self.sides, half)):
                 form = {"schema": schema_form(schema), "value": value_form(schema, value)}
                 yield {**self._with(number, "from_connect_data"), **form}
         if self.texts is not None:
-            for number, data in enumerate(drawn(self.texts, EACH // 2 if self.sides is not None else EACH)):
+            for number, data in enumerate(drawn(self.texts, draw if self.sides is None else half)):
                 form = {"data": None if data is None else base64.b64encode(data).decode()}
                 yield {**self._with(number, "to_connect_data"), **form}
 
@@ -70,10 +72,9 @@ def _number_case(name: str, kind: Type, size: int) -> ConverterCase:
     return ConverterCase(f"{_CONVERTERS}{name}", ({},), sides, texts)
 
 
-@st.composite
-def _typed(draw: st.DrawFn) -> Side:
-    schema = draw(structs() | schemas())
-    return schema, draw(values_of(schema))
+def _typed_side(by: Generator) -> Side:
+    schema = by.one_of(by.struct, by.schema)()
+    return schema, by.value(schema)
 
 
 @st.composite
@@ -131,9 +132,11 @@ def _has_bytes(schema: Schema) -> bool:
     return any(_has_bytes(one) for one in inner if one is not None)
 
 
-_TYPED: Final[Any] = _typed()
+_TYPED: Final = generated(_typed_side)
 _READABLE: Final = _TYPED.filter(lambda side: not _has_bytes(side[0]))
-_PLAIN: Final = plain_values().map(lambda value: (None, value))
+_PLAIN: Final = generated(lambda by: (None, by.plain(3)))
+_FOR_JSON: Final = generated(_typed_side, plain_numbers=True)
+_PLAIN_FOR_JSON: Final = generated(lambda by: (None, by.plain(3)), plain_numbers=True)
 
 CASES: Final[tuple[ConverterCase, ...]] = (
     _number_case("ShortConverter", Type.INT16, 2),
@@ -155,7 +158,7 @@ CASES: Final[tuple[ConverterCase, ...]] = (
             {"schemas.enable": "true", "decimal.format": "NUMERIC"},
             {"schemas.enable": "true", "replace.null.with.default": "false"},
         ),
-        _typed(),
+        _FOR_JSON,
         _enveloped(),
         json=True,
     ),
@@ -172,8 +175,8 @@ CASES: Final[tuple[ConverterCase, ...]] = (
     ConverterCase(
         JSON,
         ({"schemas.enable": "false"},),
-        _PLAIN | _typed(),
-        _PLAIN.map(lambda side: json.dumps(side[1]).encode()),
+        _PLAIN_FOR_JSON | _FOR_JSON,
+        _PLAIN_FOR_JSON.map(lambda side: json.dumps(side[1]).encode()),
         json=True,
     ),
 )

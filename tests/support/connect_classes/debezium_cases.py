@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from hypothesis import strategies as st
+from typing import Final
 
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import INT64, STRING, Field, Schema, Type
 from tests.support.connect_classes.cases import Case
-from tests.support.connect_classes.records import FIELDS, records, schemas, values_of, with_parts
+from tests.support.connect_classes.generated import Generator, generated
+from tests.support.connect_classes.records import FIELDS, with_parts
 
 _SOURCE: Final = Schema(
     type=Type.STRUCT,
@@ -23,17 +22,16 @@ _SOURCE: Final = Schema(
 _TRANSACTION: Final = Schema(type=Type.STRUCT, optional=True, fields=(Field("id", STRING), Field("total_order", INT64)))
 
 
-@st.composite
-def events(draw: st.DrawFn) -> ConnectRecord:
-    """Returns change events: created, updated, deleted, truncated; and tombstones."""
-    names = draw(st.lists(st.sampled_from(FIELDS), unique=True, min_size=1, max_size=3))
-    fields = tuple(Field(name, draw(schemas(1))) for name in names)
-    row = Schema(type=Type.STRUCT, optional=True, name="s.t.Value", fields=fields)
-    there = with_parts(row, optional=False)
-    before, after = draw(st.sampled_from([(False, True), (True, True), (True, False), (False, False)]))
+def event(by: Generator) -> ConnectRecord:
+    """Returns a change event: created, updated, deleted, truncated; or a tombstone."""
+    names = dict.fromkeys(by.random.choices((*FIELDS, "__op", "__deleted", "op"), k=by.random.randint(1, 4)))
+    fields = tuple(Field(name, by.schema(1)) for name in names)
+    row = Schema(type=Type.STRUCT, optional=True, name="s.t.Value", fields=fields, doc=by.one_of(None, "A row."))
+    before, after = by.one_of((False, True), (True, True), (True, False), (False, False))
     envelope = Schema(
         type=Type.STRUCT,
-        name=draw(st.sampled_from(["s.t.Envelope", "s.t.Envelope", "s.t.Value"])),
+        name=by.one_of("s.t.Envelope", "s.t.Envelope", "s.t.Value"),
+        version=by.one_of(None, 2),
         fields=(
             Field("before", row),
             Field("after", row),
@@ -43,18 +41,17 @@ def events(draw: st.DrawFn) -> ConnectRecord:
             Field("ts_ms", INT64.as_optional()),
         ),
     )
-    value: dict[str, Any] | None = {
-        "before": draw(values_of(there)) if before else None,
-        "after": draw(values_of(there)) if after else None,
-        "source": draw(values_of(_SOURCE)),
-        "transaction": draw(values_of(_TRANSACTION)),
-        "op": draw(st.sampled_from(["c", "u", "d", "r", "t"])),
-        "ts_ms": draw(values_of(INT64.as_optional())),
+    value = {
+        "before": by.value(with_parts(row, optional=False)) if before else None,
+        "after": by.value(with_parts(row, optional=False)) if after else None,
+        "source": by.value(_SOURCE),
+        "transaction": by.value(_TRANSACTION),
+        "op": by.one_of("c", "u", "d", "r", "t"),
+        "ts_ms": by.value(INT64.as_optional()),
     }
-    is_tombstone = draw(st.integers(0, 5)) == 0
-    schema, value = (None, None) if is_tombstone else (envelope, value)
-    headers = tuple(Header(name, b"x") for name in draw(st.lists(st.sampled_from("hg"), max_size=1)))
-    return ConnectRecord("s.t", 0, draw(st.integers(0, 99)), 5, STRING, "k", schema, value, headers)
+    schema, held = (None, None) if by.is_so(0.15) else (envelope, value)
+    headers = (Header(by.one_of("h", "g"), b"x"),) if by.is_so(0.5) else ()
+    return ConnectRecord("s.t", 0, by.random.randint(0, 99), 5, STRING, "k", schema, held, headers)
 
 
 _MODE: Final = "delete.tombstone.handling.mode"
@@ -74,8 +71,9 @@ CASES: Final[tuple[Case, ...]] = (
                 "add.fields.prefix": "f_",
             },
             {"replace.null.with.default": "false", _MODE: "rewrite"},
+            {"add.fields": "op,table,snapshot:id", "add.fields.prefix": ""},
         ),
-        records=st.one_of(events(), events(), events(), records()),
+        records=generated(lambda by: event(by) if by.is_so(0.8) else by.record()),
         bare_nulls=True,
     ),
 )

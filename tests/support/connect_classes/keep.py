@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
@@ -33,6 +34,7 @@ _IVY: Final = f"""<ivy-module version="2.0">
 </ivy-module>
 """
 CASES: Final[tuple[Case, ...]] = (*KAFKA, *DEBEZIUM)
+EVERY: Final[tuple[Case | ConverterCase, ...]] = (*CASES, *CONVERTERS)
 FOLDER: Final = Path(__file__).parents[2] / "data" / f"connect-classes-{KAFKA_VERSION}"
 
 
@@ -40,6 +42,18 @@ def kept(case: Case | ConverterCase) -> list[tuple[dict[str, Any], dict[str, Any
     """Reads what was asked of the class of `case`, and its answers."""
     lines = _file(case).read_text(encoding="utf-8").split("\n")
     return [(one["asked"], one["theirs"]) for one in map(json.loads, filter(None, lines))]
+
+
+def as_compared(case: Case | ConverterCase, answer: dict[str, Any]) -> dict[str, Any]:
+    """Returns an answer as it is compared: of JSON that is written the value counts, not its digits or blanks."""
+    if isinstance(case, Case):
+        return without_schema_of_null(answer) if case.bare_nulls else answer
+    written = answer["answer"]
+    return (
+        {**answer, "answer": json.loads(base64.b64decode(written))}
+        if case.json and isinstance(written, str)
+        else answer
+    )
 
 
 def without_schema_of_null(answer: dict[str, Any]) -> dict[str, Any]:
@@ -70,8 +84,7 @@ def main(names: Iterable[str]) -> None:
     """Keeps the answers of the classes with these simple names; of all without any."""
     wanted = frozenset(names)
     FOLDER.mkdir(exist_ok=True)
-    every: tuple[Case | ConverterCase, ...] = (*CASES, *CONVERTERS)
-    for case in every:
+    for case in EVERY:
         if wanted and case.simple not in wanted:
             continue
         asked = list(case.asked())

@@ -231,3 +231,12 @@ def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.M
     monkeypatch.setattr(f"connectors.{step}", away)
     with pytest.raises(RegistryError):
         made.apply(batch((b"k", value(id=1))))
+
+
+def test_a_record_of_an_old_format_has_no_timestamp() -> None:
+    """Its -1 is no moment: InsertField adds nothing, as with Kafka's own sinks."""
+    settings = {**PLAIN_JSON, "transforms": "at", "transforms.at.type": "InsertField$Value"}
+    records = batch((b"k", value(id=1)))
+    old = records.set_column(3, "timestamp", pa.array([-1], pa.int64()))
+    made = chain({**settings, "transforms.at.timestamp.field": "at"}).apply(old)
+    assert json.loads(made["value"].to_pylist()[0]) == {"id": 1}

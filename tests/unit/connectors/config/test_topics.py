@@ -8,7 +8,7 @@ import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
-from connectors.java_regex import translate
+from connectors.java_pattern import java_pattern
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
 
@@ -87,8 +87,8 @@ def test_own_topics() -> None:
 )
 def test_java_patterns(pattern: str, yes: str, no: str) -> None:
     """A Java pattern matches the whole name and means what java.util.regex makes of it (each line was asked of it)."""
-    assert translate(pattern).fullmatch(yes)
-    assert not translate(pattern).fullmatch(no)
+    assert java_pattern(pattern).matches(yes)
+    assert not java_pattern(pattern).matches(no)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_java_patterns(pattern: str, yes: str, no: str) -> None:
 def test_what_java_or_python_cannot_is_refused(pattern: str, said: str) -> None:
     """A pattern that Java refuses, or that Python would take in another sense, is refused with its position."""
     with pytest.raises(ValueError, match=said):
-        translate(pattern)
+        java_pattern(pattern)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from typing import Any
 
 import pytest
 
 from tests.support.connect_classes.asking import are_equal, ask_ours
 from tests.support.connect_classes.converter_cases import CASES, ConverterCase
-from tests.support.connect_classes.keep import kept
+from tests.support.connect_classes.keep import as_compared, kept
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.simple)
@@ -18,13 +16,6 @@ def test_the_answers_are_those_of_the_real_class(case: ConverterCase) -> None:
     """Kept answers of the class itself; of JSON that is written the value counts, not its digits or spaces."""
     found = kept(case)
     assert sum(theirs["error"] is None for _, theirs in found) >= len(found) // 4
-    pairs = [(asked, _as(case, theirs), _as(case, ask_ours(asked))) for asked, theirs in found]
-    wrong = [one for one in pairs if not are_equal(one[1], one[2])]
+    pairs = [(asked, as_compared(case, theirs), as_compared(case, ask_ours(asked))) for asked, theirs in found]
+    wrong = [one for one in pairs if not are_equal(*one)]
     assert not wrong, "\n".join(json.dumps(part)[:2000] for part in wrong[0])
-
-
-def _as(case: ConverterCase, answer: dict[str, Any]) -> dict[str, Any]:
-    written = answer["answer"]
-    if not case.json or not isinstance(written, str):
-        return answer
-    return {**answer, "answer": json.loads(base64.b64decode(written))}

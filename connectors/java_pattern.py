@@ -1,0 +1,147 @@
+"""Matches texts against patterns that users wrote, in bounded time (`JavaPattern`).
+
+A pattern such as `(a|aa)+b` takes exponential time to find that a text does not match. So nothing outside of this file
+gets a compiled pattern that could match without a limit. Nearly every match ends within microseconds; one that does not
+goes on without the GIL, so that other threads work meanwhile, and counts against what its pattern may take in all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from connectors.errors import PatternError
+from connectors.java_regex import translate
+
+if TYPE_CHECKING:
+    import regex
+
+Groups = tuple[str | None, ...]
+"""What a match found: the whole text, then each group; None for a group that took no part."""
+
+LONGEST_TEXT: Final = 1_000
+"""Characters of a text that is matched: four times what a topic's name may have, so routers may make longer ones."""
+_QUICK_S: Final = 0.001
+"""A match takes 2 µs as a rule. Up to here the GIL is kept: to release it for each match would cost more."""
+_LIMIT_S: Final = 0.1
+"""One match may take so long: far more than any pattern that is meant for names needs, and no pause that is felt."""
+_SAVED_S: Final = 1.0
+_SHARE: Final = 0.02
+"""Matches over _QUICK_S may take 2 % of the time in the long run, and at most a second at once.
+
+So ten thousand topics, each of which takes just under the limit, delay a connector by a second and not by a quarter of
+an hour; what is beyond fails as a match over the limit does.
+"""
+_REMEMBERED: Final = 1_000
+"""Slow matches of which the result is kept, so that a record after the other of one topic waits only once."""
+_ACTION: Final = (
+    "Write the pattern so that each text can match in one way only: without a repeated group that repeats itself, as "
+    "in (a+)+, and with possessive quantifiers, as in a++."
+)
+
+
+class JavaPattern:
+    """A compiled pattern that must match a whole text. Threads may share it.
+
+    `clock` returns monotonic seconds.
+    """
+
+    def __init__(self, pattern: str, compiled: regex.Pattern[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._pattern = pattern
+        self._compiled = compiled
+        self._clock = clock
+        # How many seconds slow matches may take now, and when (by the clock) that was true.
+        self._left_s, self._counted_at = _SAVED_S, clock()
+        # By text, what a slow match found; the error's message if it was ended. The oldest are let go.
+        self._slow: dict[str, Groups | str | None] = {}
+
+    @property
+    def group_count(self) -> int:
+        """How many groups it has, named ones among them."""
+        return self._compiled.groups
+
+    @property
+    def group_names(self) -> Mapping[str, int]:
+        """The numbers of named groups."""
+        return self._compiled.groupindex
+
+    def matches(self, text: str) -> bool:
+        """Returns whether the whole of `text` matches. Raises PatternError if that takes too long."""
+        return self.groups(text) is not None
+
+    def groups(self, text: str) -> Groups | None:
+        """Returns the groups of a match of the whole of `text`, None without one.
+
+        Raises PatternError if that takes too long, or if the text has more than LONGEST_TEXT characters.
+        """
+        if len(text) > LONGEST_TEXT:
+            raise PatternError(
+                f'"{text[:100]}…" is a name of {len(text)} characters; a pattern is matched against at most '
+                f"{LONGEST_TEXT}.",
+                "Give topics shorter names: Kafka's have up to 249 characters.",
+            )
+        slow = self._slow  # one and the same: other threads replace it
+        if text in slow:
+            groups = slow[text]
+        else:
+            try:
+                return _groups(self._compiled.fullmatch(text, timeout=_QUICK_S))
+            except TimeoutError:
+                groups = self._within_limit(text)
+                self._remember(text, groups)
+        if isinstance(groups, str):
+            raise PatternError(groups, _ACTION)
+        return groups
+
+    def _remember(self, text: str, groups: Groups | str | None) -> None:
+        self._slow = {**dict(islice(self._slow.items(), max(0, len(self._slow) - _REMEMBERED + 1), None)), text: groups}
+
+    def _within_limit(self, text: str) -> Groups | str | None:
+        """Returns what a match finds, or says that it took too long; the time that it takes is counted.
+
+        Raises PatternError if no time is left: a later match of the same text may be given some.
+        """
+        began = self._clock()
+        left = min(_SAVED_S, self._left_s + (began - self._counted_at) * _SHARE)
+        if left <= 0:
+            why = f"matches of it took {_SAVED_S:.0f} s already, and it may take {_SHARE:.0%} of the time"
+            raise PatternError(self._not_matched(text, why), _ACTION)
+        try:
+            return _groups(self._compiled.fullmatch(text, timeout=_LIMIT_S, concurrent=True))
+        except TimeoutError:
+            return self._not_matched(text, f"it takes more than {_LIMIT_S * 1000:.0f} ms")
+        finally:
+            self._counted_at = self._clock()
+            self._left_s = left - (self._counted_at - began)
+
+    def _not_matched(self, text: str, why: str) -> str:
+        return f'The pattern "{self._pattern:.200}" was not matched against "{text:.250}" to the end: {why}.'
+
+
+def _groups(match: regex.Match[str] | None) -> Groups | None:
+    return None if match is None else (match[0], *match.groups())
+
+
+@lru_cache(maxsize=256)
+def java_pattern(pattern: str) -> JavaPattern:
+    """Compiles a pattern. Raises ValueError naming the position of what is refused."""
+    import regex  # takes a while, and only patterns need it
+
+    text = translate(pattern)
+    try:
+        compiled = regex.compile(text, regex.ASCII | regex.VERSION1)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is not a usable regular expression: {error}") from None
+    return JavaPattern(pattern, compiled)
+
+
+def check_pattern(pattern: str) -> str | None:
+    """Returns what is wrong with a pattern of a setting, or None (`Option.check`)."""
+    try:
+        java_pattern(pattern)
+    except ValueError as error:
+        return str(error)
+    return None if pattern else "a pattern is needed."

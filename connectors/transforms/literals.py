@@ -1,0 +1,302 @@
+"""Reads a text as Connect reads literals: numbers, truth values, dates, lists and maps (`Values.parseString`).
+
+A text that is none of them as a whole is itself. Within lists and maps a text stands between quotes; there it may be a
+date too. A list has one schema for all of its members: numbers of several types are of the widest, and otherwise the
+members say nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, Final
+
+from connectors.data.java_calendar import DAY_MS
+from connectors.data.schema import (
+    BITS,
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    SCALE,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_SCHEMA,
+    Schema,
+    Type,
+)
+from connectors.data.values import Date, bytes_of_int, decimal_of, float32
+from connectors.errors import DataError
+from connectors.transforms.date_format import DateFormat
+
+Literal = tuple[Schema | None, Any]
+"""A schema and its value in encoded form; two times None for a null."""
+
+_DEEPEST: Final = 100
+"""How many lists and maps may be within one another; beyond, a text is itself."""
+_LONGEST_NUMBER: Final = 1_000
+"""Characters of a number; one of more, which a setting could have, is a text."""
+_BLANKS: Final = "".join(map(chr, range(33)))
+"""What Java's `trim` takes away."""
+_DELIMITERS: Final = ':,{}[]"'
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_DATE_SCHEMA: Final = Schema(type=Type.INT32, name=DATE, version=1)
+_DATES: Final[dict[int, tuple[Schema, DateFormat]]] = {
+    10: (_DATE_SCHEMA, DateFormat("yyyy-MM-dd", 0)),
+    13: (Schema(type=Type.INT32, name=TIME, version=1), DateFormat("HH:mm:ss.SSS'Z'", 0)),
+    24: (TIMESTAMP_SCHEMA, DateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS'Z'", 0)),
+}
+"""Dates by how many characters they have."""
+_TEMPORAL: Final = frozenset({DATE, TIME, TIMESTAMP})
+_WIDER: Final = (Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64)
+_WORDS: Final[dict[str, Literal]] = {"null": (None, None), "true": (BOOLEAN, True), "false": (BOOLEAN, False)}
+
+
+def parse_string(text: str) -> Literal:
+    """Returns schema and value of `text`."""
+    if not text:
+        return STRING, text
+    try:
+        return _Reader(text).read(0)
+    except _NotReadError:
+        return STRING, text
+
+
+class _NotReadError(Exception):
+    """A text is no literal; never leaves this file."""
+
+
+class _Tokens:
+    """Cuts a text into delimiters and what is between them. A backslash keeps a delimiter from being one."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        # Where the next token begins, and the token before it that was looked at and not taken.
+        self._end = 0
+        self._seen: str | None = None
+
+    @property
+    def has_next(self) -> bool:
+        return self._seen is not None or self._end < len(self.text)
+
+    @property
+    def position(self) -> int:
+        return self._end - len(self._seen or "")
+
+    def go_to(self, position: int) -> None:
+        self._end, self._seen = position, None
+
+    def next(self) -> str:
+        token = self._seen if self._seen is not None else self._cut()
+        self._seen = None
+        return token
+
+    def take(self, expected: str) -> bool:
+        """Takes the next token that is not blank if it is `expected`, blanks around it or not."""
+        if not self.has_next:
+            return False
+        token = self._seen if self._seen is not None else self._cut()
+        while not token.strip(_BLANKS) and self._end < len(self.text):
+            token = self._cut()
+        self._seen = None if token.strip(_BLANKS) == expected else token
+        return self._seen is None
+
+    def _cut(self) -> str:
+        start, escaped = self._end, False
+        while self._end < len(self.text):
+            char = self.text[self._end]
+            if char in _DELIMITERS and not escaped:
+                if start == self._end:
+                    self._end += 1
+                break
+            escaped = char == "\\" and not escaped
+            self._end += 1
+        return self.text[start : self._end]
+
+
+class _Reader:
+    """Reads one text."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _Tokens(text)
+
+    def read(self, depth: int) -> Literal:
+        """Reads what comes next; at a `depth` of 0 that is the whole text. Raises _NotReadError."""
+        tokens = self._tokens
+        if depth > _DEEPEST:
+            raise _NotReadError
+        if depth and tokens.take('"'):
+            return self._quoted()
+        for word, literal in _WORDS.items():
+            start = tokens.position
+            if tokens.take(word) and (depth or not tokens.has_next):
+                return literal
+            tokens.go_to(start)
+        start = tokens.position
+        try:
+            if tokens.take("["):
+                return self._list(depth + 1)
+            if tokens.take("{"):
+                return self._map(depth + 1)
+        except _NotReadError:
+            tokens.go_to(start)
+        return self._single()
+
+    def _quoted(self) -> Literal:
+        content = ""
+        while self._tokens.has_next and not self._tokens.take('"'):
+            content += self._tokens.next()
+        literal = parse_string(content)
+        schema = literal[0]
+        return literal if schema is not None and schema.name in _TEMPORAL else (STRING, content)
+
+    def _list(self, depth: int) -> Literal:
+        members: list[Literal] = []
+        while self._tokens.has_next:
+            if self._tokens.take("]"):
+                schema = _common(members)
+                return Schema(type=Type.ARRAY, value_schema=schema), [_of_schema(schema, one) for one in members]
+            if self._tokens.take(","):
+                break
+            members.append(self._member(depth))
+            self._separated("]")
+        raise _NotReadError
+
+    def _map(self, depth: int) -> Literal:
+        keys: list[Literal] = []
+        values: list[Literal] = []
+        while self._tokens.has_next:
+            if self._tokens.take("}"):
+                return _map_of(keys, values)
+            if self._tokens.take(","):
+                break
+            keys.append(self._member(depth))
+            if keys[-1][1] is None or not self._tokens.take(":"):
+                break
+            values.append(self._member(depth))
+            self._tokens.take(",")
+        raise _NotReadError
+
+    def _member(self, depth: int) -> Literal:
+        return self.read(depth) if self._tokens.has_next else (None, None)
+
+    def _separated(self, end: str) -> None:
+        """Raises _NotReadError if neither a comma nor the end comes next."""
+        position = self._tokens.position
+        if self._tokens.take(end):
+            self._tokens.go_to(position)
+        elif not self._tokens.take(","):
+            raise _NotReadError
+
+    def _single(self) -> Literal:
+        """Reads a date or a number. A text is one only as a whole; within lists it would stand between quotes."""
+        token = self._tokens.next()
+        if not token.strip(_BLANKS):
+            return STRING, token
+        token = token.strip(_BLANKS)
+        if token[0].isdigit() and (date := self._date(token)) is not None:
+            return date
+        if len(token) <= _LONGEST_NUMBER and _NUMBER.fullmatch(token) and token[0] != ".":
+            return _number(Decimal(token))
+        raise _NotReadError
+
+    def _date(self, token: str) -> Literal | None:
+        """Returns a date: with a time it has colons, which make it five tokens."""
+        position, rest = self._tokens.position, ""
+        for _ in range(4):
+            if not self._tokens.has_next:
+                break
+            rest += self._tokens.next()
+        else:
+            if (date := _date_of(token + rest)) is not None:
+                return date
+        self._tokens.go_to(position)
+        return _date_of(token)
+
+
+def _date_of(text: str) -> Literal | None:
+    text = text.replace("\\:", ":")
+    schema, form = _DATES.get(len(text), (None, None))
+    if schema is None or form is None:
+        return None
+    try:
+        ms = form.parse(text)
+    except DataError:
+        return None
+    return schema, ms // DAY_MS if schema.name == DATE else ms
+
+
+def _number(number: Decimal) -> Literal:
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    if number.adjusted() < 19 and number == number.to_integral_value():
+        for schema in (INT8, INT16, INT32, INT64):
+            bound = 1 << (BITS[schema.type] - 1)
+            if -bound <= number < bound:
+                return schema, int(number)
+    if exponent:
+        for schema, value in ((FLOAT32, float32(float(number))), (FLOAT64, float(number))):
+            if abs(value) != float("inf"):
+                return schema, value
+    unscaled = int("".join(map(str, digits)))
+    schema = Schema(type=Type.BYTES, name=DECIMAL, version=1, parameters={SCALE: str(-exponent)})
+    return schema, bytes_of_int(-unscaled if sign else unscaled)
+
+
+def _common(members: list[Literal]) -> Schema | None:
+    """Returns the schema that all members are of but nulls: the last one's, of numbers the widest; None without one."""
+    schemas = [schema for schema, _ in members if schema is not None]
+    if not schemas:
+        return None
+    kinds = {one.type for one in schemas}
+    if kinds <= set(_WIDER):
+        return max(reversed(schemas), key=lambda one: _WIDER.index(one.type))
+    return schemas[-1] if len(kinds) == 1 else None
+
+
+def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
+    key_schema = _common(keys)
+    value_schema = _common(values) if key_schema is not None else None
+    names = [_of_schema(key_schema, one) for one in keys]
+    if any(isinstance(name, list | dict) for name in names):
+        raise _NotReadError
+    made = dict(zip(names, [_of_schema(value_schema, one) for one in values], strict=True))
+    return Schema(type=Type.MAP, key_schema=key_schema, value_schema=value_schema), made
+
+
+def _of_schema(schema: Schema | None, literal: Literal) -> Any:
+    """Returns the value of a member: in its encoded form beside a schema, which no null has, or without one."""
+    own, value = literal
+    if schema is None or own is None:
+        if schema is not None:
+            raise _NotReadError
+        return _plain(own, value)
+    if own.name in _TEMPORAL and own.name != schema.name:
+        if schema.name not in _TEMPORAL:
+            raise _NotReadError
+        days, of_day = divmod(_plain(own, value), DAY_MS)
+        if (schema.name == DATE and of_day) or (schema.name == TIME and days):
+            raise _NotReadError
+        return days if schema.name == DATE else days * DAY_MS + of_day
+    return float(value) if schema.type in {Type.FLOAT32, Type.FLOAT64} else value
+
+
+def _plain(schema: Schema | None, value: Any) -> Any:
+    """Returns a value in the form that it has without a schema."""
+    if schema is None or value is None:
+        return value
+    match schema.type:
+        case Type.ARRAY:
+            return [_plain(schema.value_schema, one) for one in value]
+        case Type.MAP:
+            pairs = value.items()
+            return {_plain(schema.key_schema, name): _plain(schema.value_schema, one) for name, one in pairs}
+    if schema.name == DECIMAL:
+        return decimal_of(schema, value)
+    return value if schema.name is None else Date(value * DAY_MS if schema.name == DATE else value)

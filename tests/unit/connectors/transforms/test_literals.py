@@ -1,0 +1,84 @@
+"""InsertHeader's texts, casts of dates and missing timestamps are as Connect has them: each was asked of its classes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from connectors.chain.spec import ClassSpec, made
+from connectors.converters.header_converters import SimpleHeaderConverter
+from connectors.data.record import ConnectRecord
+from connectors.data.schema import BOOLEAN, DATE, FLOAT32, FLOAT64, INT8, INT16, INT32, STRING, Field, Schema, Type
+from connectors.transforms.literals import parse_string
+from connectors.transforms.names import TRANSFORMS
+from connectors.transforms.transform import Transform
+
+DAYS = Schema(type=Type.INT32, name=DATE, version=1)
+
+
+def lists(schema: Schema | None) -> Schema:
+    return Schema(type=Type.ARRAY, value_schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ('"x"', STRING, '"x"'), ('["2019-08-23"]', lists(DAYS), [18_131]), ("[2019-08-23, 1]", lists(DAYS), [18_131, 1]),
+        ("[1, 300]", lists(INT16), [1, 300]), ('[1, "a"]', lists(None), [1, "a"]), ("[1, null]", STRING, "[1, null]"),
+        ("[]", lists(None), []), ("{}", Schema(type=Type.MAP), {}), ("[a]", STRING, "[a]"), ("[1,]", lists(INT8), [1]),
+        ('{"a": 1.5, "b": 2}', Schema(type=Type.MAP, key_schema=STRING, value_schema=FLOAT32), {"a": 1.5, "b": 2.0}),
+        ('{"a": null}', Schema(type=Type.MAP, key_schema=STRING), {"a": None}), ("null", None, None),
+        ("true", BOOLEAN, True), ("true}", STRING, "true}"), ("1.0", INT8, 1), ("0.1", FLOAT32, 0.10000000149011612),
+        ("1e39", FLOAT64, 1e39), ("2019-08-23", DAYS, 18_131), ("1582-10-04", DAYS, -141_428), ("70000", INT32, 70_000),
+        ("a:b", STRING, "a:b"), ("[" * 500, STRING, "[" * 500), ("", STRING, ""),
+    ],
+)  # fmt: skip
+def test_literals(text: str, schema: Schema | None, value: Any) -> None:
+    """A text in quotes keeps them, unless it is a member; one that is no literal as a whole is itself."""
+    assert parse_string(text) == (schema, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 20_000, '["' * 5_000, "{" * 9_999, "1e999999999", "9" * 20_000, "\\" * 20_000],
+    ids=range(6),
+)
+def test_no_literal_takes_long(text: str) -> None:
+    """A setting may be any text."""
+    began = time.monotonic()
+    parse_string(text)
+    assert time.monotonic() - began < 1
+
+
+def transformed(name: str, options: dict[str, str], record: ConnectRecord) -> ConnectRecord:
+    transform = made(ClassSpec(name, options), TRANSFORMS, str)
+    assert isinstance(transform, Transform)
+    result = transform.apply(record)
+    assert result is not None
+    return result
+
+
+def record(schema: Schema | None, value: Any, timestamp: int | None = None) -> ConnectRecord:
+    return ConnectRecord("t", 0, 0, timestamp, None, None, schema, value)
+
+
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [(-719_164, "0001-01-01"), (-141_428, "1582-10-04"), (2_932_897, "10000-01-01"), (0, "1970-01-01")],
+)
+def test_dates_are_cast_with_four_digits_or_more(days: int, text: str) -> None:
+    """Also before 1582, by the Julian calendar, and after 9999."""
+    row = Schema(type=Type.STRUCT, fields=(Field("d", DAYS),))
+    assert transformed("Cast$Value", {"spec": "d:string"}, record(row, {"d": days})).value == {"d": text}
+    assert SimpleHeaderConverter({}).from_connect_header("t", "h", DAYS, days) == text.encode()
+
+
+def test_a_record_without_a_timestamp_gets_none() -> None:
+    """With a schema the field is null, in a map it is not there, as in Kafka's class."""
+    row = Schema(type=Type.STRUCT, fields=(Field("id", INT32),))
+    options = {"timestamp.field": "at"}
+    assert transformed("InsertField$Value", options, record(row, {"id": 1})).value == {"id": 1, "at": None}
+    assert transformed("InsertField$Value", options, record(None, {"id": 1})).value == {"id": 1}
+    assert transformed("InsertField$Value", options, record(None, {"id": 1}, 7)).value == {"id": 1, "at": 7}
