@@ -156,6 +156,8 @@ class JsonConverter(Converter):
 
 def json_text(data: bytes) -> bytes:
     """Returns JSON as UTF-8, without the mark of its encoding (BOM). Java's parser takes UTF-16 and UTF-32 by it."""
+    if not data or 0 < data[0] < 0x80:  # as nearly all begin
+        return data
     mark = next((one for one in _MARKS if data.startswith(one)), None)
     if mark is None or mark is codecs.BOM_UTF8:
         return data if mark is None else data[len(mark) :]

@@ -227,6 +227,8 @@ def _is_whole(number: Decimal, bound: int) -> bool:
 
 
 def _read_float(node: Any) -> float:
+    if type(node) is float and math.isfinite(node):  # as nearly all are
+        return node
     if not isinstance(node, int | float | Decimal) or isinstance(node, bool):
         raise DataError(f"A number was expected, and this is {shown(node)}.")
     try:
@@ -259,13 +261,23 @@ def _typed(node: Any, kind: type, what: str) -> Any:
 
 
 def _plain_writer(schema: Schema) -> Read:
-    kinds: tuple[type, ...] = (int, float) if schema.type in _FLOATS else (_PYTHON.get(schema.type, int),)
-    form = _FORMS.get(schema.type)
+    kind = _PYTHON.get(schema.type, int)
 
     def write(value: Any) -> Any:
-        if not isinstance(value, kinds):
+        if not isinstance(value, kind):
             raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
-        return value if form is None else form(value)
+        return value
+
+    return write if schema.type not in _FLOATS else _float_writer(schema)
+
+
+def _float_writer(schema: Schema) -> Read:
+    form = _float if schema.type is Type.FLOAT32 else _double
+
+    def write(value: Any) -> Any:
+        if not isinstance(value, int | float):
+            raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
+        return form(value)
 
     return write
 
@@ -280,7 +292,6 @@ def _float(value: float) -> Any:
     return NumberText(java_float(value)) if math.isfinite(value) else _double(value)
 
 
-_FORMS: Final[dict[Type, Read]] = {Type.FLOAT32: _float, Type.FLOAT64: _double}
 _PYTHON: Final[dict[Type, type]] = {Type.STRING: str, Type.BOOLEAN: bool}
 
 
