@@ -51,16 +51,18 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    found = Hanging()
-    yield found
-    found.release()
-
-
-@pytest.fixture
 def asking() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(MANY) as pool:
         yield pool
+
+
+@pytest.fixture
+def hanging(asking: ThreadPoolExecutor) -> Iterator[Hanging]:
+    """Lets go before `asking` waits for its requests, so that a test that fails does so soon."""
+    assert asking is not None
+    found = Hanging()
+    yield found
+    found.release()
 
 
 def answers(worker: RestWorker, **more: Any) -> None:
