@@ -235,7 +235,7 @@ def test_a_store_that_cannot_compare_is_looked_at(
     storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     """Its locks are renewed all the same, and taken once they are over; what is another's by then is left alone."""
-    put = obstore.put
+    put: Any = obstore.put
 
     def refusing(*arguments: Any, mode: Any = None, **more: Any) -> Any:
         if isinstance(mode, dict):

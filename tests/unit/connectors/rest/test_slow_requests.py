@@ -15,6 +15,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
+from compactor.catalog.catalog import Catalog
 from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, slow_calls, worker_info
 from connectors.rest.slow_calls import Slow
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector
@@ -50,16 +51,18 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    found = Hanging()
-    yield found
-    found.release()
-
-
-@pytest.fixture
 def asking() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(MANY) as pool:
         yield pool
+
+
+@pytest.fixture
+def hanging(asking: ThreadPoolExecutor) -> Iterator[Hanging]:
+    """Lets go before `asking` waits for its requests, so that a test that fails does so soon."""
+    assert asking is not None
+    found = Hanging()
+    yield found
+    found.release()
 
 
 def answers(worker: RestWorker, **more: Any) -> None:
@@ -80,7 +83,7 @@ def test_reads_of_a_store_that_hangs(
 ) -> None:
     """As many wait as there are threads for them; the others are told when to ask again, and nothing else waits."""
     monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
-    monkeypatch.setattr(offsets.Catalog, "open", hanging)
+    monkeypatch.setattr(Catalog, "open", hanging)
     for name in ("a", "b"):
         worker.create(name)
     worker.supervisor("a").catalog_state = None
@@ -106,7 +109,7 @@ def test_a_client_that_goes_leaves_its_call_counted(
 ) -> None:
     """The call still waits: who asks and goes, again and again, takes no more threads than others do."""
     monkeypatch.setattr(slow_calls, "WAIT_S", 0.05)
-    monkeypatch.setattr(offsets.Catalog, "open", hanging)
+    monkeypatch.setattr(Catalog, "open", hanging)
     worker.create("a")
     worker.supervisor("a").catalog_state = None
     most = Slow().reads._most
@@ -176,7 +179,7 @@ def test_who_logs_in_beside_requests_that_wait(
     users.write_text(f"ann:{bcrypt.hashpw(b'one', bcrypt.gensalt(4)).decode()}:admin\n")
     auth = ("ann", "one")
     monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
-    monkeypatch.setattr(offsets.Catalog, "open", hanging)
+    monkeypatch.setattr(Catalog, "open", hanging)
     with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(users)}) as worker:
         for name in ("a", "b"):
             body = {"connector.class": "CompactedTopic", "topics": name}

@@ -120,7 +120,7 @@ def test_who_loses_the_store_during_a_change_replaces_nothing(workers: Workers, 
 def test_what_is_stored_as_the_store_is_lost_is_refused(workers: Workers) -> None:
     """It stands there, as the new owner has not changed it: the client hears of the other, and nothing runs here."""
     put(workers.a, config("a"))
-    workers.storage.before("create", lambda: workers.take() and None, "connectors/a")
+    workers.storage.before("create", workers.take, "connectors/a")
     with pytest.raises(ConflictError, match="Another worker"):
         workers.a.target("a", TargetState.PAUSED)
     assert workers.a.connector("a").spec.target is TargetState.RUNNING

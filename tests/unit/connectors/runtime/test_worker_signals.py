@@ -160,7 +160,8 @@ def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, monkeypatch:
     if late == "the locks":
         monkeypatch.setattr(herder._specs, "release", hang)
     else:
-        monkeypatch.setattr(*((files, "reload") if late == "the files" else (herder, "apply")), hang)
+        asked: object = files if late == "the files" else herder
+        monkeypatch.setattr(asked, "reload" if late == "the files" else "apply", hang)
     clock, starting = SystemClock(), SparkStart("local[1]", {})
     worker = Worker(config, herder, clock, NullObserver(), starting, files, lives_on=True)
     running = threading.Thread(target=worker.run, kwargs={"once": False}, daemon=True)
