@@ -21,6 +21,7 @@ from typing import Final
 
 from connectors.errors import UnreachableError
 from connectors.jvm.java import find_java
+from connectors.jvm.surroundings import java_variables
 
 KAFKA_VERSION: Final = "4.3.1"
 SETTINGS_VARIABLE: Final = "KEYFOLD_IVY_SETTINGS"
@@ -105,10 +106,15 @@ def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
     """
     module = scratch / "ivy.xml"
     module.write_text(dependencies, encoding="utf-8")
-    pattern = f"{fetched}/[artifact]-[revision](-[classifier]).[ext]"
+    # Relative, as Ivy takes brackets in a path for variables and optional parts.
+    pattern = f"{os.path.relpath(fetched, scratch)}/[artifact]-[revision](-[classifier]).[ext]"
     where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings()]
-    what = ["-ivy", str(module), "-cache", str(scratch / "cache"), "-retrieve", pattern, "-confs", "default"]
-    ivy = subprocess.Popen([find_java(), *where, *what], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    what = ["-ivy", module.name, "-cache", "cache", "-retrieve", pattern, "-confs", "default"]
+    command = [find_java(), *where, *what]
+    around = {**os.environ, **java_variables(os.environ)}
+    ivy = subprocess.Popen(
+        command, cwd=scratch, env=around, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     output = _follow(ivy)
     if ivy.wait() != 0:
         tail = "\n".join(output[-_TAIL_LINES:])
@@ -133,7 +139,7 @@ def _follow(ivy: subprocess.Popen[str]) -> list[str]:
 
 def _settings() -> list[str]:
     path = os.environ.get(SETTINGS_VARIABLE)
-    return ["-settings", path] if path else []
+    return ["-settings", str(Path(path).absolute())] if path else []
 
 
 def _ivy_jar() -> Path:

@@ -37,7 +37,7 @@ def which_java() -> Path | None:
     """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None where there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    return Path(found) if found else None
+    return Path(found).absolute() if found else None  # a broker's process runs in another folder
 
 
 def major_version(text: str) -> int | None:

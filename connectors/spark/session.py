@@ -22,8 +22,9 @@ from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
-from connectors.jvm.spark_home import JARS, ensure_home
+from connectors.jvm.spark_home import JARS, ensure_home, installed
 from connectors.jvm.stderr import quietly
+from connectors.jvm.surroundings import java_variables
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
 from connectors.spark.settings_file import SettingsFile
@@ -40,7 +41,14 @@ _NAME: Final = "keyfold"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+
+
+def logging_option() -> str:
+    """Returns the JVM option for Spark's log: a URL, as a plain path would be split at blanks and commas."""
+    return f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+
+
+LOGGING: Final = logging_option()
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
 """Java's quick compiler alone: records pass Spark's JVM by, which only plans and starts tasks."""
 _FOR_SPEED: Final = (
@@ -178,20 +186,27 @@ def prepare(
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
     names = {environment.get("PYSPARK_PYTHON", sys.executable), settings.get(PYTHON, sys.executable)}
     mine = names <= {sys.executable, *([PYTHON_NAME] if is_cluster(master) else [])}
+    environment.update(java_variables(environment))
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
     if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
         settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
-    if master.startswith(_BRINGS_PYTHON):
+    brings_python = master.startswith(_BRINGS_PYTHON)
+    _set_home(environment, without_python=mine and not brings_python)
+    if brings_python:
         return settings
     if not is_cluster(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
-    if mine:
-        made = None if "SPARK_HOME" in environment else ensure_home()
-        environment.update({} if made is None else {"SPARK_HOME": str(made)})
     environment.setdefault("SPARK_LAUNCHER_OPTS", _launching(environment.get("SPARK_HOME")))
     return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS], environment.get("SPARK_HOME"))}
+
+
+def _set_home(environment: MutableMapping[str, str], *, without_python: bool) -> None:
+    """Sets SPARK_HOME unless the user has: without it Spark's scripts ask a Python, and split its path at blanks."""
+    if "SPARK_HOME" not in environment:
+        home = (ensure_home() if without_python else None) or installed()
+        environment.update({} if home is None else {"SPARK_HOME": str(home)})
 
 
 def _launching(home: str | None) -> str:
