@@ -28,7 +28,7 @@ from connectors.errors import ConfigError, UnreachableError
 from connectors.jvm.artifacts import ensure_kafka
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
-from connectors.jvm.surroundings import java_variables
+from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.kafka.admin import Admin
 from connectors.kafka.retry import poll_until
 
@@ -237,7 +237,8 @@ class EmbeddedKafka:
 
     def _java(self, jars: Path, arguments: list[str]) -> list[str]:
         log = f"-Dlog4j2.configurationFile={self._layout.log4j_file.name}"
-        options = [*_JAVA_OPTIONS, *sharing(jars), *self._options, log]
+        account = java_properties(os.environ, self._layout.root)
+        options = [*_JAVA_OPTIONS, *account, *sharing(jars), *self._options, log]
         return [find_java(), *options, "-cp", f"{jars}/*", *arguments]
 
     def _await_ready(self, port: int, deadline: float) -> None:

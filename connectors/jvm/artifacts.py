@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from connectors.errors import UnreachableError
+from connectors.jvm.cache import cache_with, default_cache
 from connectors.jvm.java import find_java
-from connectors.jvm.surroundings import java_variables
+from connectors.jvm.surroundings import java_properties, java_variables
 
 KAFKA_VERSION: Final = "4.3.1"
 SETTINGS_VARIABLE: Final = "KEYFOLD_IVY_SETTINGS"
@@ -38,12 +39,6 @@ _IVY_MODULE: Final = f"""<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-
-
-def default_cache() -> Path:
-    """Returns `$XDG_CACHE_HOME/keyfold`, else `~/.cache/keyfold` (XDG Base Directory Specification)."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return Path(root or Path.home() / ".cache") / "keyfold"
 
 
 def pinned_files() -> dict[str, str]:
@@ -66,10 +61,11 @@ def ensure_kafka(cache: Path | None = None) -> Path:
     Safe beside other processes: one fetches, the others wait for it. Says on stderr what it is doing when
     it has to fetch. Raises UnreachableError when Maven's repository cannot be reached or gives other files.
     """
-    root = cache or default_cache()
-    target = root / f"kafka-{KAFKA_VERSION}"
+    name = f"kafka-{KAFKA_VERSION}"
+    target = (cache or cache_with(name)) / name
     if faults(target):
-        with _lock(root):
+        target = (cache or default_cache()) / name
+        with _lock(target.parent):
             if faults(target):  # another process may have fetched it while this one waited
                 _fetch_into(target)
     return target
@@ -110,7 +106,7 @@ def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
     pattern = f"{os.path.relpath(fetched, scratch)}/[artifact]-[revision](-[classifier]).[ext]"
     where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings()]
     what = ["-ivy", module.name, "-cache", "cache", "-retrieve", pattern, "-confs", "default"]
-    command = [find_java(), *where, *what]
+    command = [find_java(), *java_properties(os.environ, scratch), *where, *what]
     around = {**os.environ, **java_variables(os.environ)}
     ivy = subprocess.Popen(
         command, cwd=scratch, env=around, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

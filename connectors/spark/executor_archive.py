@@ -25,7 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 from connectors.errors import ConfigError
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import cache_with
 
 FOLDER: Final = "lib"
 """The archive's one folder: a name that a checkout of keyfold does not have, as `./keyfold` may be one elsewhere."""
@@ -73,7 +73,8 @@ def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
     Its name has a digest of what it holds: another version of anything is another file. Raises ConfigError.
     """
     found = distributions()
-    file = (cache or default_cache()) / "executors" / f"{_NAME}-{_tag()}-{_digest(found)}.tar"
+    name = Path("executors", f"{_NAME}-{_tag()}-{_digest(found)}.tar")
+    file = (cache or cache_with(str(name))) / name
     if file.is_file():
         return ExecutorArchive(file, versions(found), file.stat().st_size)
     return make_archive(file)

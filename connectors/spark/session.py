@@ -14,17 +14,18 @@ import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
+from connectors.jvm.cache import default_cache
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.jvm.spark_home import JARS, ensure_home, installed
 from connectors.jvm.stderr import quietly
-from connectors.jvm.surroundings import java_variables
+from connectors.jvm.surroundings import java_properties, java_variables, nameless_user
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
 from connectors.spark.settings_file import SettingsFile
@@ -153,6 +154,7 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
         if SparkContext._gateway is None:
             with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
                 gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark's own
+                _name_user(gateway.jvm)
                 SparkContext._ensure_initialized(gateway=gateway)
         builder = SparkSession.builder.master(master).appName(_NAME)
         for key, value in settings.items():
@@ -168,6 +170,13 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
         return spark
     finally:
         os.umask(before)
+
+
+def _name_user(jvm: Any) -> None:
+    """Gives a user without an account a name in Hadoop, which fails without one, even with HADOOP_USER_NAME set."""
+    if (name := nameless_user(os.environ)) is not None:
+        users = jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(name))
 
 
 def prepare(
@@ -192,6 +201,7 @@ def prepare(
     elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
     if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
         settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
+    settings[JAVA_OPTIONS] = " ".join([*map(shlex.quote, _properties(environment)), settings[JAVA_OPTIONS]])
     brings_python = master.startswith(_BRINGS_PYTHON)
     _set_home(environment, without_python=mine and not brings_python)
     if brings_python:
@@ -200,6 +210,14 @@ def prepare(
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
     environment.setdefault("SPARK_LAUNCHER_OPTS", _launching(environment.get("SPARK_HOME")))
     return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS], environment.get("SPARK_HOME"))}
+
+
+def _properties(environment: Mapping[str, str]) -> list[str]:
+    """Returns what the JVM is told of its account; a user's own options come after, and win.
+
+    Without a folder for temporary files that has a comma: Spark would take it for a list (spark.local.dir).
+    """
+    return [option for option in java_properties(environment, default_cache()) if "," not in option]
 
 
 def _set_home(environment: MutableMapping[str, str], *, without_python: bool) -> None:

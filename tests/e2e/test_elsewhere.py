@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from connectors.jvm.artifacts import KAFKA_VERSION, ensure_kafka
-from tests.support.elsewhere import HARD_NAME, Elsewhere, make_environment
+from tests.support.elsewhere import (
+    HARD_NAME,
+    UNKNOWN,
+    Elsewhere,
+    make_environment,
+    read_only_root,
+    unknown_account,
+)
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -36,3 +44,20 @@ def test_a_path_may_have_every_character_but_a_colon(place: Path) -> None:
     assert {entry.name for entry in place.iterdir()} == {HARD_NAME}
     assert {entry.name for entry in root.iterdir()} == {"work", "tmp", "cache", "venv"}
     assert list((root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("home", [None, "/"], ids=["no HOME", "HOME is the root"])
+def test_a_user_without_account_and_home_needs_one_folder(place: Path, home: str | None) -> None:
+    """As in OpenShift: a user id that the system does not know, and nothing but TMPDIR and the work can be written."""
+    account, root = unknown_account(), read_only_root(place)
+    if account is None or root is None:
+        pytest.skip("this machine lets nobody be another user with a root that is read-only")
+    for folder in ("work", "tmp"):
+        (place / folder).mkdir()
+        (place / folder).chmod(0o777)
+    variables = {"TMPDIR": str(place / "tmp"), "XDG_CACHE_HOME": str(ensure_kafka().parents[1])}
+    homes = {} if home is None else {"HOME": home}
+    there = Elsewhere(place / "work", Path(sys.executable), [*root, *account], {**variables, **homes})
+    logs = there.prove()
+    assert {entry.name for entry in (place / "tmp").iterdir()} <= {f"keyfold-cache-{UNKNOWN}"}
+    assert "Exception" not in "".join(logs.values())

@@ -125,6 +125,7 @@ class Elsewhere:
         return logs
 
     def _write(self, name: str, content: Mapping[str, Any]) -> Path:
+        """Writes a file that the account may read, whoever it is."""
         file = self.folder / name
         file.write_text(json.dumps(content), encoding="utf-8")
         return file
