@@ -14,7 +14,7 @@ import shlex
 import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -24,10 +24,10 @@ from connectors.jvm.cache import default_cache
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.jvm.spark_home import JARS, ensure_home, installed
-from connectors.jvm.stderr import quietly
-from connectors.jvm.surroundings import java_properties, java_variables, nameless_user
+from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
+from connectors.spark.jvm_start import OPTION_VARIABLES, check_home, launch, note_variables
 from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
 
@@ -65,8 +65,6 @@ _COLLECTOR: Final = "-XX:+UseParallelGC"
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _PRIVATE: Final = 0o077
 """The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
-_OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-"""Variables of the environment from which a JVM of Spark's takes options as well."""
 
 DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
@@ -146,37 +144,24 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     Raises SparkClusterError where a cluster does not take it, ConfigError where it refuses a setting.
     """
     from pyspark.core.context import SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     before = os.umask(_PRIVATE)
     try:
         if SparkContext._gateway is None:
-            with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
-                gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark's own
-                _name_user(gateway.jvm)
-                SparkContext._ensure_initialized(gateway=gateway)
+            SparkContext._ensure_initialized(gateway=launch())
         builder = SparkSession.builder.master(master).appName(_NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
             spark = builder.getOrCreate()
         except Exception as error:
-            if is_cluster(master):
-                raise not_taken(master, error) from error
-            raise
+            raise not_taken(master, error) from error
         for key in _PLANNING.keys() - settings.keys():
             spark.conf.set(key, _PLANNING[key])
         return spark
     finally:
         os.umask(before)
-
-
-def _name_user(jvm: Any) -> None:
-    """Gives a user without an account a name in Hadoop, which fails without one, even with HADOOP_USER_NAME set."""
-    if (name := nameless_user(os.environ)) is not None:
-        users = jvm.org.apache.hadoop.security.UserGroupInformation
-        users.setLoginUser(users.createRemoteUser(name))
 
 
 def prepare(
@@ -190,6 +175,8 @@ def prepare(
     set stays as it is. Raises ConfigError where there is no Java for Spark, or no archive can be made.
     """
     find_java()
+    note_variables(environment)
+    check_home(environment)
     settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
     if is_cluster(master):
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
@@ -198,7 +185,7 @@ def prepare(
     environment.update(java_variables(environment))
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
+    elsewhere = [environment.get(name, "") for name in OPTION_VARIABLES]
     if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
         settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
     settings[JAVA_OPTIONS] = " ".join([*map(shlex.quote, _properties(environment)), settings[JAVA_OPTIONS]])
@@ -222,7 +209,7 @@ def _properties(environment: Mapping[str, str]) -> list[str]:
 
 def _set_home(environment: MutableMapping[str, str], *, without_python: bool) -> None:
     """Sets SPARK_HOME unless the user has: without it Spark's scripts ask a Python, and split its path at blanks."""
-    if "SPARK_HOME" not in environment:
+    if not environment.get("SPARK_HOME"):
         home = (ensure_home() if without_python else None) or installed()
         environment.update({} if home is None else {"SPARK_HOME": str(home)})
 

@@ -15,6 +15,7 @@ from pyspark.core.context import SparkContext
 
 from connectors.jvm.cds_archive import archive_of
 from connectors.jvm.spark_home import JARS, ensure_home, installed
+from connectors.spark import session
 from connectors.spark.executor_settings import PYTHON_NAME
 from connectors.spark.session import (
     DEFAULTS,
@@ -103,8 +104,11 @@ def test_the_python_that_keyfold_package_names_is_this_one(cache: Path, master: 
     ],
     ids=["home", "python", "python in the worker file"],
 )
-def test_what_the_user_has_chosen_stays(cache: Path, environment: dict[str, str], settings: dict[str, str]) -> None:
+def test_what_the_user_has_chosen_stays(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], settings: dict[str, str]
+) -> None:
     """His own Spark home is kept; with a Python of his own the zipped PySpark may be the only one that it has."""
+    monkeypatch.setattr(session, "check_home", lambda _: None)
     found = dict(environment)
     prepare("local[2]", settings, found)
     assert found["SPARK_HOME"] == environment.get("SPARK_HOME", str(installed()))
