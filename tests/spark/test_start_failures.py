@@ -27,7 +27,7 @@ except KeyfoldError as error:
     [
         ({"spark.driver.memory": "1x"}, {}, "Invalid maximum heap size"),
         ({"spark.driver.memory": "128m"}, {}, "System memory"),
-        ({"spark.driver.extraJavaOptions": "-XX:+UseNothingGC"}, {}, "Unrecognized VM option 'UseNothingGC'"),
+        ({"spark.driver.extraJavaOptions": "-Xnonsense"}, {}, "Unrecognized option: -Xnonsense"),
         ({}, {"PYSPARK_SUBMIT_ARGS": "--nonsense pyspark-shell"}, "Unrecognized option: --nonsense"),
         ({}, {"PYSPARK_SUBMIT_ARGS": "--version"}, "Spark's JVM has not started"),
     ],
