@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test histories mutants faults soak fuzz conformance classes registry stores cluster bench bench-quick clean
+.PHONY: help setup demo test histories mutants faults soak fuzz conformance classes registry stores cluster versions bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -98,6 +98,9 @@ stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's
 
 cluster: setup ## Tries a standalone Spark cluster of bare machines with storage on S3: executors and master die, are slow, come and go.
 	@CLUSTER=1 $(BIN)/pytest -v tests/cluster
+
+versions: setup ## Tries other Pythons, Javas and PySparks, as far as this machine has them (NAMES="python-3.13 java-21" for some): build/versions.
+	@$(BIN)/python -m tests.support.versions $(NAMES)
 
 bench: setup ## Measures keyfold beside its peers and prints the table (ROWS=backlog,ready for some, MINUTES=30 for sustained rows): build/bench; takes hours.
 	@$(BIN)/python -m benchmarks $(if $(ROWS),--rows $(ROWS)) $(if $(MINUTES),--minutes $(MINUTES))

@@ -19,7 +19,8 @@ from benchmarks.harness.row import HEAP
 from benchmarks.harness.topics import committed_to_end
 from benchmarks.peers.keyfold import Keyfold
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import default_cache, retrieve
+from connectors.jvm.artifacts import retrieve
+from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
 from tests.support.apicurio import Apicurio, apicurio
 from tests.support.connect.real_worker import ensure_connect

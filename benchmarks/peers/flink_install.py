@@ -14,7 +14,8 @@ from typing import Final
 from benchmarks.harness.environments import python_with
 from benchmarks.harness.row import MissingError
 from connectors.errors import UnreachableError
-from connectors.jvm.artifacts import default_cache, retrieve
+from connectors.jvm.artifacts import retrieve
+from connectors.jvm.cache import default_cache
 
 VERSION: Final = "2.0.2"
 """The newest of the release for which the connector is made."""

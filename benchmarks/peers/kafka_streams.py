@@ -16,7 +16,8 @@ from uuid import uuid4
 from benchmarks.harness.process import Running, Used, running
 from benchmarks.harness.row import HEAP, MissingError
 from benchmarks.harness.topics import committed_to_end, create_topic, end_offsets
-from connectors.jvm.artifacts import KAFKA_VERSION, default_cache, retrieve
+from connectors.jvm.artifacts import KAFKA_VERSION, retrieve
+from connectors.jvm.cache import default_cache
 
 _PROGRAM: Final = Path(__file__).with_name("Latest.java")
 _OWN_COMMIT_MS: Final = 100

@@ -9,7 +9,7 @@ from uuid import uuid4
 from benchmarks.harness.environments import python_with
 from benchmarks.harness.process import Used, running
 from benchmarks.harness.topics import committed_to_end, create_topic, end_offsets
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import default_cache
 
 VERSION: Final = "3.28.1"
 _PROGRAM: Final = Path(__file__).with_name("quix_latest.py")

@@ -133,7 +133,7 @@ class Cleaner:
         held = self._held(state)
         logs = [log for log in state.logs if would_change(log, now_ms) and log.tp not in held]
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
-        _announce([(log.tp, "Asked for, or for a snapshot.") for log in chosen[:_NAMED]], len(chosen))
+        _announce("cleaning", [(log.tp, "Asked for, or for a snapshot.") for log in chosen[:_NAMED]], len(chosen))
         return self._compact(chosen, now_ms, asked=asked)
 
     def _retain(self, now_ms: int) -> int:
@@ -144,8 +144,7 @@ class Cleaner:
             return 0
         hit("retain.before-commit")
         self._commit(actions, now_ms)
-        for one in found:
-            _log.info("retention", topic=one.tp.topic, partition=one.tp.partition, what=one.text)
+        _announce("retention", [(one.tp, one.text) for one in found[:_NAMED]], len(found))
         self._counters.add("retentions", len(actions))
         return len(actions)
 
@@ -163,7 +162,7 @@ class Cleaner:
     def _choose(self, state: CatalogState, decisions: Sequence[CleaningDecision]) -> list[PartitionLog]:
         """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
         choice = schedule.choose(decisions, self._last, self._settings.fold.job_bytes)
-        _announce([(found.tp, found.text) for found in choice.picked[:_NAMED]], len(choice.picked))
+        _announce("cleaning", [(found.tp, found.text) for found in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()
         return [logs[found.tp] for found in choice.picked]
@@ -275,9 +274,9 @@ class Cleaner:
         return RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=self._settings.policy.segment_bytes)
 
 
-def _announce(named: Sequence[tuple[TopicPartition, str]], count: int) -> None:
-    """Logs that `count` logs are cleaned now: a line for each that is `named`, with the reason; one for the others."""
+def _announce(event: str, named: Sequence[tuple[TopicPartition, str]], count: int) -> None:
+    """Logs `event` of `count` logs: a line for each that is `named`, with the reason; one for the others."""
     for tp, why in named:
-        _log.info("cleaning", topic=tp.topic, partition=tp.partition, why=why)
+        _log.info(event, topic=tp.topic, partition=tp.partition, why=why)
     if count > len(named):
-        _log.info("cleaning", others=count - len(named))
+        _log.info(event, others=count - len(named))

@@ -7,7 +7,7 @@ are not all there, nor data without the mark of its catalog.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -75,11 +75,22 @@ def list_others(place: Storage, state: CatalogState, topic: str) -> tuple[str, .
 
 
 def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
-    """Returns the drops of all snapshots of `topic` but the newest `keep`; the newest one always stays.
+    """Returns the drops of all snapshots of `topic` but `keep`: first those that a later one repeats, then the oldest.
 
-    It is the one that was committed last: a clock may have been set back since.
+    So snapshots of a topic that stands still push out each other, none that says something else. The newest one always
+    stays: it is the one that was committed last, as a clock may have been set back since.
     """
-    return tuple(DropSnapshot(topic=topic, id=one.id) for one in state.snapshots_of(topic)[: -max(1, keep)])
+    snapshots = list(state.snapshots_of(topic))
+    repeated = [one for at, one in enumerate(snapshots) if _is_repeated(one, snapshots[at + 1 :])]
+    others = [one for one in snapshots if one not in repeated]
+    dropped = [*repeated, *others][: max(0, len(snapshots) - max(1, keep))]
+    return tuple(DropSnapshot(topic=topic, id=one.id) for one in snapshots if one in dropped)
+
+
+def _is_repeated(one: AddSnapshot, later: Sequence[AddSnapshot]) -> bool:
+    """Returns whether one of `later` is of the same moment: base runs that end there have the same records."""
+    said = (one.source_offsets, one.records)
+    return any((each.source_offsets, each.records) == said for each in later)
 
 
 def delete(place: Storage, path: str) -> None:

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 import structlog
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import FoldError, SnapshotError, SnapshotHiddenError, SnapshotStorageError, StorageError
+from compactor.errors import (
+    FencedError,
+    FoldError,
+    KeyfoldError,
+    SnapshotError,
+    SnapshotHiddenError,
+    SnapshotStorageError,
+    StorageError,
+)
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot, AnyAction
 from compactor.model.log import PartitionLog
@@ -193,7 +201,11 @@ class Snapshots:
                 taken = write_snapshot(self._spark, self._storage, place, state, topic, name, now_ms, inputs)
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
-        self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+        try:
+            self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+        except FencedError:
+            self._withdraw(place, state, taken)
+            raise
         _log.info("snapshot taken", topic=topic, id=taken.id, records=taken.records, bytes=taken.bytes)
         hit("snapshot.before-latest")
         # 17: then LATEST and current follow, and of what the catalog does not name its own snapshots go
@@ -237,6 +249,16 @@ class Snapshots:
             with suppress(SnapshotStorageError):  # a location that is full must not fill up with what was begun
                 self._delete(place, state, topic, name, "it could not be completed", but_mark=comes_late)
             raise
+
+    def _withdraw(self, place: SnapshotStorage, state: CatalogState, taken: AddSnapshot) -> None:
+        """Removes a snapshot that a newer owner has kept out of the catalog.
+
+        That owner may have removed data of it while this one was frozen before the manifest. Whether the catalog names
+        it is read anew: FencedError does not say whether the commit counts.
+        """
+        with suppress(KeyfoldError):  # the next snapshot of the newer owner removes it as well
+            if taken.id not in _ids(Catalog.open(self._storage, state.connector).state, taken.topic):
+                self._delete(place, state, taken.topic, taken.id, "a newer owner has taken over")
 
     def _inputs(self, state: CatalogState, topic: str) -> SnapshotInputs:
         return SnapshotInputs(

@@ -12,6 +12,7 @@ stands there. A store may also answer that the object exists where two creates m
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,10 @@ class ObjectInfo(Struct, frozen=True):
     modified_ms: int
 
 
+_NO_COPIES: Final = re.compile(r"\b501\b|NotImplemented|Not Implemented")
+"""What stores without copies answer."""
+
+
 class ObjectState(Struct, frozen=True):
     """An object as it was when it was looked at: its attributes, when it was made by the store's clock, its version.
 
@@ -115,6 +120,8 @@ class ObjectClient:
     def __init__(self, bucket: StoreBucket) -> None:
         self._bucket = bucket
         self._store = _open(bucket, {"max_retries": 100, "retry_timeout": timedelta(seconds=RETRY_S)})
+        # Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process.
+        self._refuses_copies = False
         self._once = _open(bucket, {"max_retries": 0, "retry_timeout": timedelta(seconds=RETRY_S)})
 
     def url(self, key: str) -> str:
@@ -219,8 +226,11 @@ class ObjectClient:
 
     @property
     def copies(self) -> bool:
-        """Whether a copy is complete once it is answered: Azure may answer before, and obstore does not say so."""
-        return self._bucket.scheme != "az"
+        """Whether a copy is complete once it is answered: Azure may answer before, and obstore does not say so.
+
+        False also once the store has said that it does not copy.
+        """
+        return self._bucket.scheme != "az" and not self._refuses_copies
 
     def copy(self, source: str, target: str) -> None:
         """Makes or replaces the object `target` with the content of `source`; MissingFileError where that is absent.
@@ -233,8 +243,12 @@ class ObjectClient:
         if not self.copies:
             raise UnsupportedStorageError(f"{self.url(source)} cannot be copied by its store.", DEFECT)
         REQUESTS.add("put")
-        with self._errors("copy", source, missing=True):
-            obstore.copy(self._store, source, target)
+        try:
+            with self._errors("copy", source, missing=True):
+                obstore.copy(self._store, source, target)
+        except StorageError as error:
+            self._refuses_copies = isinstance(error, UnsupportedStorageError) or bool(_NO_COPIES.search(error.message))
+            raise
 
     def create(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> bool:
         """Makes an object if it is absent; True where this call has made it, whatever answers were lost.

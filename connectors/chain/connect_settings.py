@@ -48,7 +48,7 @@ _KEY: Final = "a keystore is PEM: the certificate, and its key, whose password i
 _STATIC: Final = "a token is what bearer.auth.token says (STATIC_TOKEN); none is fetched"
 REFUSED: Final[dict[str, str]] = {
     "bearer.auth.*": _STATIC,
-    "proxy.*": "set HTTPS_PROXY in the worker's environment",
+    "proxy.*": "a proxy is named by proxy.host and proxy.port",
     "schema.registry.ssl.truststore.*": _PEM,
     "schema.registry.ssl.keystore.*": _KEY,
     "schema.registry.ssl.*": _TLS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -40,11 +41,11 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
 
 
 def own_command(argv0: str) -> str:
-    """Returns how this command was called, as a person would type it again: `.venv/bin/keyfold`."""
+    """Returns how this command was called, as a person would type it again in a shell: `.venv/bin/keyfold`."""
     path = Path(argv0)
     if path.name != "keyfold" or not path.is_file():
         return ".venv/bin/keyfold"
-    return os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path)
+    return shlex.quote(os.path.relpath(path) if path.absolute().is_relative_to(Path.cwd()) else str(path))
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -45,7 +45,9 @@ def message_of(error: Exception) -> str:
         parts = (("error", error.message), ("next", error.action))
         return "\n".join(_paragraph(name, text) for name, text in parts if text)
     kind, said = type(error).__name__, briefly(error) if str(error).strip() else "no message"
-    advice = "Run it again with log.level=debug (or KEYFOLD_LOG_LEVEL=debug) for the traceback."
+    advice = (
+        "Please report it: keyfold should have said what it means. KEYFOLD_LOG_LEVEL=debug shows where it came from."
+    )
     return f"{_paragraph('error', f'{kind}: {said}')}\n{_paragraph('next', advice)}"
 
 

@@ -25,6 +25,7 @@ def package(file: FileArgument = None, as_json: JsonOption = False, worker: Unus
     A worker on a cluster makes and sends it by itself, unless executors.package, spark.archives or an image say
     otherwise; this is for those who want to place it themselves.
     """
+    from connectors.spark import archive_cache
     from connectors.spark.executor_archive import ensure_archive, make_archive
     from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, archive_settings
 
@@ -33,6 +34,8 @@ def package(file: FileArgument = None, as_json: JsonOption = False, worker: Unus
             f"{file} would not be unpacked: Spark goes by the name's end.", f"Name a file that ends with {_ENDINGS[0]}."
         )
     made = ensure_archive() if file is None else make_archive(file.absolute())
+    if file is None:
+        archive_cache.keep(made.file)  # its path may now stand in a worker file
     settings = {**archive_settings(made.file, {}), PYTHON: PYTHON_NAME}
     if as_json:
         say_json({"file": str(made.file), "bytes": made.size, "packages": made.contents, "settings": settings})

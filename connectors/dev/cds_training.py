@@ -8,6 +8,7 @@ of them in the way of compactor/fold/on_spark.py.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -126,7 +127,7 @@ def _count(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def train_spark(option: str) -> None:
     """Runs a JVM of Spark with `option` to its end: that is when it writes its archive."""
-    options = f"{session.DEFAULTS[session.JAVA_OPTIONS]} {option}"
+    options = f"{session.DEFAULTS[session.JAVA_OPTIONS]} {shlex.quote(option)}"
     spark = session.get_session("local[2]", {session.JAVA_OPTIONS: options, "spark.sql.shuffle.partitions": "2"})
     gateway = spark.sparkContext._gateway  # PySpark has no other way to its JVM's process
     assert gateway is not None

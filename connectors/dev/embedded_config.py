@@ -1,4 +1,8 @@
-"""Writes what the embedded broker is started with: its server properties and the settings of its log."""
+"""Writes what the embedded broker is started with: its server properties and the settings of its log.
+
+Paths in them count from the broker's data directory, in which its processes run. Kafka would split an absolute path at
+commas and log4j would replace what looks like a variable.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from javaproperties import dumps, loads
+
 HOST: Final = "127.0.0.1"
+_DATA: Final = "data"
 
 _PROPERTIES: Final[Mapping[str, str]] = {
     "process.roles": "broker,controller",
@@ -41,9 +48,9 @@ _LOG4J: Final = """status = error
 shutdownHook = disable
 appender.file.type = File
 appender.file.name = file
-appender.file.fileName = {log_file}
+appender.file.fileName = kafka.log
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = [%d{{ISO8601}}] %p %m (%c)%n
+appender.file.layout.pattern = [%d{ISO8601}] %p %m (%c)%n
 rootLogger.level = info
 rootLogger.appenderRef.file.ref = file
 """
@@ -58,7 +65,7 @@ class Layout:
     @property
     def data(self) -> Path:
         """The broker's partitions (log.dirs)."""
-        return self.root / "data"
+        return self.root / _DATA
 
     @property
     def log_file(self) -> Path:
@@ -86,7 +93,7 @@ class Layout:
         return self.meta_file.exists()
 
 
-def server_properties(layout: Layout, port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
+def server_properties(port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
     """Returns a broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours.
 
     One whose `process.roles` is `broker` is no controller, and has to be given the `controller.quorum.voters`.
@@ -96,7 +103,7 @@ def server_properties(layout: Layout, port: int, controller_port: int, extra: Ma
     listeners = [f"PLAINTEXT://{HOST}:{port}", controller, extra.get("listeners", "")]
     own = {
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-        "log.dirs": str(layout.data),
+        "log.dirs": _DATA,
         **extra,
         "listeners": ",".join(filter(None, listeners)),
     }
@@ -106,15 +113,10 @@ def server_properties(layout: Layout, port: int, controller_port: int, extra: Ma
 def write_files(layout: Layout, properties: Mapping[str, str]) -> None:
     """Writes both files; creates the data directory."""
     layout.root.mkdir(parents=True, exist_ok=True)
-    layout.server_file.write_text(_render(properties), encoding="utf-8")
-    layout.log4j_file.write_text(_LOG4J.format(log_file=layout.log_file), encoding="utf-8")
-
-
-def _render(properties: Mapping[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in properties.items())
+    layout.server_file.write_text(dumps(properties, timestamp=None, ensure_ascii=True), encoding="ascii")
+    layout.log4j_file.write_text(_LOG4J, encoding="ascii")
 
 
 def read_property(file: Path, name: str) -> str:
     """Reads the value of `name` in a file of properties. Raises KeyError."""
-    lines = (line.partition("=") for line in file.read_text(encoding="utf-8").splitlines())
-    return {key: value for key, _, value in lines}[name]
+    return loads(file.read_text(encoding="latin-1"))[name]

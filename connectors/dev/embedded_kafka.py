@@ -28,6 +28,7 @@ from connectors.errors import ConfigError, UnreachableError
 from connectors.jvm.artifacts import ensure_kafka
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
+from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.kafka.admin import Admin
 from connectors.kafka.retry import poll_until
 
@@ -182,7 +183,7 @@ class EmbeddedKafka:
     def _start_on(self, port: int) -> None:
         if not _is_free(port):
             raise _PortTakenError
-        write_files(self._layout, server_properties(self._layout, port, free_port(), self._properties))
+        write_files(self._layout, server_properties(port, free_port(), self._properties))
         jars = ensure_kafka()
         if not self._layout.formatted:
             self._format(jars)
@@ -195,11 +196,17 @@ class EmbeddedKafka:
 
     def _format(self, jars: Path) -> None:
         cluster = self._joins.cluster_id if self._joins else _new_cluster_id()
-        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._layout.server_file)]
+        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._layout.server_file.name]
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             done = subprocess.run(
-                self._java(jars, arguments), stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+                self._java(jars, arguments),
+                cwd=self._layout.root,
+                env={**os.environ, **java_variables(os.environ)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
             )
         if done.returncode != 0:
             raise UnreachableError(
@@ -209,11 +216,17 @@ class EmbeddedKafka:
 
     def _launch(self, jars: Path) -> None:
         """Starts the JVM in a session of its own: Ctrl-C in a terminal is for Python, which then stops it."""
-        command = self._java(jars, ["kafka.Kafka", str(self._layout.server_file)])
+        command = self._java(jars, ["kafka.Kafka", self._layout.server_file.name])
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=self._layout.root,
+                env={**os.environ, **java_variables(os.environ)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         self._lifeline = subprocess.Popen(
             ["sh", "-c", _LIFELINE, "lifeline", str(self._process.pid)],
@@ -223,8 +236,9 @@ class EmbeddedKafka:
         )
 
     def _java(self, jars: Path, arguments: list[str]) -> list[str]:
-        log = f"-Dlog4j2.configurationFile={self._layout.log4j_file}"
-        options = [*_JAVA_OPTIONS, *sharing(jars), *self._options, log]
+        log = f"-Dlog4j2.configurationFile={self._layout.log4j_file.name}"
+        account = java_properties(os.environ, self._layout.root)
+        options = [*_JAVA_OPTIONS, *account, *sharing(jars), *self._options, log]
         return [find_java(), *options, "-cp", f"{jars}/*", *arguments]
 
     def _await_ready(self, port: int, deadline: float) -> None:

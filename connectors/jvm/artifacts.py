@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from connectors.errors import UnreachableError
+from connectors.jvm.cache import cache_with, default_cache
 from connectors.jvm.java import find_java
+from connectors.jvm.surroundings import java_properties, java_variables
 
 KAFKA_VERSION: Final = "4.3.1"
 SETTINGS_VARIABLE: Final = "KEYFOLD_IVY_SETTINGS"
@@ -37,12 +39,6 @@ _IVY_MODULE: Final = f"""<ivy-module version="2.0">
   </dependencies>
 </ivy-module>
 """
-
-
-def default_cache() -> Path:
-    """Returns `$XDG_CACHE_HOME/keyfold`, else `~/.cache/keyfold` (XDG Base Directory Specification)."""
-    root = os.environ.get("XDG_CACHE_HOME")
-    return Path(root or Path.home() / ".cache") / "keyfold"
 
 
 def pinned_files() -> dict[str, str]:
@@ -65,10 +61,11 @@ def ensure_kafka(cache: Path | None = None) -> Path:
     Safe beside other processes: one fetches, the others wait for it. Says on stderr what it is doing when
     it has to fetch. Raises UnreachableError when Maven's repository cannot be reached or gives other files.
     """
-    root = cache or default_cache()
-    target = root / f"kafka-{KAFKA_VERSION}"
+    name = f"kafka-{KAFKA_VERSION}"
+    target = (cache or cache_with(name)) / name
     if faults(target):
-        with _lock(root):
+        target = (cache or default_cache()) / name
+        with _lock(target.parent):
             if faults(target):  # another process may have fetched it while this one waited
                 _fetch_into(target)
     return target
@@ -105,10 +102,15 @@ def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
     """
     module = scratch / "ivy.xml"
     module.write_text(dependencies, encoding="utf-8")
-    pattern = f"{fetched}/[artifact]-[revision](-[classifier]).[ext]"
+    # Relative, as Ivy takes brackets in a path for variables and optional parts.
+    pattern = f"{os.path.relpath(fetched, scratch)}/[artifact]-[revision](-[classifier]).[ext]"
     where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings()]
-    what = ["-ivy", str(module), "-cache", str(scratch / "cache"), "-retrieve", pattern, "-confs", "default"]
-    ivy = subprocess.Popen([find_java(), *where, *what], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    what = ["-ivy", module.name, "-cache", "cache", "-retrieve", pattern, "-confs", "default"]
+    command = [find_java(), *java_properties(os.environ, scratch), *where, *what]
+    around = {**os.environ, **java_variables(os.environ)}
+    ivy = subprocess.Popen(
+        command, cwd=scratch, env=around, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     output = _follow(ivy)
     if ivy.wait() != 0:
         tail = "\n".join(output[-_TAIL_LINES:])
@@ -133,7 +135,7 @@ def _follow(ivy: subprocess.Popen[str]) -> list[str]:
 
 def _settings() -> list[str]:
     path = os.environ.get(SETTINGS_VARIABLE)
-    return ["-settings", path] if path else []
+    return ["-settings", str(Path(path).absolute())] if path else []
 
 
 def _ivy_jar() -> Path:

@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from connectors.jvm.artifacts import KAFKA_VERSION, default_cache
+from connectors.jvm.artifacts import KAFKA_VERSION
+from connectors.jvm.cache import default_cache
 from connectors.jvm.java import which_java
 
 SPARK: Final = "spark"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from connectors.errors import ConfigError
+from connectors.jvm.stderr import reason_in
 
 OLDEST: Final = 17
 _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or set JAVA_HOME to one."
@@ -27,9 +28,15 @@ def find_java() -> str:
         home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME ({home})" if home else "PATH"
         raise ConfigError(f"There is no `java` in {where}.", _ACTION)
-    version = major_version(_ask_version(str(found)))
-    if version is None or version < OLDEST:
-        raise ConfigError(f"{found} is Java {version or 'of an unknown version'}.", _ACTION)
+    answer = _ask_version(str(found))
+    version = major_version(answer)
+    if version is None:
+        why = reason_in(answer.splitlines()) or "it said nothing"
+        given = [name for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS") if os.environ.get(name)]
+        action = f"Correct {' and '.join(given)}." if given else f"Give it more memory if it lacks that. {_ACTION}"
+        raise ConfigError(f"{found} does not run: {why}.", action)
+    if version < OLDEST:
+        raise ConfigError(f"{found} is Java {version}.", _ACTION)
     return str(found)
 
 
@@ -37,7 +44,7 @@ def which_java() -> Path | None:
     """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None where there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    return Path(found) if found else None
+    return Path(found).absolute() if found else None  # a broker's process runs in another folder
 
 
 def major_version(text: str) -> int | None:
@@ -47,4 +54,6 @@ def major_version(text: str) -> int | None:
 
 
 def _ask_version(java: str) -> str:
-    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    """Returns what Java says of itself, on stderr, or of why it does not run: some of that comes on stdout."""
+    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    return done.stderr + done.stdout

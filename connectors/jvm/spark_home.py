@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import cache_with, default_cache
 
 JARS: Final = "jars"
 """The home's folder with Spark's JARs, on which its class path stands."""
@@ -34,13 +35,13 @@ def ensure_home(package: Path | None = None, cache: Path | None = None) -> Path 
     source = package or installed()
     if source is None or not (source / "bin" / "spark-submit").is_file():
         return None
-    home = (cache or default_cache()) / f"spark-{version('pyspark')}-{_digest(source)}"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        _mend(home, {entry.name: entry for entry in source.iterdir() if entry.name not in _NOT_LINKED})
-    except OSError:
-        return None
-    return home
+    name = f"spark-{version('pyspark')}-{_digest(source)}"
+    for place in [cache] if cache is not None else [cache_with(name), default_cache()]:
+        with suppress(OSError):
+            (place / name).mkdir(parents=True, exist_ok=True)
+            _mend(place / name, {entry.name: entry for entry in source.iterdir() if entry.name not in _NOT_LINKED})
+            return place / name
+    return None
 
 
 def installed() -> Path | None:

@@ -1,4 +1,4 @@
-"""Passes on what a JVM writes to stderr, without the line that every start writes and that needs no action.
+"""Passes on what a JVM writes to stderr, without lines that need no action, and keeps the last ones.
 
 On its own because it knows nothing of Spark, whose session it serves.
 """
@@ -6,34 +6,75 @@ On its own because it knows nothing of Spark, whose session it serves.
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 _NOISE: Final = b"WARNING: Using incubator modules"
 _STDERR: Final = 2
+_KEPT: Final = 200
+"""Lines: Spark's script shows its usage, of 120 lines, below what is wrong."""
+_END_S: Final = 2.0
+"""How long the last lines of a JVM that has ended are waited for; a process that it left may hold the pipe open."""
+_REASON: Final = re.compile(
+    r"error|exception|invalid|unrecognized|unsupported|not allowed|cannot|could not|fail|insuffi", re.IGNORECASE
+)
+_SAYS_NOTHING: Final = re.compile(
+    r"\s|$|#$|Picked up |NOTE: |WARNING: |Error: Could not create the Java Virtual Machine|Caused by: "
+    r"|Error: A (JNI error|fatal exception) has occurred|Error occurred during initialization of VM|.* VM warning: "
+)
+"""Lines that stand around the one with the reason."""
+_BEFORE: Final = re.compile(r'^(# |Error: |Exception in thread "main" )+')
+
+
+class JvmStderr:
+    """What a JVM writes to `descriptor`, on its way to our stderr."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        # The last lines, in their order; the thread adds them.
+        self._lines: deque[bytes] = deque(maxlen=_KEPT)
+        # Set once no process has the descriptor any more.
+        self._ended = threading.Event()
+
+    def reason(self) -> str | None:
+        """Returns the line that says why a JVM has ended, waiting for its last ones; None if there is none."""
+        self._ended.wait(_END_S)
+        return reason_in(line.decode(errors="replace") for line in list(self._lines))
+
+    def hand_on(self, source: int) -> None:
+        """Writes what comes from `source` to our stderr by line until nothing can come any more."""
+        with os.fdopen(source, "rb") as lines:
+            for line in lines:
+                self._lines.append(line)
+                if not line.startswith(_NOISE):
+                    _write(line)
+        self._ended.set()
+
+
+def reason_in(lines: Iterable[str]) -> str | None:
+    """Returns the line among `lines`, which a JVM or Spark's script has written, that says why it has ended."""
+    said = [line.rstrip() for line in lines if not _SAYS_NOTHING.match(line)]
+    reasons = [line for line in said if _REASON.search(line)]
+    return _BEFORE.sub("", next(iter(reasons), said[-1])).rstrip(".") if said else None
 
 
 @contextmanager
-def quietly() -> Iterator[int]:
-    """Yields a descriptor for the stderr of a JVM that is started inside; what comes there goes on to ours by line.
+def quietly() -> Iterator[JvmStderr]:
+    """Yields the stderr of a JVM that is started inside; what comes there goes on to ours by line.
 
     The thread that hands it on ends with the last process that has the descriptor.
     """
     source, sink = os.pipe()
-    threading.Thread(target=_hand_on, args=(source,), name="jvm-stderr", daemon=True).start()
+    stderr = JvmStderr(sink)
+    threading.Thread(target=stderr.hand_on, args=(source,), name="jvm-stderr", daemon=True).start()
     try:
-        yield sink
+        yield stderr
     finally:
         os.close(sink)
-
-
-def _hand_on(source: int) -> None:
-    with os.fdopen(source, "rb") as lines:
-        for line in lines:
-            if not line.startswith(_NOISE):
-                _write(line)
 
 
 def _write(line: bytes) -> None:

@@ -101,6 +101,8 @@ class SchemaRegistry:
             auth=(settings.user, settings.password) if settings.user else None,
             headers={"Accept": _KIND, **({"Authorization": f"Bearer {settings.token}"} if settings.token else {})},
             verify=_trust(settings),
+            proxy=settings.proxy,
+            trust_env=False,  # no proxy of the environment, as in Java: brokers are asked without one as well
             transport=transport,
         )
         self._refusals = Refusals(monotonic)
@@ -239,9 +241,12 @@ def _id(body: Mapping[str, Any]) -> int:
     return int(body["id"])
 
 
-def _trust(settings: RegistrySettings) -> ssl.SSLContext | bool:
+def _trust(settings: RegistrySettings) -> ssl.SSLContext:
     if not settings.trusted and not settings.certificate:
-        return True
+        try:
+            return httpx.create_ssl_context()
+        except OSError as error:
+            raise ValueError(f"SSL_CERT_FILE of the environment cannot be read: {error.strerror}.") from error
     context = ssl.create_default_context(cafile=settings.trusted)
     if settings.certificate:
         context.load_cert_chain(settings.certificate, password=settings.key_password)

@@ -60,6 +60,13 @@ OPTIONS: Final = (
         "schema.registry.ssl.keystore.location", "STRING", None, "A file of the client's certificate and key (PEM)."
     ),
     Option("schema.registry.ssl.key.password", "PASSWORD", None, "The key's password."),
+    Option(
+        "proxy.host",
+        "STRING",
+        None,
+        "The host of a proxy through which the registry is asked. HTTPS_PROXY and the like have no effect, as in Java.",
+    ),
+    Option("proxy.port", "INT", None, "That proxy's port."),
 )
 
 
@@ -73,6 +80,7 @@ class RegistrySettings(Struct, frozen=True):
     trusted: str | None = None
     certificate: str | None = None
     key_password: str | None = None
+    proxy: str | None = None
 
     def __repr__(self) -> str:
         return "RegistrySettings()"
@@ -88,6 +96,8 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
             raise OptionsError([("basic.auth.user.info", "missing; USER_INFO needs it, as USER:PASSWORD.")])
         user = tuple(text.split(":", 1))
     _check_keystore(options)
+    if (options["proxy.host"] is None) is not (options["proxy.port"] is None):
+        raise OptionsError([("proxy.host", "a proxy is named by proxy.host and proxy.port together.")])
     name, password = user or (None, "")
     return RegistrySettings(
         urls=tuple(url for url, _ in pairs),
@@ -97,6 +107,7 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
         trusted=options["schema.registry.ssl.truststore.location"],
         certificate=options["schema.registry.ssl.keystore.location"],
         key_password=options["schema.registry.ssl.key.password"],
+        proxy=options["proxy.host"] and f"http://{options['proxy.host']}:{options['proxy.port']}",
     )
 
 

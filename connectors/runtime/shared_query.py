@@ -168,7 +168,7 @@ class SharedQuery:
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            query = stream.start(self._spark, self._link.address, (folder / "checkpoint").as_uri(), self._take)
+            query = stream.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
             while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):
                 pass
             return None if stopped.is_set() or self._restart.is_set() else self._failure_of(query)

@@ -5,6 +5,7 @@ It keeps no position: every answer follows from the position that it is given an
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
@@ -24,6 +25,9 @@ from connectors.source.source_topics import NoAnswerError, PartitionOffsets, Sou
 _RETRY_S: Final = 0.5
 SAID_AGAIN_S: Final = 30.0
 """How long (s) a reason why brokers do not answer is not logged again, as they are asked several times a second."""
+_CALM_S: Final = 0.5
+"""Above the time (s) between two questions, so that one answer among failures ends no outage."""
+_NUMBER: Final = re.compile(r"\d+")
 _Found = TypeVar("_Found")
 _log = structlog.get_logger()
 
@@ -55,6 +59,8 @@ class Planner:
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
         self._said: dict[str, float] = {}
+        # Since when (s) every question was answered; None while the last one was not.
+        self._answering_since: float | None = None
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()
@@ -163,7 +169,7 @@ class Planner:
             self._note_failure(_first(answers))
         else:
             self._failing_since = None
-            self._said.clear()
+            self._note_answer()
         return answers.offsets
 
     def _known(self) -> dict[str, SourceTopic]:
@@ -184,12 +190,21 @@ class Planner:
         self._missing = missing
         return found
 
+    def _note_answer(self) -> None:
+        """Forgets what was said of an outage once it is over for _CALM_S: brokers may answer and fail in turn."""
+        now = self._clock()
+        self._answering_since = now if self._answering_since is None else self._answering_since
+        if now - self._answering_since >= _CALM_S:
+            self._said.clear()
+
     def _note_failure(self, why: str) -> None:
         now = self._clock()
+        self._answering_since = None
         self._failing_since = now if self._failing_since is None else self._failing_since
         waited = now - self._failing_since
-        if now - self._said.get(why, float("-inf")) >= SAID_AGAIN_S:
-            self._said[why] = now
+        kind = _NUMBER.sub("#", why)  # a time or an id of a request must not make it another reason
+        if now - self._said.get(kind, float("-inf")) >= SAID_AGAIN_S:
+            self._said[kind] = now
             _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
         if waited >= self._options.timeouts.timeout:
             raise self._unreachable(why, waited)

@@ -18,6 +18,7 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import cache_from_source, find_spec
@@ -25,7 +26,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 from connectors.errors import ConfigError
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import cache_with
+from connectors.spark import archive_cache
 
 FOLDER: Final = "lib"
 """The archive's one folder: a name that a checkout of keyfold does not have, as `./keyfold` may be one elsewhere."""
@@ -70,13 +72,18 @@ class ExecutorArchive(NamedTuple):
 def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
     """Returns the archive of this environment in the user's cache, made now where it is not there.
 
-    Its name has a digest of what it holds: another version of anything is another file. Raises ConfigError.
+    Its name has a digest of what it holds: another version of anything is another file. It stays while this process
+    lives; others that none has used for a week are removed where one is made. Raises ConfigError.
     """
     found = distributions()
-    file = (cache or default_cache()) / "executors" / f"{_NAME}-{_tag()}-{_digest(found)}.tar"
-    if file.is_file():
+    name = Path("executors", f"{_NAME}-{_tag()}-{_digest(found)}.tar")
+    file = (cache or cache_with(str(name))) / name
+    if archive_cache.hold(file, time.time()):
         return ExecutorArchive(file, versions(found), file.stat().st_size)
-    return make_archive(file)
+    made = make_archive(file)
+    archive_cache.hold(file, time.time())
+    archive_cache.remove_unused(file.parent, f"{_NAME}-*.tar", time.time())
+    return made
 
 
 def make_archive(file: Path) -> ExecutorArchive:

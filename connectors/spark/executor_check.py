@@ -14,7 +14,8 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
-from connectors.errors import ConfigError, SparkClusterError
+from connectors.errors import ConfigError, SparkClusterError, SparkGoneError
+from connectors.spark.executor_settings import is_cluster
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
 _MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
 _JAVA: Final = re.compile(r"^(?:: )?[\w.$]*?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 """What Java says of a call that failed, in Py4J's text: the exception's class without its package, its message."""
-_REFUSES: Final = "IllegalArgumentException"
+_REFUSES: Final = ("IllegalArgumentException", "SparkIllegalArgumentException")
 _LOG_EVERY_S: Final = 30.0
 _ACTION: Final = (
     "Have the executors run this process's versions: executors.package=ship sends them its packages, "
@@ -37,6 +38,9 @@ _ACTION: Final = (
 _REACH: Final = (
     "See that its master runs at that address, is of this Spark's version, and has the same spark.authenticate.secret "
     "if it has one (docs/scaling.md); the worker's log has what Spark says."
+)
+_ON_ONE_MACHINE: Final = (
+    "Mend what it names: room in spark.local.dir, memory, or the address that Spark listens on (SPARK_LOCAL_IP)."
 )
 _log = structlog.get_logger()
 
@@ -82,13 +86,13 @@ def _versions(spark: SparkSession) -> list[dict[str, str]]:
 def not_taken(master: str, error: Exception) -> KeyfoldError:
     """Returns the error for a session that `master` did not start, or did not run a first job for, with its reason.
 
-    It is a ConfigError where Spark refuses a setting, otherwise a SparkClusterError.
+    It is a ConfigError if Spark refuses a setting; otherwise a SparkClusterError, or a SparkGoneError on one machine.
     """
     said = _JAVA.search(str(error))
     message = f"Spark has not started on {master}: {said[2] if said else briefly(error)}"
-    if said and said[1] == _REFUSES:
+    if said and said[1] in _REFUSES:
         return ConfigError(message, "Correct the spark.* keys of the worker file.")
-    return SparkClusterError(message, _REACH)
+    return SparkClusterError(message, _REACH) if is_cluster(master) else SparkGoneError(message, _ON_ONE_MACHINE)
 
 
 def own_versions() -> dict[str, str]:

@@ -22,8 +22,12 @@ _ALIAS: Final = "keyfold"
 
 
 def archive_settings(file: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the settings with which executors get the archive `file`, beside what `settings` already say."""
-    archives = [*filter(None, [settings.get(ARCHIVES)]), f"{file}#{_ALIAS}"]
+    """Returns the settings with which executors get the archive `file`, beside what `settings` already say.
+
+    The file is named by its URL: in a path Spark would take a comma or `#` for its own, and with a blank it would not
+    see the alias.
+    """
+    archives = [*filter(None, [settings.get(ARCHIVES)]), f"{file.as_uri()}#{_ALIAS}"]
     return {ARCHIVES: ",".join(archives), PYTHON_PATH: _with_archive(settings.get(PYTHON_PATH))}
 
 

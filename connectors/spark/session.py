@@ -20,12 +20,14 @@ import structlog
 
 from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
+from connectors.jvm.cache import default_cache
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
-from connectors.jvm.spark_home import JARS, ensure_home
-from connectors.jvm.stderr import quietly
+from connectors.jvm.spark_home import JARS, ensure_home, installed
+from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
+from connectors.spark.jvm_start import OPTION_VARIABLES, check_home, launch, note_variables
 from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
 
@@ -40,7 +42,14 @@ _NAME: Final = "keyfold"
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS: Final = "spark.executor.extraJavaOptions"
 _DEFAULT_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-LOGGING: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+
+
+def logging_option() -> str:
+    """Returns the JVM option for Spark's log: a URL, as a plain path would be split at blanks and commas."""
+    return f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+
+
+LOGGING: Final = logging_option()
 _QUICK: Final = "-XX:TieredStopAtLevel=1"
 """Java's quick compiler alone: records pass Spark's JVM by, which only plans and starts tasks."""
 _FOR_SPEED: Final = (
@@ -56,8 +65,6 @@ _COLLECTOR: Final = "-XX:+UseParallelGC"
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _PRIVATE: Final = 0o077
 """The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
-_OPTIONS_ELSEWHERE: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-"""Variables of the environment from which a JVM of Spark's takes options as well."""
 
 DEFAULTS: Final[dict[str, str]] = {
     "spark.ui.enabled": "false",
@@ -137,24 +144,19 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     Raises SparkClusterError where a cluster does not take it, ConfigError where it refuses a setting.
     """
     from pyspark.core.context import SparkContext
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     before = os.umask(_PRIVATE)
     try:
         if SparkContext._gateway is None:
-            with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
-                gateway = launch_gateway(popen_kwargs={"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark's own
-                SparkContext._ensure_initialized(gateway=gateway)
+            SparkContext._ensure_initialized(gateway=launch())
         builder = SparkSession.builder.master(master).appName(_NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
             spark = builder.getOrCreate()
         except Exception as error:
-            if is_cluster(master):
-                raise not_taken(master, error) from error
-            raise
+            raise not_taken(master, error) from error
         for key in _PLANNING.keys() - settings.keys():
             spark.conf.set(key, _PLANNING[key])
         return spark
@@ -173,25 +175,43 @@ def prepare(
     set stays as it is. Raises ConfigError where there is no Java for Spark, or no archive can be made.
     """
     find_java()
+    note_variables(environment)
+    check_home(environment)
     settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
     if is_cluster(master):
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
     names = {environment.get("PYSPARK_PYTHON", sys.executable), settings.get(PYTHON, sys.executable)}
     mine = names <= {sys.executable, *([PYTHON_NAME] if is_cluster(master) else [])}
+    environment.update(java_variables(environment))
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    elsewhere = [environment.get(name, "") for name in _OPTIONS_ELSEWHERE]
+    elsewhere = [environment.get(name, "") for name in OPTION_VARIABLES]
     if _COLLECTORS.search(" ".join([*elsewhere, settings.get(_DEFAULT_OPTIONS, "")])):
         settings[JAVA_OPTIONS] = settings[JAVA_OPTIONS].replace(f" {_COLLECTOR}", "")
-    if master.startswith(_BRINGS_PYTHON):
+    settings[JAVA_OPTIONS] = " ".join([*map(shlex.quote, _properties(environment)), settings[JAVA_OPTIONS]])
+    brings_python = master.startswith(_BRINGS_PYTHON)
+    _set_home(environment, without_python=mine and not brings_python)
+    if brings_python:
         return settings
     if not is_cluster(master):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # a host name that does not resolve must not stop it
-    if mine:
-        made = None if "SPARK_HOME" in environment else ensure_home()
-        environment.update({} if made is None else {"SPARK_HOME": str(made)})
     environment.setdefault("SPARK_LAUNCHER_OPTS", _launching(environment.get("SPARK_HOME")))
     return {**settings, JAVA_OPTIONS: _sharing(settings[JAVA_OPTIONS], environment.get("SPARK_HOME"))}
+
+
+def _properties(environment: Mapping[str, str]) -> list[str]:
+    """Returns what the JVM is told of its account; a user's own options come after, and win.
+
+    Without a folder for temporary files that has a comma: Spark would take it for a list (spark.local.dir).
+    """
+    return [option for option in java_properties(environment, default_cache()) if "," not in option]
+
+
+def _set_home(environment: MutableMapping[str, str], *, without_python: bool) -> None:
+    """Sets SPARK_HOME unless the user has: without it Spark's scripts ask a Python, and split its path at blanks."""
+    if not environment.get("SPARK_HOME"):
+        home = (ensure_home() if without_python else None) or installed()
+        environment.update({} if home is None else {"SPARK_HOME": str(home)})
 
 
 def _launching(home: str | None) -> str:

@@ -16,7 +16,7 @@ from typing import Final, Self
 import httpx
 
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
 from tests.support.kafka import wait_until
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -142,6 +143,11 @@ def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
         raise ConfigError("The demo's duckdb is not installed.", INSTALL) from None
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(_CARRIERS.format(data=f"{snapshot}/data/*.parquet"))
+        found = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
         columns = [column[0] for column in found.description or ()]
-        return QueryAnswer(_CARRIERS.format(data=f"{as_shown}/data/*.parquet"), columns, found.fetchall())
+        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, found.fetchall())
+
+
+def _data(folder: str) -> str:
+    """Returns the pattern of a snapshot's files for a text of SQL; DuckDB takes what stands in brackets literally."""
+    return re.sub(r"[*?[]", r"[\g<0>]", folder).replace("'", "''") + "/data/*.parquet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from connectors.dev.demo import load, steps
@@ -51,5 +52,5 @@ def _query(outcome: DemoRun) -> Iterator[str]:
 def _next(outcome: DemoRun, folder: DemoFolder, command: str) -> Iterator[str]:
     port = outcome.bootstrap.rpartition(":")[2]
     yield "Start that broker again, and in another terminal read the compacted topic:"
-    yield f"  {command} kafka --port {port} --data-dir {shown(folder.kafka)}"
-    yield f"  {command} tail {steps.OUTPUT} --worker {shown(folder.worker_file)} --from-beginning --max 5"
+    yield f"  {command} kafka --port {port} --data-dir {quote(shown(folder.kafka))}"
+    yield f"  {command} tail {steps.OUTPUT} --worker {quote(shown(folder.worker_file))} --from-beginning --max 5"

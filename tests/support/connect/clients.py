@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import default_cache
 
 INSTALL_S: Final = 600.0
 RUN_S: Final = 60.0

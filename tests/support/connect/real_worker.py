@@ -13,7 +13,8 @@ from typing import Final
 import httpx
 
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
-from connectors.jvm.artifacts import KAFKA_VERSION, default_cache, retrieve
+from connectors.jvm.artifacts import KAFKA_VERSION, retrieve
+from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
 from tests.support.connect.asking import Sink
 from tests.support.kafka import wait_until

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from connectors.jvm.artifacts import KAFKA_VERSION, default_cache, retrieve
+from connectors.jvm.artifacts import KAFKA_VERSION, retrieve
+from connectors.jvm.cache import default_cache
 from tests.support.connect.real_worker import ensure_connect
 from tests.support.connect_classes.asking import ask_java
 from tests.support.connect_classes.cases import Case

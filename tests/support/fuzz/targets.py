@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from connectors.data.text_values import parse_string
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -18,7 +19,6 @@ from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.canonical import plain, text_of
 from connectors.data.java_text import to_string
-from connectors.data.text_values import parse_string
 from connectors.data.values import convert_to_string
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry

@@ -18,7 +18,7 @@ from typing import Final
 import httpx
 
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import default_cache
+from connectors.jvm.cache import default_cache
 from tests.support.kafka import wait_until
 from tests.support.stores.running import BUCKET, RunningStore
 

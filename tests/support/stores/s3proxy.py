@@ -14,7 +14,8 @@ from typing import Final
 import httpx
 
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import default_cache, retrieve
+from connectors.jvm.artifacts import retrieve
+from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
 from tests.support.kafka import wait_until
 from tests.support.stores.running import BUCKET, RunningStore, s3_keys

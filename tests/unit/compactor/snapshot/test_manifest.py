@@ -98,6 +98,17 @@ def test_the_newest_snapshots_are_kept(keep: int, gone: list[str]) -> None:
     assert [one.id for one in expired(CatalogState(snapshots=tuple(taken)), "t", keep)] == gone
 
 
+def test_what_is_repeated_goes_before_what_is_not() -> None:
+    """A topic that stands still, of which a snapshot is taken again and again, keeps those of other moments."""
+    taken = [
+        AddSnapshot(topic="t", id=name, path="", created_ms=at, source_offsets={"0": end}, records=9, bytes=0)
+        for at, (name, end) in enumerate([("old", 1), ("a", 2), ("b", 2), ("c", 2), ("d", 2)])
+    ]
+    state = CatalogState(snapshots=tuple(taken))
+    assert [one.id for one in expired(state, "t", 3)] == ["a", "b"]
+    assert [one.id for one in expired(state, "t", 1)] == ["old", "a", "b", "c"]
+
+
 def test_a_snapshots_name_is_its_time() -> None:
     """Names sort by time."""
     assert snapshot_id(1_795_228_200_123, "ab12") == "20261121T023000Z-ab12"

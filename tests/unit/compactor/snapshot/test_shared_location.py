@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
+from compactor.catalog.catalog import Catalog
+from compactor.errors import FencedError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotStorage
 from compactor.storage.local import LocalStorage
@@ -254,3 +255,17 @@ def test_the_location_itself_is_a_shelf(monkeypatch: pytest.MonkeyPatch) -> None
     world.place.before("exists", lambda: (_ for _ in ()).throw(StorageError("Away.")))
     with pytest.raises(SnapshotStorageError, match="Away"):
         location.claim(SnapshotStorage(world.place), world.catalog.state, world.storage)
+
+
+def test_a_worker_that_was_frozen_before_the_manifest_takes_its_snapshot_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer owner has removed what was begun of it: a manifest without its data must not stay there."""
+    world = SnapshotConnector(monkeypatch)
+    newer = Catalog.open(world.storage, "c")
+
+    def taken_over() -> None:
+        newer.take_over("newer", HOUR)
+
+    world.place.before("write", taken_over, manifest.NAME)
+    with pytest.raises(FencedError):
+        world.snapshots.take(HOUR)
+    assert world.place.list("c/t") == []

@@ -296,6 +296,17 @@ def test_a_store_that_never_answers_is_an_error(
     assert proxy.counts["hangs"] >= 1
 
 
+def test_a_store_that_does_not_copy_is_asked_once(proxy: FaultyProxy, storage: ObjectStorage) -> None:
+    """It answers 501 to each copy; what would be copied is written then, and no further copy is tried."""
+    storage.write("a", b"bytes")
+    proxy.faults = Faults(refused=1, statuses=(501,), concerns=lambda request: request.method == "PUT")
+    assert storage.copies_files
+    with pytest.raises(StorageError, match="copy"):
+        storage.copy("a", "b")
+    assert not storage.copies_files
+    assert not storage.sub("x").copies_files
+
+
 def test_a_copy_is_one_request_and_no_bytes_of_this_process(storage: Storage) -> None:
     """It is counted as what it costs, a put; what this process remembers of an object that is replaced is forgotten."""
     if not storage.copies_files:

@@ -87,6 +87,9 @@ def test_paths_are_shown_as_a_person_types_them(tmp_path: Path, monkeypatch: pyt
     (tmp_path / ".venv/bin/keyfold").touch()
     assert own_command(str(tmp_path / ".venv/bin/keyfold")) == ".venv/bin/keyfold"
     assert own_command("-m") == ".venv/bin/keyfold"
+    (tmp_path / "a venv").mkdir()
+    (tmp_path / "a venv/keyfold").touch()
+    assert own_command(str(tmp_path / "a venv/keyfold")) == "'a venv/keyfold'"
 
 
 def _snapshot(folder: Path) -> Snapshot:
@@ -107,6 +110,12 @@ def test_the_newest_snapshot_is_the_one_that_latest_names(tmp_path: Path) -> Non
     """With what its manifest promises."""
     made = _snapshot(tmp_path)
     assert newest_snapshot(tmp_path, "flights", "flights") == made
+
+
+def test_the_query_reads_a_folder_of_any_name(tmp_path: Path) -> None:
+    """A quote does not end the text of SQL, and brackets and stars are no pattern."""
+    snapshot = _snapshot(tmp_path / "it's [1] *?")
+    assert carriers(snapshot.path, str(snapshot.path)).rows[0][:2] == ("UA", 2)
 
 
 def test_the_query_counts_aircraft_by_carrier(tmp_path: Path) -> None:

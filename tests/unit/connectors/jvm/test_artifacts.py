@@ -96,11 +96,3 @@ def test_maven_out_of_reach_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UnreachableError, match="no route to the repository") as caught:
         artifacts.ensure_kafka(tmp_path / "cache")
     assert artifacts.SETTINGS_VARIABLE in caught.value.action
-
-
-@pytest.mark.parametrize(("variable", "expected"), [("/caches", "/caches/keyfold"), ("", "/somebody/.cache/keyfold")])
-def test_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, variable: str, expected: str) -> None:
-    """The cache is below XDG_CACHE_HOME, or ~/.cache where that is not set."""
-    monkeypatch.setenv("XDG_CACHE_HOME", variable)
-    monkeypatch.setenv("HOME", "/somebody")
-    assert artifacts.default_cache() == Path(expected)

@@ -63,3 +63,18 @@ def test_old_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="is Java 11"):
         find_java()
+
+
+@pytest.mark.parametrize(("variable", "action"), [("-Xnonsense", "Correct JAVA_TOOL_OPTIONS."), ("", "more memory")])
+def test_a_java_that_does_not_run_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, action: str
+) -> None:
+    """With what it wrote, on either stream, and with the variable that it takes options from."""
+    _java(tmp_path, "17").write_text(
+        "#!/bin/sh\necho Error occurred during initialization of VM\necho Could not reserve\n"
+    )
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", variable)
+    with pytest.raises(ConfigError, match=r"does not run: Could not reserve\.") as caught:
+        find_java()
+    assert action in caught.value.action

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from connectors.jvm.stderr import quietly
+from connectors.jvm.stderr import quietly, reason_in
 
 _WRITES = """
 echo WARNING: Using incubator modules: jdk.incubator.vector >&2
@@ -19,8 +19,47 @@ printf 'the last' >&2
 def test_the_warning_of_every_start_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
     """Every other line goes on to our stderr, in its order and whole."""
     with quietly() as stderr:
-        subprocess.run(["sh", "-c", _WRITES], stderr=stderr, check=True)
+        subprocess.run(["sh", "-c", _WRITES], stderr=stderr.descriptor, check=True)
     for thread in threading.enumerate():
         if thread.name == "jvm-stderr":
             thread.join(10)
     assert capfd.readouterr().err == '{"event": "one"}\nthe last'
+    assert stderr.reason() == "the last"
+
+
+_USAGE = [
+    "",
+    "Usage: spark-submit [options] <app jar | python file | R file> [app arguments]",
+    "Options:",
+    "  --master M",
+]
+_NO_MEMORY = "There is insufficient memory for the Java Runtime Environment to continue"
+_IVY = "java.lang.IllegalArgumentException: basedir must be absolute"
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            ["Invalid heap size: -Xmx1x", "Error: Could not create the Java Virtual Machine."],
+            "Invalid heap size: -Xmx1x",
+        ),
+        (
+            ["Error: Could not find or load main class a.b", "Caused by: java.lang.ClassNotFoundException: a.b"],
+            "Could not find or load main class a.b",
+        ),
+        (
+            ["Error occurred during initialization of VM", "Could not reserve enough space"],
+            "Could not reserve enough space",
+        ),
+        (["OpenJDK 64-Bit Server VM warning: INFO: os::commit failed", "#", f"# {_NO_MEMORY}."], _NO_MEMORY),
+        (["Picked up JAVA_TOOL_OPTIONS: -Xno", "Unrecognized option: -Xno"], "Unrecognized option: -Xno"),
+        (["Error: Unrecognized option: --nonsense", *_USAGE], "Unrecognized option: --nonsense"),
+        (["Using Spark's log4j profile", f'Exception in thread "main" {_IVY}', "\tat org.apache.ivy.util"], _IVY),
+        (["Welcome to Spark", "version 4.2.0"], "version 4.2.0"),
+        ([], None),
+    ],
+)
+def test_one_line_says_why_a_jvm_has_ended(lines: list[str], reason: str | None) -> None:
+    """It is found among what stands around it: stack traces, usages, what the JVM says of every such end."""
+    assert reason_in(f"{line}\n" for line in lines) == reason

@@ -78,6 +78,32 @@ def test_a_registry_with_a_certificate_of_its_own_is_trusted_where_the_file_says
             asked(url)
 
 
+@pytest.mark.parametrize("variable", ["ALL_PROXY", "HTTPS_PROXY", "https_proxy"])
+def test_a_registry_is_asked_without_the_proxy_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """As Java's clients ask it; nothing listens at this proxy. Certificates of the environment count."""
+    key, own = certificate(tmp_path, "registry")
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(own))
+    with served(key, own) as url:
+        assert asked(url) == '"string"'
+
+
+def test_a_registry_is_asked_through_the_proxy_that_is_named() -> None:
+    """By Confluent's names; both belong together."""
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = Thread(target=server.handle_request, daemon=True)
+    thread.start()
+    try:
+        assert asked("http://registry.invalid", **{"proxy.host": "127.0.0.1", "proxy.port": str(server.server_port)})
+    finally:
+        thread.join(10)
+        server.server_close()
+    with pytest.raises(OptionsError, match="together"):
+        asked("http://registry.invalid", **{"proxy.host": "127.0.0.1"})
+
+
 def test_a_client_shows_its_certificate(tmp_path: Path) -> None:
     """The one of the keystore, with its key in the same file."""
     key, own = certificate(tmp_path, "registry")

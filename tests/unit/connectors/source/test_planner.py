@@ -219,6 +219,22 @@ def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
         assert lines(5) == [0, 0]
 
 
+def test_brokers_that_answer_in_turn_are_one_outage() -> None:
+    """Nor does a number in the reason, of a time or a request, make it another one."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    source = planner(cluster, clock, timeout=1_000.0)
+    start = source.latest(topic("a", 0), None)
+    with capture_logs() as told:
+        for _ in range(40):
+            cluster.away = not cluster.away
+            source.latest(start, None)
+            clock.sleep(0.25)
+        for number in range(40):
+            source._note_failure(f"timed out after {number} ms")
+    assert len([one for one in told if one["event"] == "source is not answered"]) <= 3
+
+
 @pytest.mark.parametrize("ask", [Planner.initial, Planner.pin])
 def test_a_first_question_is_retried_and_then_fails(ask: object) -> None:
     """Where there is no position to fall back on, the planner itself retries until its time is over."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from connectors.spark.executor_archive import ExecutorArchive
-from connectors.spark.executor_settings import PYTHON_NAME, is_cluster, prepare_executors
+from connectors.spark.executor_settings import PYTHON_NAME, archive_settings, is_cluster, prepare_executors
 
 MADE = ExecutorArchive(Path("/cache/keyfold.tar.gz"), {}, 1)
-SHIPPED = "/cache/keyfold.tar.gz#keyfold"
+SHIPPED = "file:///cache/keyfold.tar.gz#keyfold"
 IMAGE = {"spark.kubernetes.container.image": "keyfold:1"}
 
 
@@ -40,6 +40,12 @@ def test_what_is_sent_is_found_by_the_executors_own_python() -> None:
     assert found["spark.executorEnv.PYTHONPATH"] == f"./keyfold/lib{os.pathsep}mine"
     assert environment["PYSPARK_PYTHON"] == PYTHON_NAME
     assert environment["PATH"].split(os.pathsep) == [str(Path(sys.executable).parent), "/bin"]
+
+
+def test_an_archive_may_lie_in_any_folder() -> None:
+    """Spark splits the list at commas and the alias off at `#`; of a path with a blank it would not see the alias."""
+    made = archive_settings(Path("/a cache, #5/k.tar"), {"spark.archives": "own.zip"})
+    assert made["spark.archives"] == "own.zip,file:///a%20cache%2C%20%235/k.tar#keyfold"
 
 
 def test_an_archive_that_the_user_names_is_found_too() -> None:

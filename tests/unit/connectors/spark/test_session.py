@@ -14,9 +14,18 @@ import pytest
 from pyspark.core.context import SparkContext
 
 from connectors.jvm.cds_archive import archive_of
-from connectors.jvm.spark_home import JARS, ensure_home
+from connectors.jvm.spark_home import JARS, ensure_home, installed
+from connectors.spark import session
 from connectors.spark.executor_settings import PYTHON_NAME
-from connectors.spark.session import DEFAULTS, EXECUTOR_OPTIONS, FOR_RECORDS, JAVA_OPTIONS, create, prepare
+from connectors.spark.session import (
+    DEFAULTS,
+    EXECUTOR_OPTIONS,
+    FOR_RECORDS,
+    JAVA_OPTIONS,
+    create,
+    logging_option,
+    prepare,
+)
 
 LOCAL = ("local", "local[2]", "local[*]", "local-cluster[2,1,1024]")
 WHOLE_STAGE = "spark.sql.codegen.wholeStage"
@@ -67,7 +76,7 @@ def test_the_driver_of_a_cluster_starts_as_soon_as_on_one_machine(archive: Path,
     environment: dict[str, str] = {}
     settings = prepare(master, {}, environment, "installed")
     assert (str(archive) in settings[JAVA_OPTIONS]) is (master != "yarn")
-    assert ("SPARK_HOME" in environment) is (master != "yarn")
+    assert (environment["SPARK_HOME"] == str(installed())) is (master == "yarn")
 
 
 def test_executors_have_the_options_of_local_mode_unless_the_user_says_otherwise(cache: Path) -> None:
@@ -95,12 +104,44 @@ def test_the_python_that_keyfold_package_names_is_this_one(cache: Path, master: 
     ],
     ids=["home", "python", "python in the worker file"],
 )
-def test_what_the_user_has_chosen_stays(cache: Path, environment: dict[str, str], settings: dict[str, str]) -> None:
+def test_what_the_user_has_chosen_stays(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], settings: dict[str, str]
+) -> None:
     """His own Spark home is kept; with a Python of his own the zipped PySpark may be the only one that it has."""
+    monkeypatch.setattr(session, "check_home", lambda _: None)
     found = dict(environment)
     prepare("local[2]", settings, found)
-    assert found.get("SPARK_HOME") == environment.get("SPARK_HOME")
+    assert found["SPARK_HOME"] == environment.get("SPARK_HOME", str(installed()))
     assert not cache.exists()
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn"])
+def test_sparks_scripts_are_told_the_home_in_any_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    """Without a cache too: they would ask a Python for it, and split that Python's path at blanks."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    environment: dict[str, str] = {}
+    prepare(master, {}, environment, "installed")
+    assert Path(environment["SPARK_HOME"], "bin", "spark-submit").is_file()
+
+
+def test_the_settings_of_sparks_log_are_one_word_whatever_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark splits the options as a shell would, and log4j takes commas and percent signs for its own."""
+    monkeypatch.setattr(Path, "with_name", lambda _, name: Path("/a venv, 'new' 5%", name))
+    (option,) = shlex.split(logging_option())
+    assert option == "-Dlog4j2.configurationFile=file:///a%20venv%2C%20%27new%27%205%25/log4j2.properties"
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"), [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")]
+)
+def test_java_can_name_files_that_are_not_ascii(cache: Path, locale: str, expected: str) -> None:
+    """With LC_ALL=C it could not open them; another locale of the user's stays."""
+    environment = {"LC_ALL": locale}
+    prepare("local[2]", {}, environment)
+    assert environment["LC_ALL"] == expected
 
 
 def test_the_archive_is_added_to_the_users_options(archive: Path) -> None:

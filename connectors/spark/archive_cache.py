@@ -1,0 +1,65 @@
+"""Keeps the archives for executors in the cache from piling up: one is made for each version of anything in it.
+
+On its own because executor_archive.py says what an archive holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_KEPT: Final = ".keep"
+"""The end of a file beside an archive of `keyfold package`, as the archive's path may stand in a worker file."""
+_UNUSED_S: Final = 7 * 86_400
+"""A new one takes half a minute; below this, two versions that are run in turn would make theirs each time."""
+_HELD: Final[list[int]] = []
+"""Locked files of the archives that this process uses, until it ends: executors that start later ask for them."""
+
+
+def hold(archive: Path, now_s: float) -> bool:
+    """Marks `archive` as used by this process until that ends; returns whether the file is there."""
+    try:
+        descriptor = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with suppress(OSError):  # one that this account cannot change it does not remove either
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        os.utime(archive, (now_s, archive.stat().st_mtime))
+    _HELD.append(descriptor)
+    return archive.exists()
+
+
+def keep(archive: Path) -> None:
+    """Has `archive` stay for good, whoever uses it."""
+    with suppress(OSError):
+        archive.with_name(archive.name + _KEPT).touch()
+
+
+def remove_unused(folder: Path, pattern: str, now_s: float) -> list[Path]:
+    """Removes archives that no process of this machine holds, and none has held for a week; returns them."""
+    return [archive for archive in sorted(folder.glob(pattern)) if _is_unused(archive, now_s) and _remove(archive)]
+
+
+def _is_unused(archive: Path, now_s: float) -> bool:
+    with suppress(OSError):
+        used_s = max(archive.stat().st_atime, archive.stat().st_mtime)
+        return now_s - used_s > _UNUSED_S and not archive.with_name(archive.name + _KEPT).exists()
+    return False
+
+
+def _remove(archive: Path) -> bool:
+    try:
+        descriptor = os.open(archive, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        archive.unlink(missing_ok=True)
+    except OSError:  # held, or not ours
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,119 @@
+"""Starts Spark's JVM by PySpark, and says why it did not start.
+
+On its own because session.py says what a JVM is started with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from subprocess import Popen
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from compactor.errors import KeyfoldError
+from connectors.errors import ConfigError, SparkGoneError
+from connectors.jvm.stderr import quietly
+from connectors.jvm.surroundings import nameless_user
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+_log = structlog.get_logger()
+
+OPTION_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+"""Variables of the environment from which a JVM of Spark's takes options as well."""
+USERS_VARIABLES: Final = (
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_DIST_CLASSPATH", "HADOOP_CONF_DIR", "YARN_CONF_DIR"),
+    *("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"),
+    *OPTION_VARIABLES,
+)
+"""Variables that change what Spark does; a shell may have them from another Spark (docs/operating.md)."""
+_NOTED: Final = "SPARK_KEYFOLD_USERS_VARIABLES"
+_SUBMIT: Final = Path("bin", "spark-submit")
+_OF_SYSTEM: Final = re.compile(
+    r"insufficient memory|cannot allocate|not enough space|unable to create native thread", re.IGNORECASE
+)
+_OF_MEMORY: Final = re.compile(r"heap|memory|reserve enough space", re.IGNORECASE)
+
+
+def note_variables(environment: MutableMapping[str, str]) -> None:
+    """Logs which USERS_VARIABLES are set, before keyfold sets some itself; does nothing if it has noted them before."""
+    if _NOTED not in environment:
+        names = [name for name in USERS_VARIABLES if environment.get(name)]
+        environment[_NOTED] = ",".join(names)
+        if names:
+            _log.info("Spark takes variables of the environment", names=names)
+
+
+def check_home(environment: Mapping[str, str]) -> None:
+    """Raises ConfigError if SPARK_HOME, which the user has set, is no Spark."""
+    home = environment.get("SPARK_HOME")
+    if home and not Path(home, _SUBMIT).is_file():
+        raise ConfigError(
+            f"SPARK_HOME is {home}, and there is no {_SUBMIT} in it.",
+            "Unset it, and keyfold takes the Spark that it was installed with; or set it to a Spark of that version.",
+        )
+
+
+def launch() -> JavaGateway:
+    """Starts a JVM for Spark and returns PySpark's way to it.
+
+    Raises ConfigError if its options or Spark's are not taken, SparkGoneError if the machine has no room for it.
+    """
+    from pyspark import java_gateway
+    from pyspark.errors import PySparkRuntimeError
+
+    pyspark: Any = java_gateway
+    before, pyspark.Popen = pyspark.Popen, _Starting
+    try:
+        with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
+            gateway: JavaGateway = pyspark.launch_gateway(popen_kwargs={"stderr": stderr.descriptor})
+    except PySparkRuntimeError as error:
+        raise not_started(stderr.reason(), os.environ) from error
+    finally:
+        pyspark.Popen = before
+    gateway.proc.started = True
+    _name_user(gateway.jvm)
+    return gateway
+
+
+class _Starting(Popen[bytes]):
+    """The process of a JVM for which PySpark waits until it answers, or has ended with another code than 0."""
+
+    started = False
+    """Set once it has answered."""
+
+    def poll(self) -> int | None:
+        """Returns its exit code; -1 for one that ends without an answer and without an error, as with `-version`."""
+        code = super().poll()
+        return -1 if code == 0 and not self.started else code
+
+
+def not_started(reason: str | None, environment: Mapping[str, str]) -> KeyfoldError:
+    """Returns the error for a JVM that has ended before it answered; `reason` is what it said of that."""
+    message = f"Spark's JVM has not started: {reason or 'it said nothing'}."
+    if reason and _OF_SYSTEM.search(reason):
+        return SparkGoneError(message, f"Give this process more memory (its container's limit, ulimit -v). {_LOWER}")
+    if reason and _OF_MEMORY.search(reason):
+        return ConfigError(message, f"Correct spark.driver.memory and the JVM's own options. {_places(environment)}")
+    return ConfigError(message, f"Correct what it names. {_places(environment)}")
+
+
+_LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it is not set."
+
+
+def _places(environment: Mapping[str, str]) -> str:
+    given = environment.get(_NOTED, "").replace(",", ", ")
+    also = f", and takes of the environment {given}" if given else ""
+    return f"It is started with the spark.* keys of the worker file{also}."
+
+
+def _name_user(jvm: Any) -> None:
+    """Gives a user without an account a name in Hadoop, which fails without one, even with HADOOP_USER_NAME set."""
+    if (name := nameless_user(os.environ)) is not None:
+        users = jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(name))

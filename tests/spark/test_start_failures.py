@@ -1,0 +1,49 @@
+"""A Spark that does not start says why, in Sparks of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.cli import ROOT, environment
+
+_SCRIPT = """
+import json, sys
+from compactor.errors import KeyfoldError
+from connectors.spark.session import get_session
+
+try:
+    get_session("local[1]", json.loads(sys.argv[1]))
+except KeyfoldError as error:
+    print(json.dumps([type(error).__name__, error.message]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "said"),
+    [
+        ({"spark.driver.memory": "1x"}, {}, "Invalid maximum heap size"),
+        ({"spark.driver.memory": "128m"}, {}, "System memory"),
+        ({"spark.driver.extraJavaOptions": "-Xnonsense"}, {}, "Unrecognized option: -Xnonsense"),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--nonsense pyspark-shell"}, "Unrecognized option: --nonsense"),
+        ({}, {"PYSPARK_SUBMIT_ARGS": "--version"}, "Spark's JVM has not started"),
+    ],
+    ids=["heap", "small heap", "option", "argument", "no session"],
+)
+def test_a_jvm_that_does_not_start_says_why(settings: dict[str, str], variables: dict[str, str], said: str) -> None:
+    """One line of all that it wrote is the error, and a JVM that ends without one is not waited for."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, json.dumps(settings)],
+        env=environment(**variables),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    kind, message = json.loads(done.stdout.splitlines()[-1])
+    assert (kind, said in message) == ("ConfigError", True), message

@@ -1,0 +1,59 @@
+"""Why Spark's JVM did not start, and what the environment has to do with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from compactor.errors import KeyfoldError
+from connectors.errors import ConfigError, SparkGoneError
+from connectors.spark.jvm_start import check_home, not_started, note_variables
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "action"),
+    [
+        ("Invalid maximum heap size: -Xmx1x", ConfigError, "spark.driver.memory"),
+        ("Unrecognized VM option 'Nonsense'", ConfigError, "the spark.* keys of the worker file"),
+        ("There is insufficient memory for the Java Runtime Environment to continue", SparkGoneError, "ulimit -v"),
+        (None, ConfigError, "the spark.* keys of the worker file"),
+    ],
+)
+def test_what_the_jvm_said_is_the_error(reason: str | None, error: type[KeyfoldError], action: str) -> None:
+    """With the setting that it comes from; too little memory of the machine is no fault of a file."""
+    found = not_started(reason, {})
+    assert type(found) is error
+    assert (reason or "it said nothing") in found.message
+    assert action in found.action
+
+
+def test_variables_of_the_users_are_logged_once_and_named_when_spark_does_not_start() -> None:
+    """A shell may have them from another Spark; those that keyfold sets itself are not among them."""
+    environment = {"SPARK_CONF_DIR": "/etc/spark", "JAVA_TOOL_OPTIONS": "-Xss4m", "HOME": "/ann", "SPARK_HOME": ""}
+    with capture_logs() as logs:
+        note_variables(environment)
+        environment["PYSPARK_PYTHON"] = "set by keyfold"
+        note_variables(environment)
+    assert [entry["names"] for entry in logs] == [["SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS"]]
+    assert "of the environment SPARK_CONF_DIR, JAVA_TOOL_OPTIONS" in not_started("no", environment).action
+
+
+def test_nothing_is_said_of_an_environment_without_them() -> None:
+    """Every worker would log it."""
+    environment = {"PATH": "/bin"}
+    with capture_logs() as logs:
+        note_variables(environment)
+    assert logs == []
+    assert "environment" not in not_started("no", environment).action
+
+
+def test_a_spark_home_that_is_none_is_said(tmp_path: Path) -> None:
+    """With its path, before anything is started."""
+    with pytest.raises(ConfigError, match="no bin/spark-submit in it"):
+        check_home({"SPARK_HOME": str(tmp_path)})
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/spark-submit").touch()
+    check_home({"SPARK_HOME": str(tmp_path)})
+    check_home({})
