@@ -165,7 +165,7 @@ class MicroBatches:
         for number, subscription in claimed.items():
             subscription.deliver(found.get(number))
 
-    def deliver_portion(self, number: int, found: Batch) -> None:
+    def deliver_portion(self, number: int, found: Batch | KeyfoldError) -> None:
         """Hands over the portion `number` before the others of its micro-batch, which `deliver` ends."""
         with self._changed:
             subscription = self._claimed.pop(number, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import WRITTEN, portions
 from compactor.spark import tasks
 from compactor.turns import turn
+from connectors.registry.patience import Patience
 from connectors.source import plan
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
@@ -63,7 +65,9 @@ def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int],
 def _written(
     split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[pa.RecordBatch]:
-    return write_transformed(read(split, options, stopped), options)
+    """Reads and writes; a chain that waits for a registry waits alone, and as long as it is not `stopped`."""
+    with closing(read(split, options, stopped)) as batches:
+        yield from write_transformed(batches, options, patience=Patience(stopped=stopped))
 
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -51,7 +51,7 @@ _log = structlog.get_logger()
 
 def read(
     split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
 
     Once `stopped` returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError,

@@ -19,21 +19,30 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import structlog
 from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.model.record import RangeRead, TopicPartition
 from connectors.clock import Clock
+from connectors.errors import PortionLateError
 from connectors.source import plan
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceRange
 from connectors.source.planner import Planner
 
+_log = structlog.get_logger()
+
 ALONE_MAX: Final = 5_000_000
 """Offsets that one offer has at most where there are other connectors: those that are read alone take turns."""
 SHARED_MAX: Final = 200_000
 """Offsets that a portion has at most where other connectors wait for the same micro-batch; more is read alone."""
+
+
+LATE_S: Final = 60.0
+"""How long (s) a connector is read alone whose chain took longer than a micro-batch waits: the next portion may be as
+late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
 
 
 class Offer(Struct, frozen=True):
@@ -85,6 +94,7 @@ class Subscription:
         self._paused = False
         self._number = 0
         self._offered_at = float("-inf")
+        self._alone_until = float("-inf")  # until then (monotonic s) it is read alone, as its chain was late
 
     def begin(self) -> None:
         """Asks the brokers where reading begins and, pinned, where it ends; plans nothing before.
@@ -157,7 +167,7 @@ class Subscription:
                 return False
             self._offered_at = self._clock.monotonic()
             self._offer = self._numbered(ranges, end)  # also where it was paused meanwhile: it waits to be claimed
-            if self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
+            if self._is_late or self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
                 self._ready = Alone(self._offer, self._suspect)
                 self._changed.notify_all()
             return True
@@ -182,17 +192,29 @@ class Subscription:
         return idle and self._offer is not None and self._ready is None
 
     def deliver(self, found: Batch | KeyfoldError | None) -> None:
-        """Hands over what was read of the claimed offer: a batch, why there is none, or None for nothing at all."""
+        """Hands over what was read of the claimed offer: a batch, why there is none, or None for nothing at all.
+
+        PortionLateError is no failure: it is read alone, as what is missing.
+        """
         with self._changed:
             if self._closed or self._offer is None:
                 return
-            if isinstance(found, KeyfoldError):
+            if isinstance(found, PortionLateError):
+                self._note_late(found)
+            elif isinstance(found, KeyfoldError):
                 self._error = found
             elif found is None or not found.ranges:
                 self._ready = Alone(self._renumbered(self._offer))
             else:
                 self._ready = found
             self._changed.notify_all()
+
+    def _note_late(self, error: PortionLateError) -> None:
+        """Has the claimed offer, and all others for a while, read alone."""
+        self._alone_until = self._clock.monotonic() + LATE_S
+        self._ready = Alone(self._renumbered(self._offer)) if self._offer else None
+        name, reason = self.options.connector, error.message
+        _log.warning("connector is read by jobs of its own", connector=name, reason=reason, seconds=round(LATE_S))
 
     def abandon(self) -> None:
         """Says that the micro-batch of the claimed offer failed as a whole: each of its offers is read alone now."""
@@ -238,6 +260,11 @@ class Subscription:
             self._alone, self._suspect = bool(left), False
             self._offer, self._ready, self._claimed = None, None, False
         self._taken()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether its chain was late a short time ago."""
+        return self._clock.monotonic() < self._alone_until
 
     @property
     def plannable(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from compactor.errors import IngestError, StorageError
 from compactor.ingest.appends import Batch
 from compactor.storage.local import LocalStorage
-from connectors.errors import DataLossError, SourceChangedError
+from connectors.errors import DataLossError, PortionLateError, SourceChangedError
 from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
 from connectors.source.subscription import Alone
@@ -269,3 +269,19 @@ def test_what_was_read_when_it_was_paused_is_kept(one: Subscribed) -> None:
     one.subscription.deliver(delivered)
     one.subscription.resume()
     assert one.subscription.next(0) is delivered
+
+
+def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cluster: MemoryCluster) -> None:
+    """It is no failure; after LATE_S one portion shows whether it still is, and until then nobody waits for any."""
+    one.offered()
+    one.subscription.deliver(PortionLateError("Late."))
+    for end in (10, 11):
+        alone = one.alone()
+        assert not alone.suspect
+        one.subscription.taken(batch_of(alone.offer.ranges).ranges)
+        cluster.put("a", (0, end), (0, 5))
+        assert one.subscription.plan()
+    one.subscription.taken(batch_of(one.alone().offer.ranges).ranges)
+    one.clock.advance(round(module.LATE_S * 1000))
+    cluster.put("a", (0, 12), (0, 5))
+    assert one.offered() == ((11, 12),)
