@@ -7,7 +7,8 @@ pieces of work side by side are given to a pool (`runtime/shared_query.py`), whi
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
@@ -75,6 +76,7 @@ class CancellableThread:
             try:
                 self._work(self._stopped)
             except BaseException as error:  # noqa: BLE001  # the thread that waits for this one raises it
+                let_go(error)
                 if self._stopped.is_set():
                     _log.debug("failed after it was stopped", exc_info=error)
                 else:
@@ -82,3 +84,28 @@ class CancellableThread:
             finally:
                 self._over = True
                 self._when_over()
+
+
+def let_go(error: BaseException) -> None:
+    """Clears the local variables of all frames that `error`, and what it came from, has in its tracebacks.
+
+    For an error that is kept, as one that a connector has FAILED with is for hours: its frames hold consumers,
+    connections, generators that were not closed, and records. The tracebacks still name files and lines.
+    """
+    for link in _origins(error):
+        traceback.clear_frames(link.__traceback__)  # not those that run at the moment
+
+
+def _origins(error: BaseException) -> Iterator[BaseException]:
+    """Yields `error` and all that it came from, each once."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            waiting += link.exceptions

@@ -35,7 +35,7 @@ from connectors.source.source_errors import reading_stopped
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
 from connectors.spark import session
-from connectors.threads import CancellableThread
+from connectors.threads import CancellableThread, let_go
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,6 +173,7 @@ class SharedQuery:
                 pass
             return None if stopped.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
+            let_go(error)
             return error
         finally:
             if query is not None:
@@ -198,6 +199,7 @@ class SharedQuery:
             if self._ending.is_set() or self._restart.is_set():
                 _log.debug("a micro-batch was interrupted", exc_info=error)
                 return
+            let_go(error)
             self._failed = error
             raise _HandOutError(type(error).__name__) from None
 

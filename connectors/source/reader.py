@@ -11,11 +11,9 @@ or in an error, never in fewer records.
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +31,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source import source_errors
 from connectors.source.arrow_records import PartitionSlots, bounded, faulty, range_rows, to_arrow, with_range, within
+from connectors.source.collector import uncollected
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceRange, SourceTopic
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
@@ -54,43 +53,15 @@ def read(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
 
-    Once `stopped` returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError,
-    UnreachableError, or ConnectorError where reading is refused or a batch is damaged.
+    To be closed by who uses it (`contextlib.closing`): an error of theirs keeps it as it stands, with its consumer, for
+    as long as the error is kept. Once `stopped` returns True it ends with PublishInterruptedError. Raises
+    DataLossError, SourceChangedError, UnreachableError, or ConnectorError where reading is refused or a batch is
+    damaged.
     """
     if not split.ranges:
         return
-    with borrowed(options.clients, options.timeouts.request) as consumer, uncollected():
+    with borrowed(options.clients, options.timeouts.request) as consumer:
         yield from _SplitReader(split, options, consumer, stopped).batches()
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Turns Python's cyclic garbage collector off until the whole split is read, and its records are taken.
-
-    It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
-    them is in a cycle. It is on again as soon as no thread of this process is in such a block.
-    """
-    with _uncollected.lock:
-        _uncollected.blocks += 1
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _uncollected.lock:
-            _uncollected.blocks -= 1
-            if not _uncollected.blocks:
-                gc.enable()
-
-
-class _Uncollected:
-    """Counts the blocks in which threads of this process have the collector off."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.blocks = 0
-
-
-_uncollected: Final = _Uncollected()
 
 
 class _SplitReader:
@@ -114,10 +85,8 @@ class _SplitReader:
         while self._active():
             if self._stopped():
                 raise source_errors.reading_stopped(self._options.connector)
-            began = time.monotonic()
-            messages = self._poll()
-            waited = time.monotonic() - began
-            yield from self._shaped(self._records(messages))
+            records, waited = uncollected(self._poll_records)
+            yield from self._shaped(records)
             yield from self._advance(waited)
             if self._idle.should_look():
                 yield from self._look()
@@ -128,6 +97,13 @@ class _SplitReader:
 
     def _assign(self) -> None:
         self._consumer.assign([cursor.partition for cursor in self._active()])
+
+    def _poll_records(self) -> tuple[pa.RecordBatch | None, float]:
+        """Polls once; returns what came of the ranges, and for how long (s) it was waited for."""
+        began = time.monotonic()
+        messages = self._poll()
+        waited = time.monotonic() - began
+        return self._records(messages), waited
 
     def _poll(self) -> list[Message]:
         """Polls once for messages: no more than are still to be read, as waiting for more would be in vain."""

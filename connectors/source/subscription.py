@@ -31,6 +31,7 @@ from connectors.source import plan
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceRange
 from connectors.source.planner import Planner
+from connectors.threads import let_go
 
 _log = structlog.get_logger()
 
@@ -226,6 +227,7 @@ class Subscription:
 
     def fail(self, error: BaseException) -> None:
         """Hands `error` to the connector's own thread."""
+        let_go(error)
         with self._changed:
             self._error = error
             self._changed.notify_all()

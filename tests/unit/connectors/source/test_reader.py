@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import reader
 from connectors.source.plan import ReadSplit, SourceRange
-from connectors.source.reader import RangeCursor, nothing_left, uncollected
+from connectors.source.reader import RangeCursor, nothing_left
 from tests.support.clients import client_settings
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
@@ -133,14 +132,3 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
     (statement,) = [row["range"] for batch in read for row in batch.to_pylist()]
     assert statement == {"topic_id": "id", "lo": 5, "hi": HI, "start": 5, "records": 0, "filtered": 0}
     assert stuck.requests > 0
-
-
-def test_the_collector_is_on_again_after_the_last_of_several_readers() -> None:
-    """Whatever the order in which threads of one process begin and end to read."""
-    first, second = uncollected(), uncollected()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert not gc.isenabled()
-    second.__exit__(None, None, None)
-    assert gc.isenabled()
