@@ -39,7 +39,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
 
     Of a bounded task, a portion that cannot be written is missing in the answer, as one that cannot be read: a job of
     its own finds the reason again. Where its chain takes too long, a row of kind `error` says so. Of any other task
-    such a row says why. A task without portions prepares its process for the next one.
+    such a row says why, and it may end early. A task without portions prepares its process for the next one.
     """
     if not task.portions:
         pa.array([""])  # Arrow imports pandas for the first array that it makes: a quarter of a second
@@ -53,8 +53,8 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
         return
     for portion in task.portions:
         try:
-            with closing(read(portion.split, portion.options)) as batches:
-                rows = list(_written(portion, batches, None))
+            with closing(read(portion.split, portion.options, early_end=task.early_end)) as records:
+                rows = list(_written(portion, records, None))
         except KeyfoldError as error:
             yield error_row(portion.portion, error)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -78,6 +79,7 @@ def _run(seconds: float, connectors: int, notes: Path, *, fails: bool) -> list[s
         worker = scenario.start(*failing.files() if failing else ())
         scenario.until_publishing()
         _watch(scenario, worker, seconds, notes)
+        shutil.copy(worker.log, notes.with_name("worker.log"))  # for the reason of whatever is found
         if not worker.alive:
             return [f"the worker ended: {worker.tail()}"]
         found = scenario.violations()
@@ -85,7 +87,8 @@ def _run(seconds: float, connectors: int, notes: Path, *, fails: bool) -> list[s
         print(f"stopped with exit code {code} in {took_s:.1f} s; {_sent(scenario):,} records were sent")
         if failing:
             print(f"the connectors that fail were started {failing.starts()} times")
-        return found if code == (EXIT_FAILED if failing else EXIT_OK) else [*found, f"exit code {code}"]
+        ends = {EXIT_OK, EXIT_FAILED} if failing else {EXIT_OK}
+        return found if code in ends else [*found, f"exit code {code}"]
 
 
 def _watch(scenario: CrowdedScenario, worker: WorkerProcess, seconds: float, notes: Path) -> None:

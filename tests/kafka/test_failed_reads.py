@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -37,8 +37,10 @@ VALUE = b"v" * 8_000
 class Full(LocalStorage):
     """A store that takes no file."""
 
-    def open_output(self, path: str) -> AbstractContextManager[IO[bytes]]:
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
         """Refuses."""
+        yield from ()
         raise StorageError(f"{path} cannot be written: no space left on device.")
 
 

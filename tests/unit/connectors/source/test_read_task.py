@@ -29,6 +29,7 @@ from connectors.source.arrow_records import range_rows
 from connectors.source.micro_batches import PortionSplit, ReadTask
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.read_task import read_in_driver, read_task
+from connectors.source.transformed import write_transformed
 from tests.support.engine import intake
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.support.source_options import source_options
@@ -129,7 +130,7 @@ def test_what_its_connector_has_learned_the_driver_knows(found: Portions, memory
     """The chain is kept between the two, so the next portion is one of the micro-batch again."""
     options = found.late.options
     for _, batches in found._read((found.late,)):
-        list(module.write_transformed(batches, options))
+        list(write_transformed(batches, options))
     asked = len(memory.asked)
     delivered: dict[int, Any] = {}
     with ThreadPoolExecutor(1) as writers:
@@ -159,8 +160,10 @@ def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions, monkeypatc
 
     monkeypatch.setattr(module, "write_portion", hangs)
     delivered: dict[int, Any] = {}
+    began = time.monotonic()
     with ThreadPoolExecutor(2) as writers:
         read_in_driver(found.tasks(), writers, delivered.__setitem__)
+        assert time.monotonic() - began < 5
         assert 1 not in delivered
         goes_on.set()
 
@@ -170,7 +173,7 @@ def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slo
     memory.schemas.clear()
     options = replace(found.late.options, chain=chain_spec(SETTINGS))
     records = batch((struct.pack(">bI", 0, 99) + b"\x0e", b"v"))
-    rows = module.write_transformed([records, range_rows([(found.late.split.ranges[0], 0, 1)])], options)
+    rows = write_transformed([records, range_rows([(found.late.split.ranges[0], 0, 1)])], options)
     (written,) = rows_of(rows).values()
     assert isinstance(written, Batch)
     assert [part.rejected for part in written.parts] == [1]
