@@ -24,22 +24,17 @@ def answered(futures: Mapping[K, Future[T]], seconds: float) -> dict[K, T | Kafk
     until = time.monotonic() + seconds
     found: dict[K, T | KafkaError] = {}
     for key, future in futures.items():
-        found[key] = _outcome(future, until)
+        try:
+            found[key] = answer_of(future, until - time.monotonic())
+        except KafkaException as error:
+            found[key] = cause(error)
     return found
 
 
 def answer_of(future: Future[T], seconds: float) -> T:
     """Returns the answer that comes within `seconds`. Raises KafkaException otherwise."""
-    found = _outcome(future, time.monotonic() + seconds)
-    if isinstance(found, KafkaError):
-        raise KafkaException(found)
-    return found
-
-
-def _outcome(future: Future[T], until: float) -> T | KafkaError:
     try:
-        return future.result(max(0.0, until - time.monotonic()))
-    except KafkaException as error:
-        return cause(error)
+        return future.result(max(0.0, seconds))
     except TimeoutError:
-        return KafkaError(KafkaError._TIMED_OUT, "the admin client did not answer in time")
+        late = KafkaError(KafkaError._TIMED_OUT, "the admin client did not answer in time")
+        raise KafkaException(late) from None
