@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, wait
 from contextlib import closing
@@ -25,12 +26,14 @@ PORTION_WAIT_S: Final = 1.0
 """How long (s) a portion's chain may wait for registries in a Spark task: several answers of one that is well, as each
 of Spark's processes has to ask for itself."""
 TASK_WAIT_S: Final = 2.0
-"""How long (s) all portions of a task may wait for registries together: as long as they may take to be read."""
+"""How long (s) all portions of a task may wait for registries together: as long as they may take to be read. Those that
+come when less than PORTION_WAIT_S is left of it ask none, and are read alone without being held for late."""
 PORTION_TOTAL_S: Final = 5.0
 """How long (s) a portion's chain may take in all. A portion of 64 MiB or 200,000 records takes a few seconds at most; a
 chain that is slower holds up the others with each portion."""
 WRITTEN_S: Final = 10.0
-"""How long (s) the driver waits for the portions that it has read to be written: twice what their chains may take."""
+"""How long (s) the driver waits for the portions that it has read to be written, and for how long a task begins with
+those of further chains: twice what one may take."""
 _log = structlog.get_logger()
 
 
@@ -44,12 +47,7 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
     if not task.portions:
         pa.array([""])  # Arrow imports pandas for the first array that it makes: a quarter of a second
     if task.bounded:
-        left_s = TASK_WAIT_S
-        for portion, batches in read_bounded(task.portions):
-            # Never 0, which means that nothing is asked at all: of the processes each has to learn what is new.
-            patience = Patience(max(0.001, min(PORTION_WAIT_S, left_s)), PORTION_TOTAL_S)
-            yield from write_portion(portion, batches, patience)
-            left_s -= patience.waited_s
+        yield from _read_within_bounds(task)
         return
     for portion in task.portions:
         try:
@@ -59,6 +57,16 @@ def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
             yield error_row(portion.portion, error)
         else:
             yield from rows
+
+
+def _read_within_bounds(task: ReadTask) -> Iterator[pa.RecordBatch]:
+    left_s, until = TASK_WAIT_S, time.monotonic() + WRITTEN_S
+    for portion, batches in read_bounded(task.portions):
+        if portion.options.chain is not None and time.monotonic() >= until:
+            continue  # the chains before it have taken all of the time: it is read alone
+        patience = Patience(PORTION_WAIT_S if left_s >= PORTION_WAIT_S else 0.0, PORTION_TOTAL_S)
+        yield from write_portion(portion, batches, patience)
+        left_s -= patience.waited_s
 
 
 def read_in_driver(

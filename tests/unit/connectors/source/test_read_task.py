@@ -108,14 +108,21 @@ def test_a_late_portion_of_a_spark_task_is_told_apart(found: Portions) -> None:
 
 
 def test_the_portions_of_a_task_wait_no_longer_together(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one of them has waited for is taken from the others' time; none is refused its first question."""
-    monkeypatch.setattr(module, "TASK_WAIT_S", 1.5 * ANSWERS_S)
+    """What one of them has waited for is taken from the others' time; those that come to ask none are not late."""
+    monkeypatch.setattr(module, "PORTION_WAIT_S", ANSWERS_S / 2)
+    monkeypatch.setattr(module, "TASK_WAIT_S", ANSWERS_S)
     every = tuple(replace(found.late, portion=number) for number in range(10, 20))
     began = time.monotonic()
     answers = rows_of(read_task(ReadTask(every, bounded=True)))
     assert time.monotonic() - began < 6 * ANSWERS_S
+    assert 0 < len(answers) <= 2
     assert all(isinstance(answer, PortionLateError) for answer in answers.values())
-    assert len(answers) == len(every)
+
+
+def test_a_task_begins_with_no_further_chain_after_its_time(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chain may take its time, many of them may not; what has none is written all the same."""
+    monkeypatch.setattr(module, "WRITTEN_S", 0.0)
+    assert set(rows_of(read_task(found.tasks()[0]))) == {2}
 
 
 def test_the_driver_asks_no_registry(found: Portions, memory: Slow) -> None:
