@@ -289,7 +289,7 @@ class Subscription:
                 raise _unread(self.options.connector, left[0])
             self._stalled = bool(left) and alone is not None
             self._position = {**offer.end, **reached} if left else offer.end
-            self._alone, self._suspect = bool(left), False
+            self._alone, self._suspect = bool(left), self._suspect and self._stalled  # what is left may be to blame
             self._offer, self._ready, self._claimed = None, None, False
         self._taken()
 

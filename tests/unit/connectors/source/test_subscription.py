@@ -321,3 +321,18 @@ def test_a_large_read_of_which_nothing_came_moves_nothing(
     assert [(each.lo, each.hi) for each in small.offer.ranges] == [(0, 10)]
     with pytest.raises(IngestError, match=r"offsets \[4, 10\) were not read"):
         one.subscription.taken(batch_of(small.offer.ranges, up_to=4).ranges)
+
+
+def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What made a micro-batch fail may be in what is left: the worker's own process does not read it."""
+    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
+    cluster.put("a", (0, 100), (0, 0))
+    one = Subscribed(cluster)
+    one.offered()
+    one.subscription.abandon()
+    one.subscription.taken(batch_of(one.alone().offer.ranges, up_to=30).ranges)
+    assert one.subscription.plan()
+    small = one.alone()
+    assert (small.suspect, small.stalled) == (True, True)
+    one.subscription.taken(batch_of(small.offer.ranges).ranges)
+    assert not one.subscription.suspect
