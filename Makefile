@@ -71,8 +71,8 @@ faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_K
 	@FAULTS=all FAULTS_GO_ON=$(FAULTS_GO_ON) FAULTS_MATRIX=$(CURDIR)/build/faults.jsonl $(BIN)/pytest -v -n 2 --dist loadgroup tests/faults; code=$$?; \
 	  $(BIN)/python -m tests.faults.matrix build/faults.jsonl docs/reliability.md && exit $$code
 
-soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60, CONNECTORS=10 for ten that share it) and tells what grew: build/soak.
-	@$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --connectors $(or $(CONNECTORS),1) --into build/soak
+soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60, CONNECTORS=10 for ten that share it, FAILING=1 for two more that always fail) and tells what grew: build/soak.
+	@$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --connectors $(or $(CONNECTORS),1) $(if $(FAILING),--failing) --into build/soak
 
 histories: setup ## Holds the engine against plain dicts over histories by chance (SEEDS=0-199 STEPS=40); names the seed that fails.
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.support.oracle --seeds $(or $(SEEDS),0-199) --steps $(or $(STEPS),40)

@@ -24,6 +24,7 @@ KeyfoldError (compactor.errors)
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
+│   └── PortionLateError             a portion's chain holds up its micro-batch; it is read alone
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
@@ -174,6 +175,13 @@ class RegistryError(KeyfoldError):
     """The schema registry did not answer, or refused the connector itself: nothing is known of the record."""
 
     retriable = True
+
+
+class PortionLateError(RegistryError):
+    """A portion's chain takes longer than a micro-batch waits: nothing is known of its records by then.
+
+    It fails no connector: the portion is read again by a job of its own.
+    """
 
 
 class SparkClusterError(KeyfoldError):

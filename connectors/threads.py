@@ -8,8 +8,9 @@ pool (`runtime/shared_query.py`), which this process waits for when it ends.
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
@@ -77,6 +78,7 @@ class CancellableThread:
             try:
                 self._work(self._stopped)
             except BaseException as error:  # noqa: BLE001  # the thread that waits for this one raises it
+                let_go(error)
                 if self._stopped.is_set():
                     _log.debug("failed after it was stopped", exc_info=error)
                 else:
@@ -124,3 +126,28 @@ class CallQueue:
                 call()
             except Exception as error:  # noqa: BLE001  # the calls that follow are made all the same
                 _log.warning("what was to be done beside everything else failed", thread=self._name, error=str(error))
+
+
+def let_go(error: BaseException) -> None:
+    """Clears the local variables of all frames that `error`, and what it came from, has in its tracebacks.
+
+    For an error that is kept, as one that a connector has FAILED with is for hours: its frames hold consumers,
+    connections, generators that were not closed, and records. The tracebacks still name files and lines.
+    """
+    for link in _origins(error):
+        traceback.clear_frames(link.__traceback__)  # not those that run at the moment
+
+
+def _origins(error: BaseException) -> Iterator[BaseException]:
+    """Yields `error` and all that it came from, each once."""
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            waiting += link.exceptions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +24,22 @@ class Batch(Struct, frozen=True, kw_only=True):
     ranges: tuple[RangeRead, ...]
     parts: tuple[FileStats, ...]
     bytes_read: int = 0
+
+
+def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:
+    """Returns `batch` without what does not continue its partition from `starts` on.
+
+    For a read that has ended early: several tasks may have read one partition, and only the first of them to the end of
+    its range. What lies behind a hole is as if it had not been read.
+    """
+    ends = dict(starts)
+    kept: list[RangeRead] = []
+    for read in batch.ranges:
+        if read.lo == ends.get(read.tp):
+            ends[read.tp] = read.hi
+            kept.append(read)
+    parts = tuple(part for part in batch.parts if part.file.first < ends.get(part.tp, 0))
+    return replace(batch, ranges=tuple(kept), parts=parts)
 
 
 class _Piece(Struct, frozen=True):

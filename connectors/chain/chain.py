@@ -23,6 +23,7 @@ from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import RegistryError
+from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, Transform
@@ -129,6 +130,13 @@ class Chain:
         self._outputs: dict[str, str] = {}
         self._keyed = keyed
         self.filtered: Counter[TopicPartition] = Counter()
+        self._patience = Patience()
+
+    def wait_with(self, patience: Patience) -> None:
+        """Has `patience` limit what is done from now on; PortionLateError says that it is used up."""
+        self._patience = patience
+        self._key.converter.wait_with(patience)
+        self._value.converter.wait_with(patience)
 
     def _ask_only(self) -> None:
         """Tells the value's converter what the first step that looks at values leaves out."""
@@ -158,11 +166,13 @@ class Chain:
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are.
 
-        Where keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`.
+        Where keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
+        RegistryError, PortionLateError.
         """
         rows = _Rows(batch)
         if self._steps:
             for row in range(batch.num_rows):
+                self._patience.check()
                 if rows.rejected[row] is None:
                     self._transform(rows, row)
         self.filtered.update(rows.dropped_partitions())
@@ -174,6 +184,7 @@ class Chain:
         """Finds the identities of all keys; a record whose key has none is rejected, and is again as it was read."""
         rows.compared = [None] * len(rows.keys)
         for row, key in enumerate(rows.keys):
+            self._patience.check()
             if key is None or rows.rejected[row] is not None:
                 continue
             try:

@@ -15,15 +15,20 @@ import msgspec
 
 from connectors.chain.chain import Chain
 from connectors.chain.spec import ChainSpec, Resolve
+from connectors.registry.patience import Patience
 
-_MOST: Final = 64
+_MOST: Final = 256
+"""How many specs have chains that are kept: a worker of more connectors with a registry asks it again and again, and
+reads by jobs of their own what the driver could have read."""
 _lock: Final = threading.Lock()
 _idle: Final[OrderedDict[bytes, list[Chain]]] = OrderedDict()
 
 
 @contextmanager
-def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool) -> Iterator[Chain]:
+def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool, patience: Patience | None = None) -> Iterator[Chain]:
     """Yields a chain of `spec` that no other thread has; it is kept for the next one, also where the block fails.
+
+    `patience` limits what it takes in the block; None: nothing does.
 
     What failed is read again, perhaps while the registry does not answer: then what the chain knows is all there is.
     """
@@ -34,6 +39,7 @@ def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool) -> Iterator[Chai
     if chain is None:
         chain = Chain(spec, resolve, keyed=keyed)
     chain.filtered.clear()
+    chain.wait_with(patience or Patience())
     try:
         yield chain
     finally:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from connectors.data.record import Header
 from connectors.data.schema import Schema
 from connectors.options import Option
+from connectors.registry.patience import Patience
 
 Headers = list[Header]
 
@@ -34,6 +35,9 @@ class Converter(ABC):
         None stands for all of them.
         """
 
+    def wait_with(self, patience: Patience) -> None:  # noqa: B027  # most wait for nothing
+        """Has `patience` limit what it waits for from now on."""
+
     def close(self) -> None:  # noqa: B027  # most hold nothing
         """Closes what it holds open, such as connections."""
 
@@ -42,7 +46,7 @@ class Converter(ABC):
         """Returns schema and value of `data`.
 
         Raises DataError for data that is not what the converter reads; RegistryError where the registry does not
-        answer, which says nothing of the record.
+        answer, which says nothing of the record, or PortionLateError where it was waited for too long.
         """
 
     @abstractmethod

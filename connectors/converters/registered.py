@@ -9,6 +9,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, WireFormat
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.registry.patience import Patience
 from connectors.registry.refusals import Refusals
 from connectors.registry.schema_registry import RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
@@ -80,6 +81,10 @@ class RegisteredConverter(Converter):
         self._side = side
         self._strategy: str = options[f"{side}.subject.name.strategy"].rpartition(".")[2]
         self._ids: dict[tuple[str, str, str | None], int] = {}
+
+    def wait_with(self, patience: Patience) -> None:
+        """See `Converter.wait_with`."""
+        self.registry.patience = patience
 
     def close(self) -> None:
         """See `Converter.close`."""

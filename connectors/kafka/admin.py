@@ -23,6 +23,7 @@ from msgspec import Struct
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
+from connectors.kafka.answers import answer_of, answered
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import MISSING, cause, is_settling, typed
 from connectors.kafka.groups import CommittedOffset
@@ -82,9 +83,23 @@ class Admin:
 
     def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
         self._config = {"log_level": 2, **config}
-        self._client = new_client(self._config)
+        self._made: AdminClient | None = new_client(self._config)
         self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
         self._deadline_s = deadline_s
+
+    def close(self) -> None:
+        """Ends the client's threads and connections; who asks once more has others.
+
+        A client has no close of its own: it ends when nothing refers to it, which for what is part of a cycle may be
+        many restarts of a connector later.
+        """
+        self._made = None
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._made is None:
+            self._made = new_client(self._config)
+        return self._made
 
     def list_topics(self) -> list[str]:
         """Lists the names of all topics that the principal may see, sorted."""
@@ -115,7 +130,7 @@ class Admin:
         if not names:
             return {}
         futures = self._client.describe_topics(TopicCollection(names), request_timeout=self._deadline_s)
-        answers = {name: self._answer(future) for name, future in futures.items()}
+        answers = answered(futures, self._deadline_s * 2)
         return {
             name: answer if isinstance(answer, KafkaError) else _info(name, answer)
             for name, answer in answers.items()
@@ -143,8 +158,8 @@ class Admin:
         """
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         found: dict[TopicPartition, int | KafkaError] = {}
-        for one, future in (self._list_offsets(wanted, IsolationLevel.READ_COMMITTED) if wanted else {}).items():
-            answer = self._answer(future)
+        futures = self._list_offsets(wanted, IsolationLevel.READ_COMMITTED) if wanted else {}
+        for one, answer in answered(futures, self._deadline_s * 2).items():
             offset = answer if isinstance(answer, KafkaError) else int(answer.offset)
             found[TopicPartition(one.topic, one.partition)] = offset
         return found
@@ -152,15 +167,14 @@ class Admin:
     def create_topics(self, topics: Sequence[NewTopic]) -> set[str]:
         """Creates topics; returns the names of those that did not exist."""
         made: set[str] = set()
-        answers = self._client.create_topics(list(topics), request_timeout=self._deadline_s) if topics else {}
-        for name, future in answers.items():
-            try:
-                future.result(self._deadline_s * 2)
+        futures = self._client.create_topics(list(topics), request_timeout=self._deadline_s) if topics else {}
+        for name, answer in answered(futures, self._deadline_s * 2).items():
+            if not isinstance(answer, KafkaError):
                 made.add(name)
-            except KafkaException as error:
-                if cause(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    right = f"Create on topic {name} (or on the cluster)"
-                    raise self._typed(error, f"Topic {name} cannot be created", right) from error
+            elif answer.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                error = KafkaException(answer)
+                right = f"Create on topic {name} (or on the cluster)"
+                raise self._typed(error, f"Topic {name} cannot be created", right) from error
         return made
 
     def grow(self, topic: str, partitions: int) -> None:
@@ -174,12 +188,11 @@ class Admin:
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Deletes topics with all their records, and waits until the brokers do not know them any more."""
-        for name, future in (self._client.delete_topics(list(names)) if names else {}).items():
-            try:
-                future.result(self._deadline_s * 2)
-            except KafkaException as error:
-                if cause(error).code() not in MISSING:
-                    raise self._typed(error, f"Topic {name} cannot be deleted", f"Delete on topic {name}") from error
+        futures = self._client.delete_topics(list(names)) if names else {}
+        for name, answer in answered(futures, self._deadline_s * 2).items():
+            if isinstance(answer, KafkaError) and answer.code() not in MISSING:
+                error = KafkaException(answer)
+                raise self._typed(error, f"Topic {name} cannot be deleted", f"Delete on topic {name}") from error
         left = poll_until(lambda found: not found, lambda: self.describe(names), self._deadline_s, _PAUSE_S)
         if left:
             raise UnreachableError(f"Topic {min(left)} is still there after it was deleted.", CHECK_BROKERS)
@@ -207,7 +220,7 @@ class Admin:
     def _of_group(self, ask: Callable[[], Future[T]], doing: str, right: str) -> T | None:
         """Returns the answer about a group, None where there is none; asks again while its coordinator is settling."""
         try:
-            return call_again(lambda: ask().result(self._deadline_s * 2), is_settling, self._deadline_s, _PAUSE_S)
+            return call_again(lambda: answer_of(ask(), self._deadline_s * 2), is_settling, self._deadline_s, _PAUSE_S)
         except KafkaException as error:
             code = cause(error).code()
             if code == KafkaError.GROUP_ID_NOT_FOUND:
@@ -264,8 +277,8 @@ class Admin:
         """Lists the members of `group` now, each as its client id and host; none where the brokers do not answer."""
         try:
             future = self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group]
-            found = future.result(self._deadline_s * 2).members
-        except (KafkaException, TimeoutError):
+            found = answer_of(future, self._deadline_s * 2).members
+        except KafkaException:
             return []
         return sorted(f"{one.client_id} at {one.host.lstrip('/')}" for one in found)
 
@@ -301,24 +314,19 @@ class Admin:
         ]
         return {partition: future for futures in asked for partition, future in futures.items()}
 
-    def _answer(self, future: Future[T]) -> T | KafkaError:
-        try:
-            return future.result(self._deadline_s * 2)
-        except KafkaException as error:
-            return cause(error)
-
     def _answers(self, ask: Callable[[], Mapping[K, Future[T]]], doing: str, right: Callable[[K], str]) -> dict[K, T]:
         """Returns all answers to a request, sent again while brokers are settling; `right` names the ACL for a key."""
 
         def answers() -> dict[K, T]:
             found: dict[K, T] = {}
-            for key, future in ask().items():
-                try:
-                    found[key] = future.result(self._deadline_s * 2)
-                except KafkaException as error:
-                    if is_settling(error):
-                        raise
-                    raise self._typed(error, doing, right(key)) from error
+            for key, answer in answered(ask(), self._deadline_s * 2).items():
+                if not isinstance(answer, KafkaError):
+                    found[key] = answer
+                    continue
+                if is_settling(KafkaException(answer)):
+                    raise KafkaException(answer)
+                error = KafkaException(answer)
+                raise self._typed(error, doing, right(key)) from error
             return found
 
         try:

@@ -87,6 +87,8 @@ class AssignedConsumer:
     def close(self) -> None:
         """Closes the connections."""
         self.consumer.close()
+        if "admin" in self.__dict__:  # it was made
+            self.admin.close()
 
 
 class _Kept(NamedTuple):

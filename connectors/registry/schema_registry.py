@@ -7,17 +7,22 @@ nothing is known (RegistryError); nor is any other answer, which comes of an add
 
 from __future__ import annotations
 
+import json
+import math
 import ssl
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 from msgspec import Struct
 
 from connectors.errors import DataError, RegistryError
+from connectors.registry.http_client import HttpClient, HttpRequest
+from connectors.registry.patience import Patience
 from connectors.registry.refusals import Refusals
 from connectors.registry.settings import RegistrySettings
 
@@ -26,7 +31,9 @@ Result = TypeVar("Result")
 WAITS_S: Final = (0.1, 0.2, 0.4)
 """How long it is waited for before a registry that does not answer is asked again."""
 LIMIT_S: Final = 5.0
-"""How long (s) one question takes in all: other connectors may wait for the same process meanwhile."""
+"""How long (s) one question takes in all, whatever a registry does; a portion's `Patience` may allow less."""
+_KEPT_CHARS: Final = 64 << 20
+"""How long the texts of all schemas that are kept may be together; the oldest are asked for again."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = frozenset({40401, 40402, 40403})
@@ -86,7 +93,10 @@ class _NoAnswerError(Exception):
 
 
 class SchemaRegistry:
-    """One registry, at one or several addresses. Used by one thread."""
+    """One registry, at one or several addresses. Used by one thread.
+
+    `patience` is how long it may be waited for by what asks now.
+    """
 
     def __init__(
         self,
@@ -96,19 +106,23 @@ class SchemaRegistry:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self.patience = Patience()
         self._urls = settings.urls
-        self._client = httpx.Client(
-            auth=(settings.user, settings.password) if settings.user else None,
-            headers={"Accept": _KIND, **({"Authorization": f"Bearer {settings.token}"} if settings.token else {})},
-            verify=_trust(settings),
-            proxy=settings.proxy,
-            trust_env=False,  # no proxy of the environment, as in Java: brokers are asked without one as well
-            transport=transport,
+        self._client = HttpClient(
+            httpx.Client(
+                auth=(settings.user, settings.password) if settings.user else None,
+                headers={"Accept": _KIND, **({"Authorization": f"Bearer {settings.token}"} if settings.token else {})},
+                verify=_trust(settings),
+                proxy=settings.proxy,
+                trust_env=False,  # no proxy of the environment, as in Java: brokers are asked without one as well
+                transport=transport,
+            )
         )
         self._refusals = Refusals(monotonic)
         self._monotonic = monotonic
         self._sleep = sleep
-        self._schemas: dict[str, RegisteredSchema] = {}
+        self._schemas: OrderedDict[str, RegisteredSchema] = OrderedDict()
+        self._kept_chars = 0  # of the texts in `_schemas`
 
     def close(self) -> None:
         """Closes its connections."""
@@ -137,6 +151,9 @@ class SchemaRegistry:
         found = self._schemas.get(path)
         if found is None:
             found = self._schemas[path] = self._refusals.of(path, lambda: self._asked(path, what))
+            self._kept_chars += len(found.text)
+            while self._kept_chars > _KEPT_CHARS and len(self._schemas) > 1:
+                self._kept_chars -= len(self._schemas.popitem(last=False)[1].text)
         return found
 
     def _asked(self, path: str, what: str) -> RegisteredSchema:
@@ -164,16 +181,25 @@ class SchemaRegistry:
         return answer.read(_id)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
-        """Asks until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right."""
-        end = self._monotonic() + LIMIT_S
-        for wait in (*WAITS_S, LIMIT_S):  # the last one is never waited for
-            try:
-                return self._ask_each(method, path, body, end)
-            except _NoAnswerError as error:
-                last = error
-            if wait == LIMIT_S or self._monotonic() + wait >= end:
-                break
-            self._sleep(wait)
+        """Asks until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right.
+
+        Raises PortionLateError where the portion that asks may wait no longer.
+        """
+        with self.patience.waiting():
+            left_s = self.patience.left_s
+            end = self._monotonic() + min(LIMIT_S, left_s)
+            for wait in (*WAITS_S, math.inf):
+                try:
+                    return self._ask_each(method, path, body, end)
+                except _NoAnswerError as error:
+                    last = error
+                if wait == math.inf:
+                    break
+                if self._monotonic() + wait >= end or self.patience.left_s <= 0:
+                    if left_s < LIMIT_S or self.patience.left_s <= 0:  # it had less time than a question has
+                        raise self.patience.late()
+                    break
+                self._sleep(wait)
         raise RegistryError(
             f"The schema registry does not answer: {last}.",
             "It is asked again when the connector is started again; check schema.registry.url.",
@@ -194,22 +220,22 @@ class SchemaRegistry:
 
     def _ask_one(self, method: str, url: str, body: Mapping[str, Any] | None, share_s: float) -> RegistryAnswer:
         headers = {"Content-Type": _KIND} if body is not None else {}
-        limits = httpx.Timeout(share_s, connect=share_s / 2)  # of each step: to connect, to send, to read
+        request = HttpRequest(method, url, headers, body)
         try:
-            found = self._client.request(method, url, json=body, headers=headers, timeout=limits)
+            found = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
         except httpx.HTTPError as error:
             raise _NoAnswerError(f"{type(error).__name__} at {_address(url)}") from None
-        if found.status_code in _UNAUTHORIZED:
+        if found.status in _UNAUTHORIZED:
             raise RegistryError(
-                f"The schema registry answers {method} {url} with {found.status_code}: it does not let this user in.",
+                f"The schema registry answers {method} {url} with {found.status}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
-        if found.status_code in _BUSY or found.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _NoAnswerError(f"{found.status_code} from {_address(url)}")
+        if found.status in _BUSY or found.status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            raise _NoAnswerError(f"{found.status} from {_address(url)}")
         try:
-            return RegistryAnswer(f"{method} {url}", found.status_code, found.json())
-        except ValueError:
-            raise _NoAnswerError(f"{method} {url} is answered with {found.status_code} and no JSON") from None
+            return RegistryAnswer(f"{method} {url}", found.status, json.loads(found.body))
+        except (ValueError, RecursionError):
+            raise _NoAnswerError(f"{method} {url} is answered with {found.status} and no JSON") from None
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
@@ -241,7 +267,9 @@ def _id(body: Mapping[str, Any]) -> int:
     return int(body["id"])
 
 
-def _trust(settings: RegistrySettings) -> ssl.SSLContext:
+def _trust(settings: RegistrySettings) -> ssl.SSLContext | bool:
+    if not any(urlsplit(url).scheme == "https" for url in settings.urls):
+        return False  # nothing is asked over TLS, as redirections are not followed: no certificates are loaded
     if not settings.trusted and not settings.certificate:
         try:
             return httpx.create_ssl_context()

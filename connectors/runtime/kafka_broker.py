@@ -176,8 +176,9 @@ class KafkaBroker:
         self._sessions.drop_unused()
 
     def close(self) -> None:
-        """Drops the sessions that publishing has kept."""
+        """Drops the sessions that publishing has kept, and closes the admin client."""
         self._sessions.close()
+        self._admin.close()
 
     @_retried("starts of an output")
     def output_starts(self, state: CatalogState, topic: str) -> Mapping[int, int]:

@@ -35,7 +35,7 @@ from connectors.source.source_errors import reading_stopped
 from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
 from connectors.spark import session
-from connectors.threads import CancellableThread
+from connectors.threads import CancellableThread, let_go
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +45,8 @@ POOL: Final = "query"
 """Its Spark pool: a micro-batch gets the next free task, however many tasks publishes and folds have."""
 _WRITERS: Final = 4
 """Threads that write small portions: most of their time is spent waiting for the disk."""
+EARLY_END_S: Final = 5.0
+"""How long (s) a micro-batch may take to end early: its tasks write into files what they have read by then."""
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.5
 
@@ -69,17 +71,19 @@ class SharedQuery:
         self.share_among(connectors)
         self._pollers = Pollers(self._batches.wake, clock)
         self._link = DriverLink(self._batches)
+        self._batches.marks = self._link.address.path  # a folder that only this account can enter
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
         self._restart = threading.Event()
         self._ending = threading.Event()
         self._failed: BaseException | None = None
+        self._overdue: tuple[int | None, float] = None, 0.0  # the micro-batch that is to end early, and when it is late
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
     def share_among(self, connectors: int) -> None:
         """Shares what there is among so many connectors from now on; those that run keep the tasks that they have."""
         self.tasks_max = max(1, self._cores // max(1, connectors))
-        self._batches.shared = connectors > 1
+        self._batches.share(shared=connectors > 1)
 
     def start(self, *, prepares: bool) -> None:
         """Starts the query on a thread, beside the take-overs of the connectors.
@@ -170,9 +174,10 @@ class SharedQuery:
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
             while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):
-                pass
+                self._end_if_overdue()
             return None if stopped.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
+            let_go(error)
             return error
         finally:
             if query is not None:
@@ -180,6 +185,18 @@ class SharedQuery:
                     query.stop()
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _end_if_overdue(self) -> None:
+        """Ends the query if its micro-batch was asked to end early, and has not for a while: others wait for it.
+
+        So it is on machines where no task can see that (`EarlyEnd`), and where a task hangs. Its portion is read alone.
+        """
+        number, now = self._batches.ending, self._clock.monotonic()
+        if number != self._overdue[0]:
+            self._overdue = number, now + EARLY_END_S
+        elif number is not None and now >= self._overdue[1]:
+            _log.warning("a micro-batch is read again, as it did not end for other connectors", seconds=EARLY_END_S)
+            self._restart.set()
 
     def _failure_of(self, query: StreamingQuery) -> BaseException | None:
         """Returns what has ended `query`: of a micro-batch that could not be handed out Spark knows only that."""
@@ -198,6 +215,7 @@ class SharedQuery:
             if self._ending.is_set() or self._restart.is_set():
                 _log.debug("a micro-batch was interrupted", exc_info=error)
                 return
+            let_go(error)
             self._failed = error
             raise _HandOutError(type(error).__name__) from None
 

@@ -45,7 +45,7 @@ from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.takeover import Fenced, draw_start, newer_owner, stored_state
 from connectors.spark import session
-from connectors.threads import CancellableThread
+from connectors.threads import CancellableThread, let_go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,6 +262,7 @@ class Supervisor:
                 self._requests.answer(one, Answer(ok=True, result={"logs": msgspec.to_builtins(changed)}))
 
     def _fail(self, error: BaseException) -> None:
+        let_go(error)  # it is kept until the next run, or for good
         self.error = error
         current, now_ms = self._status.current, self._clock.now_ms()
         next_ms = None if self._once else self._backoff.next_restart_ms(error, current.failures + 1, now_ms)

@@ -162,13 +162,17 @@ def take_over(
     _fence(catalog, connector, clients, tasks_max, now_ms)
     admin = Admin(clients.admin())
     broker = KafkaBroker(connector, clients, admin, storage)
-    if change is not None:
-        change(Fenced(catalog, broker, admin, connector, clients))
-    found = broker.discover(catalog.state)
-    hit("takeover.topics")
-    catalog.commit(lambda _: found, now_ms)
-    closed = broker.look_into(catalog.state)
-    catalog.commit(lambda _: closed, now_ms)
+    try:
+        if change is not None:
+            change(Fenced(catalog, broker, admin, connector, clients))
+        found = broker.discover(catalog.state)
+        hit("takeover.topics")
+        catalog.commit(lambda _: found, now_ms)
+        closed = broker.look_into(catalog.state)
+        catalog.commit(lambda _: closed, now_ms)
+    except BaseException:
+        broker.close()
+        raise
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Ownership(catalog, broker)
 

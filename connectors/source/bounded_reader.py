@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 from zlib import crc32
 
@@ -24,9 +25,10 @@ from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source.arrow_records import Longs, PartitionSlots, faulty, range_rows, to_arrow, with_range, within
+from connectors.source.collector import uncollected
 from connectors.source.micro_batches import PortionSplit
 from connectors.source.plan import SourceRange
-from connectors.source.reader import IdleTime, RangeCursor, uncollected
+from connectors.source.reader import IdleTime, RangeCursor
 from connectors.source.source_topics import AdminTopics
 
 _POLL_S: Final = 0.02
@@ -101,7 +103,7 @@ def _read(
     for nth, (share, ranges) in enumerate(_shares(group)):
         if nth and (max_bytes <= 0 or time.monotonic() >= until):
             break
-        with borrowed(group[0].clients, _REQUEST_S, share) as consumer, uncollected():
+        with borrowed(group[0].clients, _REQUEST_S, share) as consumer:
             read = _BoundedRead(group[0].options.connector, ranges, consumer, replace(budget, max_bytes=max_bytes))
             read.run(until)
             unsound |= read.unsound()
@@ -168,7 +170,7 @@ class _BoundedRead:
             began = time.monotonic()
             left = sum(cursor.part.hi - cursor.position for cursor in active)
             poll_s = _POLL_S * max(1.0, len(active) / _MANY)
-            found = self._keep(self._sound(self._consumer.consumer.consume(min(_CHUNK, left), poll_s)))
+            found = uncollected(partial(self._poll, min(_CHUNK, left), poll_s))
             brought = [cursor for cursor in found if not cursor.finished]
             if len(brought) < len(found):
                 self._consumer.pause([Partition(*cursor.key) for cursor in found if cursor.finished])
@@ -179,6 +181,10 @@ class _BoundedRead:
                     self._advance(self._active())
                 return
             active = self._active()
+
+    def _poll(self, most: int, seconds: float) -> list[RangeCursor]:
+        """Polls once, and keeps what came; returns the ranges that records came of."""
+        return self._keep(self._sound(self._consumer.consumer.consume(most, seconds)))
 
     def unsound(self) -> set[int]:
         """Returns the owners that were left, or of which a topic is another one by id now. Raises NoAnswerError."""

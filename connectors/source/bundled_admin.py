@@ -68,8 +68,9 @@ class BundledAdmin:
         self._answers.ends = {}
 
     def close(self) -> None:
-        """Closes the consumer's connections."""
+        """Closes the clients' connections."""
         self._consumer.close()
+        self._admin.close()
 
     def list_topics(self) -> Iterable[str]:
         """See `Admin.list_topics`."""

@@ -19,6 +19,7 @@ from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import plan
+from connectors.source.early_end import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
 from connectors.source.subscription import Offer, Subscription
@@ -45,20 +46,26 @@ class PortionSplit(Struct, frozen=True):
 
 
 class ReadTask(Struct, frozen=True):
-    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own."""
+    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own.
+
+    Of any other task `early_end` says when it ends before its ranges do.
+    """
 
     portions: tuple[PortionSplit, ...]
     bounded: bool
+    early_end: EarlyEnd = NEVER
 
 
 class MicroBatches:
     """Plans micro-batches of what subscriptions are offered, and hands each its portion. Threads may share it.
 
     `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector, as it is now.
+    `marks`: a path, which with an end of its own becomes that of each EarlyEnd.
     """
 
     def __init__(self, tasks: int, *, shared: bool) -> None:
         self.shared = shared
+        self.marks = ""
         self._tasks = tasks
         self._changed = threading.Condition()
         self._subscriptions: dict[Subscription, ClientSettings] = {}
@@ -70,7 +77,27 @@ class MicroBatches:
         self._first: list[ReadTask] | None = None
         self._run = 0
         self._suspects: set[str] = set()
+        self._early_end = NEVER  # of the last micro-batch
+        self._ending: int | None = None  # the number of the micro-batch that was asked to end early
         self._closed = False
+
+    def share(self, *, shared: bool) -> None:
+        """Says whether the worker has more than one connector from now on.
+
+        A micro-batch without bounds that is read for the only one so far ends early, and what it leaves is read within
+        the bounds of those that wait.
+        """
+        with self._changed:
+            self.shared = shared
+            if shared and self._claimed and self._is_unbounded():
+                self._ending = self._number
+                self._early_end.ask()
+
+    @property
+    def ending(self) -> int | None:
+        """The number of the micro-batch that was asked to end early and has not ended yet; None: there is none."""
+        with self._changed:
+            return self._ending if self._claimed and self._ending == self._number else None
 
     def is_suspect(self, connector: str) -> bool:
         """Returns whether its last micro-batch failed as a whole, and nothing of it was read alone since."""
@@ -92,8 +119,7 @@ class MicroBatches:
             self._subscriptions.pop(subscription, None)
             if not subscription.suspect:
                 self._suspects.discard(subscription.options.connector)
-            unbounded = any(not task.bounded for task in self._planned.get(self._number, []))
-            return unbounded and subscription in self._claimed.values()
+            return self._is_unbounded() and subscription in self._claimed.values()
 
     def warm_up(self, processes: int) -> None:
         """Has the next micro-batch hold nothing, read by so many of Spark's processes; with 0 Spark runs no job for it.
@@ -162,10 +188,11 @@ class MicroBatches:
         """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
         with self._changed:
             claimed, self._claimed = self._claimed, {}
+            ended_early = self._ending == self._number
         for number, subscription in claimed.items():
-            subscription.deliver(found.get(number))
+            subscription.deliver(found.get(number), ended_early=ended_early)
 
-    def deliver_portion(self, number: int, found: Batch) -> None:
+    def deliver_portion(self, number: int, found: Batch | KeyfoldError) -> None:
         """Hands over the portion `number` before the others of its micro-batch, which `deliver` ends."""
         with self._changed:
             subscription = self._claimed.pop(number, None)
@@ -190,6 +217,10 @@ class MicroBatches:
         for subscription in subscriptions:
             subscription.fail(error)
 
+    def _is_unbounded(self) -> bool:
+        """Whether the last micro-batch that was planned has tasks without bounds."""
+        return any(not task.bounded for task in self._planned.get(self._number, []))
+
     def _is_offered(self) -> bool:
         return any(one.claimable for one in self._subscriptions)
 
@@ -204,8 +235,10 @@ class MicroBatches:
         if not self.shared and len(numbered) == 1 and not self._in_driver:
             ((number, (one, offer)),) = numbered.items()
             clients, most = one.options.clients, one.options.limits.tasks_max
-            splits = plan.splits(offer.ranges, most)
-            return [ReadTask((PortionSplit(number, offer.options, each, clients),), bounded=False) for each in splits]
+            splits = [PortionSplit(number, offer.options, each, clients) for each in plan.splits(offer.ranges, most)]
+            self._early_end.forget()
+            self._early_end = EarlyEnd(f"{self.marks}-end-{self._number + 1}") if self.marks else NEVER
+            return [ReadTask((each,), bounded=False, early_end=self._early_end) for each in splits]
         pieces = [
             PortionSplit(number, offer.options, ReadSplit((one,)), self._subscriptions[subscription])
             for number, (subscription, offer) in numbered.items()

@@ -10,9 +10,11 @@ from itertools import chain, islice
 from typing import Final
 from weakref import WeakKeyDictionary
 
+import structlog
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
+from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.bundled_admin import bundled_admin
@@ -31,6 +33,9 @@ _SLOW_AT_ONCE: Final = 4
 """Slow connectors that are asked for at a time, each on a thread of its own."""
 _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
+
+
+_log = structlog.get_logger()
 
 
 class _EmptyPlan(Struct, frozen=True):
@@ -108,10 +113,13 @@ class SourcePoller:
         began = self._clock.monotonic()
         offered = self._ask(together)
         if self._clock.monotonic() - began > SLOW_S:
-            with self._lock:
-                self._slow.update((one, None) for one in together if one in self._subscriptions)
+            self._ask_alone_next(together)
         if offered:
             self._wake()
+
+    def _ask_alone_next(self, subscriptions: Iterable[Subscription]) -> None:
+        with self._lock:
+            self._slow.update((one, None) for one in subscriptions if one in self._subscriptions)
 
     def _ask(self, subscriptions: Iterable[Subscription]) -> bool:
         """Asks for the ends of all at once, and lets those plan that have moved; returns whether any has an offer."""
@@ -119,7 +127,12 @@ class SourcePoller:
         lists = [one.partitions() for one in asked]
         if lists != self._lists:  # of idle connectors they are the same objects each time
             self._lists, self._wanted = lists, frozenset(chain.from_iterable(lists))
-        ends = self.admin.refresh(self._wanted) if self._wanted else {}
+        try:
+            ends = self.admin.refresh(self._wanted) if self._wanted else {}
+        except Exception as error:  # noqa: BLE001  # each is asked for alone then, and says what is wrong with it
+            _log.warning("connectors are asked for one by one", connectors=len(asked), reason=briefly(error))
+            self._ask_alone_next(asked)
+            return False
         now = self._clock.monotonic()
         offered = [self._plan(one, partitions, ends, now) for one, partitions in zip(asked, lists, strict=True)]
         self.admin.forget_ends()

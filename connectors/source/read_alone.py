@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import structlog
 
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import WRITTEN, portions
 from compactor.spark import tasks
 from compactor.turns import turn
+from connectors.errors import UnreachableError
+from connectors.registry.patience import Patience
 from connectors.source import plan
+from connectors.source.early_end import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
 from connectors.source.reader import read
@@ -23,8 +28,11 @@ from connectors.source.transformed import write_transformed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALONE_IN_DRIVER_MAX: Final = 20_000
-"""Offsets that are read in this process at most: more than of a micro-batch, as no other connector waits for these."""
+STALLED: Final = EarlyEnd(idle_s=5.0)
+"""When a read of Spark's tasks gives its turn back: enough time to find a log end behind which nothing is stable yet
+(`reader.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
+
+_log = structlog.get_logger()
 
 _one_at_a_time: Final = threading.Lock()
 """Held while Spark's tasks read much alone: in all but one of its tasks, so that micro-batches find a free one."""
@@ -33,10 +41,11 @@ _one_at_a_time: Final = threading.Lock()
 def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -> Batch:
     """Reads an offer to its end and writes it into files (steps 2 and 3); returns what was written.
 
-    Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
+    A large one that makes no progress for a while ends early, so that others have their turn: then it is read in part,
+    or not at all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
     offer, options = alone.offer, alone.offer.options
-    if plan.size(offer.ranges) <= ALONE_IN_DRIVER_MAX:
+    if not alone.is_large:
         whole = ReadSplit(offer.ranges)
         if alone.suspect:  # it may end the process that reads it
             return _batch(tasks.run(spark, 1, _reading([whole], options), WRITTEN))
@@ -45,25 +54,42 @@ def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -
     with turn(_one_at_a_time, stopped) as mine:
         if not mine:
             raise reading_stopped(options.connector)
-        return _batch(tasks.run(spark, len(splits), _reading(splits, options), WRITTEN))
+        return _read_large(spark, splits, options, alone)
 
 
-def _reading(splits: list[ReadSplit], options: SourceOptions) -> Callable[[int], Iterator[pa.RecordBatch]]:
+def _read_large(spark: SparkSession, splits: list[ReadSplit], options: SourceOptions, alone: Alone) -> Batch:
+    """Reads splits in tasks of Spark's. Brokers that do not answer leave all of it unread."""
+    try:
+        rows = tasks.run(spark, len(splits), _reading(splits, options, STALLED), WRITTEN)
+    except UnreachableError as error:
+        _log.info("a large read is tried again in small", connector=options.connector, reason=error.message)
+        return Batch(ranges=(), parts=())
+    return alone.offer.without_holes(_batch(rows))
+
+
+def _reading(
+    splits: list[ReadSplit], options: SourceOptions, early_end: EarlyEnd = NEVER
+) -> Callable[[int], Iterator[pa.RecordBatch]]:
     """Returns what a task does: it is pickled, so it holds no lock."""
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
         from connectors.logging_setup import configure_as_parent
 
         configure_as_parent()
-        yield from _written(splits[number], options)
+        yield from _written(splits[number], options, early_end=early_end)
 
     return task
 
 
 def _written(
-    split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
+    split: ReadSplit,
+    options: SourceOptions,
+    stopped: Callable[[], bool] = lambda: False,
+    early_end: EarlyEnd = NEVER,
 ) -> Iterator[pa.RecordBatch]:
-    return write_transformed(read(split, options, stopped), options)
+    """Reads and writes; a chain that waits for a registry waits alone, and as long as it is not `stopped`."""
+    with closing(read(split, options, stopped, early_end)) as batches:
+        yield from write_transformed(batches, options, patience=Patience(stopped=stopped))
 
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:

@@ -11,11 +11,9 @@ or in an error, never in fewer records.
 
 from __future__ import annotations
 
-import gc
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,11 +26,14 @@ from msgspec.structs import replace
 
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
+from connectors.errors import UnreachableError
 from connectors.kafka import admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source import source_errors
 from connectors.source.arrow_records import PartitionSlots, bounded, faulty, range_rows, to_arrow, with_range, within
+from connectors.source.collector import uncollected
+from connectors.source.early_end import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceRange, SourceTopic
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
@@ -50,57 +51,40 @@ _log = structlog.get_logger()
 
 
 def read(
-    split: ReadSplit, options: SourceOptions, stopped: Callable[[], bool] = lambda: False
-) -> Iterator[pa.RecordBatch]:
+    split: ReadSplit,
+    options: SourceOptions,
+    stopped: Callable[[], bool] = lambda: False,
+    early_end: EarlyEnd = NEVER,
+) -> Generator[pa.RecordBatch, None, None]:
     """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
 
-    Once `stopped` returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError,
-    UnreachableError, or ConnectorError where reading is refused or a batch is damaged.
+    To be closed by who uses it (`contextlib.closing`): an error of theirs keeps it as it stands, with its consumer, for
+    as long as the error is kept. Once `early_end` is due, a range is stated as far as it was read, or not at all. Once
+    `stopped` returns True it ends with PublishInterruptedError. Raises
+    DataLossError, SourceChangedError, UnreachableError, or ConnectorError where reading is refused or a batch is
+    damaged.
     """
     if not split.ranges:
         return
-    with borrowed(options.clients, options.timeouts.request) as consumer, uncollected():
-        yield from _SplitReader(split, options, consumer, stopped).batches()
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Turns Python's cyclic garbage collector off until the whole split is read, and its records are taken.
-
-    It would look through the thousands of messages of every poll again and again (docs/decisions/findings.md); none of
-    them is in a cycle. It is on again as soon as no thread of this process is in such a block.
-    """
-    with _uncollected.lock:
-        _uncollected.blocks += 1
-        gc.disable()
-    try:
-        yield
-    finally:
-        with _uncollected.lock:
-            _uncollected.blocks -= 1
-            if not _uncollected.blocks:
-                gc.enable()
-
-
-class _Uncollected:
-    """Counts the blocks in which threads of this process have the collector off."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.blocks = 0
-
-
-_uncollected: Final = _Uncollected()
+    request_s = min(options.timeouts.request, early_end.idle_s)
+    with borrowed(options.clients, request_s) as consumer:
+        yield from _SplitReader(split, options, consumer, stopped, early_end).batches()
 
 
 class _SplitReader:
     """Reads one split, once."""
 
     def __init__(
-        self, split: ReadSplit, options: SourceOptions, consumer: AssignedConsumer, stopped: Callable[[], bool]
+        self,
+        split: ReadSplit,
+        options: SourceOptions,
+        consumer: AssignedConsumer,
+        stopped: Callable[[], bool],
+        early_end: EarlyEnd,
     ) -> None:
         self._options = options
         self._stopped = stopped
+        self._early_end = early_end
         self._consumer = consumer
         self._cursors = [RangeCursor(each, each.lo, each.lo) for each in split.ranges]
         self._slots = PartitionSlots([cursor.key for cursor in self._cursors])
@@ -114,20 +98,41 @@ class _SplitReader:
         while self._active():
             if self._stopped():
                 raise source_errors.reading_stopped(self._options.connector)
-            began = time.monotonic()
-            messages = self._poll()
-            waited = time.monotonic() - began
-            yield from self._shaped(self._records(messages))
+            if self._early_end.is_due(self._idle.seconds):
+                yield from self._end_early()
+                return
+            records, waited = uncollected(self._poll_records)
+            yield from self._shaped(records)
             yield from self._advance(waited)
             if self._idle.should_look():
                 yield from self._look()
         self._verify()
+
+    def _end_early(self) -> list[pa.RecordBatch]:
+        """Ends the ranges that are not finished where they stand; returns the rows of those of which anything was read.
+
+        First it checks the topics, as at the end of all: where brokers that have made no progress do not answer that
+        either, nothing may be stated, and UnreachableError is raised at once.
+        """
+        gives_up = self._idle.seconds >= self._early_end.idle_s
+        self._verify(patient=not gives_up)
+        read = [cursor for cursor in self._active() if cursor.position > cursor.start]
+        for cursor in read:
+            cursor.part = replace(cursor.part, hi=cursor.position)
+        return self._finish(read)
 
     def _active(self) -> list[RangeCursor]:
         return [cursor for cursor in self._cursors if not cursor.finished]
 
     def _assign(self) -> None:
         self._consumer.assign([cursor.partition for cursor in self._active()])
+
+    def _poll_records(self) -> tuple[pa.RecordBatch | None, float]:
+        """Polls once; returns what came of the ranges, and for how long (s) it was waited for."""
+        began = time.monotonic()
+        messages = self._poll()
+        waited = time.monotonic() - began
+        return self._records(messages), waited
 
     def _poll(self) -> list[Message]:
         """Polls once for messages: no more than are still to be read, as waiting for more would be in vain."""
@@ -264,12 +269,18 @@ class _SplitReader:
 
     def _check_timeout(self, cursor: RangeCursor) -> None:
         if self._idle.seconds >= self._options.timeouts.timeout:
-            name, reason = self._options.connector, self._idle.reason
-            raise source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
+            raise self._unreachable(cursor)
 
-    def _verify(self) -> None:
-        """Raises SourceChangedError where a topic was recreated while it was read: an id is never used again."""
-        topics = self._topics_now()
+    def _unreachable(self, cursor: RangeCursor) -> UnreachableError:
+        name, reason = self._options.connector, self._idle.reason
+        return source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
+
+    def _verify(self, *, patient: bool = True) -> None:
+        """Raises SourceChangedError where a topic was recreated while it was read: an id is never used again.
+
+        Brokers that do not answer are asked again for a while, if it is `patient`. Raises UnreachableError.
+        """
+        topics = self._topics_now(patient=patient)
         for cursor in self._cursors:
             found = _id(topics, cursor)
             if found not in (None, cursor.part.topic_id):
@@ -277,8 +288,9 @@ class _SplitReader:
                     self._options.connector, cursor.part.topic, cursor.part.topic_id, found or ""
                 )
 
-    def _topics_now(self) -> dict[str, SourceTopic]:
-        self._idle.waited(0.0, moved=True)
+    def _topics_now(self, *, patient: bool) -> dict[str, SourceTopic]:
+        if patient:
+            self._idle.waited(0.0, moved=True)
         while True:
             began = time.monotonic()
             try:
@@ -287,6 +299,8 @@ class _SplitReader:
                 if self._stopped():
                     raise source_errors.reading_stopped(self._options.connector) from None
                 self._idle.reason = str(error)
+                if not patient:
+                    raise self._unreachable(self._cursors[0]) from None
                 time.sleep(_AGAIN_S)
                 self._idle.waited(time.monotonic() - began, moved=False)
                 self._check_timeout(self._cursors[0])

@@ -19,21 +19,33 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+import structlog
 from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError, KeyfoldError
-from compactor.ingest.appends import Batch
+from compactor.ingest.appends import Batch, up_to_holes
 from compactor.model.record import RangeRead, TopicPartition
 from connectors.clock import Clock
+from connectors.errors import PortionLateError
 from connectors.source import plan
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceRange
 from connectors.source.planner import Planner
+from connectors.threads import let_go
+
+_log = structlog.get_logger()
 
 ALONE_MAX: Final = 5_000_000
-"""Offsets that one offer has at most where there are other connectors: those that are read alone take turns."""
+"""Offsets that one offer has at most where there are other connectors, or may come: reads alone take turns."""
+ALONE_IN_DRIVER_MAX: Final = 20_000
+"""Offsets that are read alone in this process at most: more than of a micro-batch, as no other connector waits."""
 SHARED_MAX: Final = 200_000
 """Offsets that a portion has at most where other connectors wait for the same micro-batch; more is read alone."""
+
+
+LATE_S: Final = 60.0
+"""How long (s) a connector is read alone whose chain took longer than a micro-batch waits: the next portion may be as
+late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
 
 
 class Offer(Struct, frozen=True):
@@ -43,12 +55,25 @@ class Offer(Struct, frozen=True):
     ranges: tuple[SourceRange, ...]
     end: Offsets
 
+    def without_holes(self, batch: Batch) -> Batch:
+        """Returns what of `batch` continues each partition from where this offer begins."""
+        return up_to_holes(batch, {one.topic_partition: one.lo for one in self.ranges})
+
 
 class Alone(Struct, frozen=True):
-    """An offer that the connector's own thread has to have read. `suspect`: its micro-batch failed as a whole."""
+    """An offer that the connector's own thread has to have read. `suspect`: its micro-batch failed as a whole.
+
+    `stalled`: the read of a large offer before it made no progress; whatever is wrong is to be found out.
+    """
 
     offer: Offer
     suspect: bool = False
+    stalled: bool = False
+
+    @property
+    def is_large(self) -> bool:
+        """Whether tasks of Spark's read it, for which others wait: it may be read in part."""
+        return not self.stalled and plan.size(self.offer.ranges) > ALONE_IN_DRIVER_MAX
 
 
 class Subscription:
@@ -80,11 +105,13 @@ class Subscription:
         self._ready: Batch | Alone | None = None
         self._error: BaseException | None = None
         self._alone = self._suspect = suspect
+        self._stalled = False  # a large read alone was left in part: the next one is small and finds out why
         self._finished = False
         self._closed = False
         self._paused = False
         self._number = 0
         self._offered_at = float("-inf")
+        self._alone_until = float("-inf")  # until then (monotonic s) it is read alone, as its chain was late
 
     def begin(self) -> None:
         """Asks the brokers where reading begins and, pinned, where it ends; plans nothing before.
@@ -157,8 +184,8 @@ class Subscription:
                 return False
             self._offered_at = self._clock.monotonic()
             self._offer = self._numbered(ranges, end)  # also where it was paused meanwhile: it waits to be claimed
-            if self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
-                self._ready = Alone(self._offer, self._suspect)
+            if self._is_late or self._alone or (self._shared() and plan.size(ranges) > SHARED_MAX):
+                self._ready = Alone(self._offer, self._suspect, self._stalled)
                 self._changed.notify_all()
             return True
 
@@ -181,29 +208,54 @@ class Subscription:
         idle = not (self._closed or self._claimed or self._paused)
         return idle and self._offer is not None and self._ready is None
 
-    def deliver(self, found: Batch | KeyfoldError | None) -> None:
-        """Hands over what was read of the claimed offer: a batch, why there is none, or None for nothing at all."""
+    def deliver(self, found: Batch | KeyfoldError | None, *, ended_early: bool = False) -> None:
+        """Hands over what was read of the claimed offer: a batch, why there is none, or None for nothing at all.
+
+        PortionLateError is no failure: it is read alone, as what is missing. Where the micro-batch has `ended_early`,
+        its tasks may have left holes: what lies behind one is left out.
+        """
         with self._changed:
             if self._closed or self._offer is None:
                 return
-            if isinstance(found, KeyfoldError):
+            if ended_early and isinstance(found, Batch):
+                found = self._offer.without_holes(found)
+            if isinstance(found, PortionLateError):
+                self._note_late(found)
+            elif isinstance(found, KeyfoldError):
                 self._error = found
             elif found is None or not found.ranges:
-                self._ready = Alone(self._renumbered(self._offer))
+                self._leave_alone(self._offer)
             else:
                 self._ready = found
             self._changed.notify_all()
+
+    def _note_late(self, error: PortionLateError) -> None:
+        """Has the claimed offer, and all others for a while, read alone."""
+        self._alone_until = self._clock.monotonic() + LATE_S
+        if self._offer is not None:
+            self._leave_alone(self._offer)
+        name, reason = self.options.connector, error.message
+        _log.warning("connector is read by jobs of its own", connector=name, reason=reason, seconds=round(LATE_S))
+
+    def _leave_alone(self, offer: Offer, *, suspect: bool = False) -> None:
+        """Has `offer` read alone: as it is or, where it is larger than others could wait for, planned again."""
+        if plan.size(offer.ranges) <= ALONE_MAX:
+            self._ready = Alone(self._renumbered(offer), suspect)
+            return
+        self._alone, self._offer, self._claimed = True, None, False
+        self._taken()
 
     def abandon(self) -> None:
         """Says that the micro-batch of the claimed offer failed as a whole: each of its offers is read alone now."""
         with self._changed:
             self._suspect = True
             if not self._closed and self._offer is not None:
-                self._ready = Alone(self._renumbered(self._offer), suspect=True)
+                self._leave_alone(self._offer, suspect=True)
                 self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         """Hands `error` to the connector's own thread."""
+        let_go(error)
         with self._changed:
             self._error = error
             self._changed.notify_all()
@@ -224,20 +276,27 @@ class Subscription:
     def taken(self, stated: tuple[RangeRead, ...]) -> None:
         """Moves the position past what was read, as `stated`; what is missing of the offer is read alone next.
 
-        Raises IngestError where a job of its own has not read the offer to its end either.
+        A large offer that was read alone in part is read on in a small one, which finds out what is wrong. Raises
+        IngestError where that has not read its offer to the end either.
         """
         with self._changed:
-            offer, was_alone = self._offer, isinstance(self._ready, Alone)
+            offer, alone = self._offer, self._ready if isinstance(self._ready, Alone) else None
             assert offer is not None
             assert self._position is not None
             reached = plan.reached(self._position, stated)
             left = plan.ranges(self.options.connector, reached, offer.end)
-            if was_alone and left:
+            if left and alone is not None and not alone.is_large:
                 raise _unread(self.options.connector, left[0])
+            self._stalled = bool(left) and alone is not None
             self._position = {**offer.end, **reached} if left else offer.end
-            self._alone, self._suspect = bool(left), False
+            self._alone, self._suspect = bool(left), self._suspect and self._stalled  # what is left may be to blame
             self._offer, self._ready, self._claimed = None, None, False
         self._taken()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether its chain was late a short time ago."""
+        return self._clock.monotonic() < self._alone_until
 
     @property
     def plannable(self) -> bool:
@@ -249,7 +308,9 @@ class Subscription:
 
     def _limit(self) -> int | None:
         most = self.options.limits.max_offsets
-        return min(most or ALONE_MAX, ALONE_MAX) if self._shared() else most
+        if self._stalled:
+            return min(most or ALONE_IN_DRIVER_MAX, ALONE_IN_DRIVER_MAX)
+        return min(most or ALONE_MAX, ALONE_MAX) if self._shared() or self._alone else most
 
     def _numbered(self, ranges: tuple[SourceRange, ...], end: Offsets) -> Offer:
         self._number += 1

@@ -11,7 +11,7 @@ import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import RegistryError
-from connectors.source.read_alone import ALONE_IN_DRIVER_MAX
+from connectors.source.subscription import ALONE_IN_DRIVER_MAX
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, create_topic, produce
 from tests.support.records import BASE_MS, read_snapshot

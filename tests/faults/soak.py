@@ -1,14 +1,16 @@
 """Runs a worker under a steady load for an hour: `python -m tests.faults.soak --minutes 60 --into FOLDER`.
 
 A real broker, a real worker with folds, snapshots and vacuum, and a load that knows the truth; with `--connectors 10`
-ten connectors in that worker, which share the load. What the worker uses is noted every ten seconds, the promises are
-checked at the end; `soak_report` makes table and plot of the notes.
+ten connectors in that worker, which share the load; with `--failing` two more that fail again and again
+(`failing_connectors`). What the worker uses is noted every ten seconds, the promises are checked at the end;
+`soak_report` makes table and plot of the notes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,8 +22,10 @@ from typing import Any, Final
 import psutil
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import EXIT_FAILED, EXIT_OK
 from tests.faults import soak_report
 from tests.faults.crowded_scenario import CrowdedScenario
+from tests.faults.failing_connectors import FailingConnectors
 from tests.faults.neighbours import Crowd
 from tests.faults.worker_process import WorkerProcess
 from tests.support.deployment import Deployment
@@ -50,18 +54,19 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=60)
     options.add_argument("--connectors", type=int, default=1)
+    options.add_argument("--failing", action="store_true")
     options.add_argument("--into", type=Path, required=True)
     asked = options.parse_args()
     asked.into.mkdir(parents=True, exist_ok=True)
     notes = asked.into / "soak.jsonl"
-    breaches = _run(asked.minutes * 60, asked.connectors, notes)
+    breaches = _run(asked.minutes * 60, asked.connectors, notes, fails=asked.failing)
     for breach in breaches:
         print("BREACH", breach)
     flat = soak_report.write(notes, asked.into)
     return 0 if flat and not breaches else 1
 
 
-def _run(seconds: float, connectors: int, notes: Path) -> list[str]:
+def _run(seconds: float, connectors: int, notes: Path, *, fails: bool) -> list[str]:
     rate = RATE / connectors
     crowd = Crowd(connectors - 1, rate, SETTINGS)
     with (
@@ -70,15 +75,20 @@ def _run(seconds: float, connectors: int, notes: Path) -> list[str]:
         CrowdedScenario(Path(folder) / "field", broker.bootstrap, 1, SETTINGS, rate, crowd) as scenario,
     ):
         scenario.deployment.worker |= WORKER
-        worker = scenario.start()
+        failing = FailingConnectors(scenario.deployment) if fails else None
+        worker = scenario.start(*failing.files() if failing else ())
         scenario.until_publishing()
         _watch(scenario, worker, seconds, notes)
+        shutil.copy(worker.log, notes.with_name("worker.log"))  # for the reason of whatever is found
         if not worker.alive:
             return [f"the worker ended: {worker.tail()}"]
         found = scenario.violations()
         code, took_s = worker.terminate()
         print(f"stopped with exit code {code} in {took_s:.1f} s; {_sent(scenario):,} records were sent")
-        return found if code == 0 else [*found, f"exit code {code}"]
+        if failing:
+            print(f"the connectors that fail were started {failing.starts()} times")
+        ends = {EXIT_OK, EXIT_FAILED} if failing else {EXIT_OK}
+        return found if code in ends else [*found, f"exit code {code}"]
 
 
 def _watch(scenario: CrowdedScenario, worker: WorkerProcess, seconds: float, notes: Path) -> None:

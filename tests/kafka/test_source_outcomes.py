@@ -183,7 +183,7 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     whole = source.range(topic_name, 0, 100)
     reading = read(ReadSplit((whole,)), source.options)
     next(reading)
-    reading.close()  # type: ignore[attr-defined]
+    reading.close()
     assert not any(consumers._idle.values())
     assert offsets(source.read(whole)) == list(range(100))
     (kept,) = [one.consumer for kept in consumers._idle.values() for one in kept]

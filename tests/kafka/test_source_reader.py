@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from compactor.model.record import SOURCE, measure
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
-from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records
+from connectors.source.early_end import EarlyEnd
+from connectors.source.plan import ReadSplit
+from connectors.source.reader import read
+from tests.support.broker_source import BrokerSource, Row, numbered_records, offsets, range_reports, records
 from tests.support.kafka import create_topic, end_offsets, open_transaction, produce, produce_transaction, wait_until
 from tests.support.raw_producer import RawRecord, produce_bytes
 
@@ -260,3 +265,32 @@ def test_a_header_name_that_is_not_utf8_rejects_its_record_alone(broker: Embedde
         [],
         [("cut", b"6")],  # librdkafka hands names out as C strings, and nobody tells that one was cut: see formats.md
     ]
+
+
+@pytest.mark.parametrize("after", [1, 2, 5])
+def test_a_read_that_ends_early_is_gone_on_with_exactly(
+    broker: EmbeddedKafka, topic_name: str, tmp_path: Path, after: int
+) -> None:
+    """What it states and what is left are all records once, wherever it ends; aborted ones are nowhere."""
+    create_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, numbered_records(2_000))
+    produce_transaction(broker.bootstrap, topic_name, [(0, b"gone", b"v")] * 1_500, commit=False)
+    produce_transaction(broker.bootstrap, topic_name, numbered_records(3_000))
+    end = end_offsets(broker.bootstrap, topic_name)[0]
+    source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 20_000})
+    early_end = EarlyEnd(str(tmp_path / "end"))
+    rows: list[Row] = []
+    with closing(read(ReadSplit((source.range(topic_name, 0, end),)), source.options, early_end=early_end)) as batches:
+        for number, batch in enumerate(batches, 1):
+            rows += batch.to_pylist()
+            if number == after:
+                early_end.ask()
+    ((lo, hi, start, count),) = range_reports(rows)
+    assert (lo, start, count) == (0, 0, len(records(rows)))
+    assert 0 < hi < end
+    assert max(offsets(rows)) < hi
+    left = source.read(source.range(topic_name, hi, end))
+    assert min(offsets(left)) >= hi
+    expected = [row["value"] for row in records(source.read(source.range(topic_name, 0, end)))]
+    assert [row["value"] for row in (*records(rows), *records(left))] == expected
+    assert len(expected) == 5_000

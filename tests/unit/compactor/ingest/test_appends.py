@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import GapError, IngestError
-from compactor.ingest.appends import Batch, appends, first_rejected
+from compactor.ingest.appends import Batch, appends, first_rejected, up_to_holes
 from compactor.model.log import Gap, RunFile
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -145,3 +145,29 @@ def test_the_first_rejected_is_named() -> None:
     batch = Batch(ranges=(), parts=(part(0, 5), part(6, 9, rejected=7), part(10, 12, rejected=11)))
     assert first_rejected(batch) == (TP, 7, "null key")
     assert first_rejected(Batch(ranges=(), parts=())) is None
+
+
+OTHER = TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "kept"),
+    [
+        ([(0, 10), (10, 30)], [(0, 10), (10, 30)]),
+        ([(0, 7), (10, 30)], [(0, 7)]),
+        ([(10, 30)], []),
+        ([(0, 10), (10, 12), (20, 25)], [(0, 10), (10, 12)]),
+        ([], []),
+    ],
+    ids=["whole", "behind a hole", "not from its start", "cut twice", "nothing"],
+)
+def test_what_lies_behind_a_hole_is_left_out(ranges: list[tuple[int, int]], kept: list[tuple[int, int]]) -> None:
+    """With its files, and by partition: what is left continues the log without a gap, and is not refused."""
+    reads = [read(lo, hi, records=hi - lo) for lo, hi in ranges]
+    whole = RangeRead(tp=OTHER, topic_id="id-t", lo=3, hi=9, start=3, records=0)
+    parts = [part(lo, hi - 1, path=f"runs/{lo}") for lo, hi in ranges]
+    found = up_to_holes(Batch(ranges=(*reads, whole), parts=tuple(parts), bytes_read=5), {TP: 0, OTHER: 3})
+    assert [(one.lo, one.hi) for one in found.ranges] == [*kept, (3, 9)]
+    assert [one.file.path for one in found.parts] == [f"runs/{lo}" for lo, _ in kept]
+    state = after(at(0), found.ranges[:-1], found.parts)
+    assert log_of(state, 0).end == max((hi for _, hi in kept), default=0)

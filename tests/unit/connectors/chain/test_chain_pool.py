@@ -64,14 +64,14 @@ def test_two_at_a_time_have_a_chain_each_and_start_without_counts() -> None:
 
 
 def test_chains_of_the_specs_that_were_used_longest_ago_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of more than 64."""
+    """Of more than 256."""
     closed: list[Chain] = []
 
     def close(chain: Chain) -> None:
         closed.append(chain)
 
     monkeypatch.setattr(Chain, "close", close)
-    for number in range(66):
+    for number in range(258):
         with borrowed(chain_spec({"output.topic": f"o{number}"}), str, keyed=True):
             pass
     assert len(closed) == 2

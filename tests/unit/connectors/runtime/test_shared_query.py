@@ -91,9 +91,9 @@ def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
 class Worker:
     """A shared query on stand-ins, with the connectors that read through it."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, connectors: int = 2) -> None:
         self.spark = Mock()
-        self.query = SharedQuery(self.spark, SystemClock(), connectors=2)
+        self.query = SharedQuery(self.spark, SystemClock(), connectors=connectors)
         streams.plans = self.query._batches
         self.stopped = threading.Event()
         self._blocks: list[Any] = []
@@ -302,3 +302,27 @@ def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, monkeypa
     assert (short.value.__cause__, short.value.__suppress_context__) == (None, True)
     sparks = Mock(exception=Mock(return_value=RuntimeError("StackOverflowError")))
     assert worker.query._failure_of(sparks) is whole
+
+
+def test_a_micro_batch_that_does_not_end_for_others_is_read_again(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks may be on machines that do not see that it should; after EARLY_END_S the query goes on without it."""
+    monkeypatch.setattr(module, "EARLY_END_S", 0.0)
+    worker = Worker(streams, connectors=1)
+    found = worker.subscribed("a")
+    offered(found)
+
+    def claims(streams: Streams) -> None:
+        assert streams.micro_batch()
+
+    streams.lives = [claims]
+    worker.query.start(prepares=False)
+    wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
+    assert worker.query._batches.ending is None
+    worker.query.share_among(2)
+    alone = found.next(TIMEOUT_S)
+    assert isinstance(alone, Alone)
+    wait_until(lambda: len(streams.started) == 2, "it is started again", TIMEOUT_S)
+    assert worker.query._batches.ending is None
+    worker.close()

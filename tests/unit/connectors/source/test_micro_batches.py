@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compactor.ingest.appends import Batch
 from compactor.model.record import TopicPartition
 from connectors.source import micro_batches as module
+from connectors.source import plan
+from connectors.source import subscription as subscription_module
 from connectors.source.micro_batches import SMALLEST, MicroBatches, ReadTask
-from connectors.source.subscription import Subscription
+from connectors.source.subscription import Alone, Subscription
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.subscribed import Subscribed, batch_of
 
@@ -264,3 +268,104 @@ def test_an_error_of_the_query_reaches_every_connector(query: Query) -> None:
     for one in found:
         with pytest.raises(RuntimeError, match="no query"):
             one.next(TIMEOUT_S)
+
+
+LARGE = 300_000
+
+
+class OnlyOne(Query):
+    """The query of a worker's only connector, which reads a large backlog of one partition in two tasks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        super().__init__(monkeypatch, shared=False)
+        self.batches.marks = str(folder / "mark")
+        self.one = self.add("a", (0, LARGE))
+        self.tasks = self.next()
+        self.portion = portion_of(self.tasks, "c-a")
+
+    def read(self, *ends: int) -> Batch:
+        """What its tasks have read, each of its range up to the offset."""
+        ranges = [one for task in self.tasks for each in task.portions for one in each.split.ranges]
+        batches = [batch_of([one], up_to=end) for one, end in zip(ranges, ends, strict=True)]
+        return Batch(ranges=tuple(read for batch in batches for read in batch.ranges), parts=())
+
+    def due(self) -> bool:
+        return all(task.early_end.is_due(0.0) for task in self.tasks)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OnlyOne:
+    return OnlyOne(monkeypatch, tmp_path)
+
+
+def test_a_micro_batch_without_bounds_ends_early_once_there_are_others(alone: OnlyOne) -> None:
+    """What it has read is taken, and what is left is read alone, within the bounds of those that share."""
+    assert (alone.due(), alone.batches.ending) == (False, None)
+    alone.batches.share(shared=True)
+    assert (alone.due(), alone.batches.ending) == (True, 1)
+    half = LARGE // 2
+    alone.batches.deliver({alone.portion: alone.read(half, half + 1_000)})
+    assert alone.batches.ending is None
+    found = alone.one.next(0)
+    assert isinstance(found, Batch)
+    assert [(read.lo, read.hi) for read in found.ranges] == [(0, half), (half, half + 1_000)]
+    alone.one.taken(found.ranges)
+    assert alone.one.plan()
+    left = alone.one.next(0)
+    assert isinstance(left, Alone)
+    assert [(one.lo, one.hi) for one in left.offer.ranges] == [(half + 1_000, LARGE)]
+
+
+def test_tasks_that_end_early_leave_no_gap_in_a_partition(alone: OnlyOne) -> None:
+    """The second task's piece does not continue the first's: taken as it is, step 4 would refuse it as a gap."""
+    alone.batches.share(shared=True)
+    alone.batches.deliver({alone.portion: alone.read(1_000, LARGE)})
+    found = alone.one.next(0)
+    assert isinstance(found, Batch)
+    assert [(read.lo, read.hi) for read in found.ranges] == [(0, 1_000)]
+    alone.one.taken(found.ranges)
+    assert alone.one.plan()
+    left = alone.one.next(0)
+    assert isinstance(left, Alone)
+    assert [(one.lo, one.hi) for one in left.offer.ranges] == [(1_000, LARGE)]
+
+
+def test_a_hole_that_no_early_end_explains_is_left_to_the_catalog(alone: OnlyOne) -> None:
+    """It is a defect, which step 4 refuses."""
+    alone.batches.deliver({alone.portion: alone.read(1_000, LARGE)})
+    found = alone.one.next(0)
+    assert isinstance(found, Batch)
+    assert len(found.ranges) == 2
+
+
+def test_a_micro_batch_is_not_ended_by_what_ended_another(alone: OnlyOne) -> None:
+    """Each has a file of its own; one that is over, or has bounds, or was planned before it was read, has none."""
+    alone.batches.deliver({alone.portion: alone.read(LARGE, LARGE)})
+    alone.batches.share(shared=True)
+    assert (alone.due(), alone.batches.ending) == (False, None)
+    first, ends = alone.tasks[0].early_end, (LARGE, 2 * LARGE)
+    found = alone.one.next(0)
+    assert isinstance(found, Batch)
+    alone.one.taken(found.ranges)
+    first.ask()
+    alone.batches.share(shared=False)
+    alone.cluster.put("a", (0, ends[1]))
+    assert alone.one.plan()
+    alone.tasks = alone.next()
+    assert not alone.due()
+    assert not first.is_due(0.0), "the file of an earlier one is removed"
+
+
+def test_a_large_offer_that_failed_is_cut_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read as it is, alone and in one turn, others would wait for minutes; it stays suspect."""
+    monkeypatch.setattr(subscription_module, "ALONE_MAX", LARGE)
+    query = Query(monkeypatch, shared=False)
+    one = query.add("a", (0, 10 * LARGE))
+    query.next()
+    query.batches.share(shared=True)
+    query.batches.abandon()
+    assert one.next(0) is None
+    assert one.plan()
+    left = one.next(0)
+    assert isinstance(left, Alone)
+    assert (plan.size(left.offer.ranges), left.suspect) == (LARGE, True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -390,3 +391,13 @@ class _Idle:
 
     def plan(self) -> bool:
         return False
+
+
+def test_a_question_for_all_that_fails_is_asked_for_each(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever went wrong with it (a future that did not come, say): no connector fails for what others asked."""
+    poller = worker.borrow()
+    monkeypatch.setattr(poller.admin, "refresh", Mock(side_effect=TimeoutError))
+    found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
+    for one in found:
+        wait_until(lambda one=one: one.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
+        assert one._error is None

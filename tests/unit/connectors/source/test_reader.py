@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Message
+from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
-from connectors.errors import UnreachableError
+from connectors.errors import SourceChangedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import reader
+from connectors.source.early_end import EarlyEnd
 from connectors.source.plan import ReadSplit, SourceRange
-from connectors.source.reader import RangeCursor, nothing_left, uncollected
+from connectors.source.reader import RangeCursor, nothing_left
 from tests.support.clients import client_settings
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
@@ -135,12 +139,85 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
     assert stuck.requests > 0
 
 
-def test_the_collector_is_on_again_after_the_last_of_several_readers() -> None:
-    """Whatever the order in which threads of one process begin and end to read."""
-    first, second = uncollected(), uncollected()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert not gc.isenabled()
-    second.__exit__(None, None, None)
-    assert gc.isenabled()
+class Fed:
+    """A session whose consumer brings the records of t-0 from offset 0 on, three at a time, up to `last`."""
+
+    admin = None
+
+    def __init__(self, last: int) -> None:
+        self.consumer = self
+        self.at, self._last = 0, last
+
+    def assign(self, partitions: list[Any]) -> None: ...
+
+    def pause(self, partitions: list[Any]) -> None: ...
+
+    def consume(self, _count: int, _timeout: float) -> list[Message]:
+        found = [
+            Message(topic="t", partition=0, offset=offset, key=b"k", value=b"v", timestamp=(1, 1))
+            for offset in range(self.at, min(self.at + 3, self._last))
+        ]
+        self.at += len(found)
+        return found
+
+    def position(self, partitions: list[Any]) -> list[Partition]:
+        return [Partition(one.topic, one.partition, self.at if one.partition == 0 else -1001) for one in partitions]
+
+
+@pytest.fixture
+def fed(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    """Brokers on which topic t has two partitions, of which the second brings nothing."""
+
+    @contextmanager
+    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[Fed]:
+        yield Fed(last=6)
+
+    cluster = MemoryCluster()
+    cluster.put("t", (0, 90), (0, 90), topic_id="id")
+    monkeypatch.setattr(reader, "borrowed", borrowed)
+    monkeypatch.setattr(reader, "AdminTopics", lambda *_: cluster)
+    return cluster
+
+
+BOTH = ReadSplit((SourceRange("t", "id", 0, 0, 90), SourceRange("t", "id", 1, 0, 90)))
+
+
+def stated(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int, int, int]]:
+    """Partition, lo, hi and records of every range that is stated."""
+    rows = [row for batch in batches for row in batch.to_pylist() if row["range"] is not None]
+    return [(row["partition"], row["range"]["lo"], row["range"]["hi"], row["range"]["records"]) for row in rows]
+
+
+def test_a_read_ends_early_where_it_stands(fed: MemoryCluster, tmp_path: Path) -> None:
+    """A range is stated up to the position, with the records that were read; one of which nothing was read is not."""
+    early_end = EarlyEnd(str(tmp_path / "end"))
+    batches: list[pa.RecordBatch] = []
+    for batch in reader.read(BOTH, source_options(topics=["t"]), early_end=early_end):
+        batches.append(batch)
+        early_end.ask()
+    assert sum(batch.num_rows for batch in batches if batch["range"].null_count) == 3
+    assert stated(batches) == [(0, 0, 3, 3)]
+    assert fed.requests == 1, "the topics were looked at"
+
+
+def test_a_read_without_progress_ends_early(fed: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has read counts. Brokers that do not answer at all by then are asked once, and waited for no more."""
+    monkeypatch.setattr(reader, "LOOK_S", 60.0)
+    read = partial(reader.read, BOTH, source_options(topics=["t"], timeout=60.0), early_end=EarlyEnd(idle_s=0.0001))
+    assert stated(read()) == [(0, 0, 6, 6)]
+    fed.away = True
+    with pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
+        list(read())
+
+
+def test_a_topic_that_was_recreated_ends_no_read_early(fed: MemoryCluster, tmp_path: Path) -> None:
+    """What was read may be the other topic's: it is an error, as at the end of all ranges."""
+    early_end = EarlyEnd(str(tmp_path / "end"))
+    read = reader.read(BOTH, source_options(topics=["t"]), early_end=early_end)
+    next(read)
+    fed.put("t", (0, 90), (0, 90), topic_id="another")
+    early_end.ask()
+    with pytest.raises(SourceChangedError, match="recreated"):
+        list(read)
+    early_end.forget()
+    assert not early_end.is_due(1e9)

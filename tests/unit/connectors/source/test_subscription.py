@@ -10,7 +10,7 @@ import pytest
 from compactor.errors import IngestError, StorageError
 from compactor.ingest.appends import Batch
 from compactor.storage.local import LocalStorage
-from connectors.errors import DataLossError, SourceChangedError
+from connectors.errors import DataLossError, PortionLateError, SourceChangedError
 from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
 from connectors.source.subscription import Alone
@@ -269,3 +269,70 @@ def test_what_was_read_when_it_was_paused_is_kept(one: Subscribed) -> None:
     one.subscription.deliver(delivered)
     one.subscription.resume()
     assert one.subscription.next(0) is delivered
+
+
+def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cluster: MemoryCluster) -> None:
+    """It is no failure; after LATE_S one portion shows whether it still is, and until then nobody waits for any."""
+    one.offered()
+    one.subscription.deliver(PortionLateError("Late."))
+    for end in (10, 11):
+        alone = one.alone()
+        assert not alone.suspect
+        one.subscription.taken(batch_of(alone.offer.ranges).ranges)
+        cluster.put("a", (0, end), (0, 5))
+        assert one.subscription.plan()
+    one.subscription.taken(batch_of(one.alone().offer.ranges).ranges)
+    one.clock.advance(round(module.LATE_S * 1000))
+    cluster.put("a", (0, 12), (0, 5))
+    assert one.offered() == ((11, 12),)
+
+
+def test_a_large_read_that_stalls_is_read_on_in_small(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small one is read to its end or raises why it cannot be; once it has succeeded, the next is large again."""
+    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
+    cluster.put("a", (0, 100), (0, 0))
+    one = Subscribed(cluster)
+    one.offered()
+    one.subscription.deliver(None)
+    large = one.alone()
+    assert large.is_large
+    one.subscription.taken(batch_of(large.offer.ranges, up_to=30).ranges)
+    assert one.subscription.plan()
+    small = one.alone()
+    assert [(each.lo, each.hi) for each in small.offer.ranges] == [(30, 40)]
+    assert (small.stalled, small.is_large) == (True, False)
+    one.subscription.taken(batch_of(small.offer.ranges).ranges)
+    assert one.offered() == ((40, 100),)
+
+
+def test_a_large_read_of_which_nothing_came_moves_nothing(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the small read that follows is an error where it is not read to its end: nothing goes round for ever."""
+    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
+    cluster.put("a", (0, 100), (0, 0))
+    one = Subscribed(cluster)
+    one.offered()
+    one.subscription.deliver(None)
+    assert one.alone().is_large
+    one.subscription.taken(())
+    assert one.subscription.plan()
+    small = one.alone()
+    assert [(each.lo, each.hi) for each in small.offer.ranges] == [(0, 10)]
+    with pytest.raises(IngestError, match=r"offsets \[4, 10\) were not read"):
+        one.subscription.taken(batch_of(small.offer.ranges, up_to=4).ranges)
+
+
+def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What made a micro-batch fail may be in what is left: the worker's own process does not read it."""
+    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
+    cluster.put("a", (0, 100), (0, 0))
+    one = Subscribed(cluster)
+    one.offered()
+    one.subscription.abandon()
+    one.subscription.taken(batch_of(one.alone().offer.ranges, up_to=30).ranges)
+    assert one.subscription.plan()
+    small = one.alone()
+    assert (small.suspect, small.stalled) == (True, True)
+    one.subscription.taken(batch_of(small.offer.ranges).ranges)
+    assert not one.subscription.suspect

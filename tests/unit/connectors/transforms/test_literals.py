@@ -1,4 +1,4 @@
-"""InsertHeader's texts, casts of dates and missing timestamps are as Connect has them: each was asked of its classes."""
+"""InsertHeader, casts of dates and missing timestamps are as Connect has them: each was asked of its classes."""
 
 from __future__ import annotations
 

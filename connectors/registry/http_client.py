@@ -1,0 +1,151 @@
+"""Sends a registry's client's HTTP requests, each of which is over in time and answered in bounded size.
+
+httpx limits each step of a request (a connection, one piece of the answer), never all of it: a server that sends a
+byte now and then is waited for without end, and so is a name server. So a request runs on a thread of its own, which is
+given up when its time is over: its connection is shut down, so that the thread ends too, as soon as it has one.
+
+On its own because it knows nothing of schemas.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import httpx
+from msgspec import Struct
+
+MAX_BYTES: Final = 4 << 20
+"""How large an answer may be: a registry that keeps schemas in a topic has none above a megabyte, and JSON of this size
+takes a hundred megabytes at most once it is parsed."""
+_LOOK_S: Final = 0.2
+"""How often (s) a thread that waits for an answer looks whether it is to stop."""
+_SOCKETS: Final = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
+"""The events of httpcore that bring the socket of a new connection."""
+
+
+class HttpRequest(Struct, frozen=True):
+    """What is asked: `body` becomes JSON, None is no body."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any] | None = None
+
+
+class HttpAnswer(Struct, frozen=True):
+    """What was answered."""
+
+    status: int
+    body: bytes
+
+
+class HttpClient:
+    """Asks with `client`, for each address one request at a time. Used by one thread."""
+
+    def __init__(self, client: httpx.Client, max_bytes: int = MAX_BYTES) -> None:
+        self._client = client
+        self._max_bytes = max_bytes
+        self._asking: dict[tuple[str, int | None], _Asking] = {}  # the newest request of each address
+
+    def close(self) -> None:
+        """Closes the connections."""
+        for asking in self._asking.values():
+            asking.give_up()
+        self._client.close()
+
+    def ask(self, request: HttpRequest, seconds: float, stopped: Callable[[], bool] = lambda: False) -> HttpAnswer:
+        """Returns the answer to `request`. Raises httpx.HTTPError if there is none within `seconds`, or once stopped.
+
+        A request that was given up and still has no connection (its name is being looked up) is the only one of its
+        address until it ends, so that a name server that hangs costs one thread.
+        """
+        url = httpx.URL(request.url)
+        address = (url.host, url.port)
+        before = self._asking.get(address)
+        until = time.monotonic() + seconds
+        if before is not None and not before.over.wait(seconds):
+            raise httpx.ConnectTimeout("an earlier request has no connection yet")
+        asking = self._asking[address] = _Asking(
+            self._client, request, self._max_bytes, before.socket if before else None
+        )
+        asking.start(max(0.001, until - time.monotonic()))
+        while not asking.over.wait(max(0.0, min(_LOOK_S, until - time.monotonic()))):
+            if time.monotonic() >= until or stopped():
+                asking.give_up()
+                raise httpx.ReadTimeout("the answer was not complete in time")
+        return asking.outcome()
+
+
+class _Asking:
+    """One request on its way. `over` is set when its thread has ended; `socket` is that of its connection, if known."""
+
+    def __init__(self, client: httpx.Client, request: HttpRequest, max_bytes: int, kept: socket.socket | None) -> None:
+        self.over = threading.Event()
+        self.socket = kept  # of the request before, whose connection this one may use again
+        self._client = client
+        self._request = request
+        self._max_bytes = max_bytes
+        self._given_up = False
+        self._answer: HttpAnswer | None = None
+        self._error: Exception | None = None
+
+    def start(self, seconds: float) -> None:
+        """Begins; each step may take `seconds`, and to connect half of it, as there may be several addresses."""
+        threading.Thread(target=self._run, args=(seconds,), name="registry-request", daemon=True).start()
+
+    def give_up(self) -> None:
+        """Shuts its connection down: what its thread waits for ends at once."""
+        self._given_up = True
+        if self.socket is not None and not self.over.is_set():
+            with suppress(OSError):  # not `SSLSocket.shutdown`, which takes TLS from under the thread that reads
+                socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+
+    def outcome(self) -> HttpAnswer:
+        """Returns the answer, or raises why there is none, once it is over."""
+        if self._answer is None:
+            raise self._error or httpx.ReadError("the request was given up")
+        return self._answer
+
+    def _run(self, seconds: float) -> None:
+        try:
+            self._answer = self._ask(seconds)
+        except httpx.HTTPError as error:
+            self._error = error.with_traceback(None)
+        except Exception as error:  # noqa: BLE001  # whatever an answer breaks is no answer
+            self._error = httpx.ReadError(f"{type(error).__name__}: {error}"[:500])
+        finally:
+            self.over.set()
+
+    def _ask(self, seconds: float) -> HttpAnswer:
+        one = self._request
+        limits = httpx.Timeout(seconds, connect=seconds / 2)
+        with self._client.stream(
+            one.method,
+            one.url,
+            json=one.body,
+            headers={**one.headers, "Accept-Encoding": "identity"},  # what is compressed may unfold to any size
+            timeout=limits,
+            extensions={"trace": self._note},
+        ) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise httpx.DecodingError("it is compressed, which was not asked for")
+            body = bytearray()
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > self._max_bytes:
+                    raise httpx.ReadError(f"it is larger than {self._max_bytes} bytes")
+                if self._given_up:
+                    raise httpx.ReadTimeout("it was given up")
+            return HttpAnswer(response.status_code, bytes(body))
+
+    def _note(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keeps the socket of a new connection."""
+        if event in _SOCKETS:
+            self.socket = info["return_value"].get_extra_info("socket")
+            if self._given_up:
+                raise httpx.ReadTimeout("it was given up")

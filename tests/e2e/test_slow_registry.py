@@ -1,0 +1,84 @@
+"""A connector whose schema registry is slow holds up nobody but itself."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.errors import EXIT_OK
+from tests.e2e.test_beside import Three
+from tests.support.deployment import PROCESS_TIMEOUT_S
+from tests.support.kafka import ToSend, produce, wait_until
+from tests.support.memory.schema_registry import MemoryRegistry
+from tests.support.records import random_records
+from tests.unit.connectors.chain.test_key_identity import V1, encoded
+
+pytestmark = pytest.mark.timeout(300)
+
+ANSWERS_S = 1.0
+IDS = 40
+PUBLISHED_S = 15.0
+"""By then the other connector has published, on a machine that does other work too; all answers take 40 s."""
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    """The address of a registry that takes ANSWERS_S for each of IDS schemas."""
+    memory = MemoryRegistry()
+    for number in range(IDS):
+        memory.add({**V1, "doc": str(number)})
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            time.sleep(ANSWERS_S)
+            found = memory.handle_request(httpx.Request("GET", f"http://memory{self.path}"))
+            self.send_response(found.status_code)
+            self.send_header("Content-Length", str(len(found.content)))
+            self.end_headers()
+            self.wfile.write(found.content)
+
+        def log_message(self, *_: object) -> None:
+            """Prints nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("records", [IDS, 12_000], ids=["the driver reads", "tasks of Spark's read"])
+def test_ids_that_are_answered_slowly_hold_up_one_connector(
+    tmp_path: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str], registry: str, records: int
+) -> None:
+    """Each answer is in time; together they take 40 s, in which the other connector publishes as ever."""
+    two = Three(tmp_path, broker.bootstrap, [new_topic_name("slow"), new_topic_name("other")])
+    two.all[0].settings |= {
+        "compaction.key.identity": "avro",
+        "key.converter": "keyfold.Avro",
+        "key.converter.schema.registry.url": registry,
+    }
+    with two.process() as worker:
+        wait_until(lambda: all(one.taken_over() for one in two.all), "both are there", PROCESS_TIMEOUT_S)
+        two.publish(1)
+        numbers = (number % IDS for number in range(records))
+        made = [ToSend(number % 2, encoded(V1, number + 1, {"id": number}), b"v") for number in numbers]
+        produce(broker.bootstrap, two.all[0].topic, made)
+        for _ in range(3):
+            began = time.monotonic()
+            produce(broker.bootstrap, two.all[1].topic, random_records(1, 100))
+            wait_until(two.all[1].caught_up, "the other publishes", PUBLISHED_S)
+            assert time.monotonic() - began < PUBLISHED_S
+        assert not two.all[0].caught_up()
+        wait_until(two.all[0].caught_up, "the slow one publishes too", PROCESS_TIMEOUT_S)
+        assert "connector FAILED" not in worker.printed()
+        worker.signal_all(signal.SIGTERM)
+        assert worker.wait() == EXIT_OK, worker.tail()
+    two.check(1)

@@ -1,0 +1,186 @@
+"""What a task of a micro-batch makes of portions whose chains are late: no other portion waits for them."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from compactor.errors import KeyfoldError
+from compactor.ingest.appends import Batch
+from compactor.ingest.ingest import portions
+from compactor.storage.local import LocalStorage
+from connectors.chain import chain_pool
+from connectors.chain.spec import chain_spec
+from connectors.errors import PortionLateError
+from connectors.registry.schema_registry import SchemaRegistry
+from connectors.source import read_task as module
+from connectors.source.arrow_records import range_rows
+from connectors.source.micro_batches import PortionSplit, ReadTask
+from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.read_task import read_in_driver, read_task
+from connectors.source.transformed import write_transformed
+from tests.support.engine import intake
+from tests.support.memory.schema_registry import MemoryRegistry
+from tests.support.source_options import source_options
+from tests.unit.connectors.chain.test_chain import batch
+from tests.unit.connectors.chain.test_key_identity import V1, encoded
+
+ANSWERS_S = 0.4
+"""How long the slow registry takes for an answer; a question may take 5 s."""
+IDS = 10
+SETTINGS = {
+    "compaction.key.identity": "avro",
+    "key.converter": "keyfold.Avro",
+    "key.converter.schema.registry.url": "http://slow:1",
+}
+
+
+class Slow(MemoryRegistry):
+    """Answers after ANSWERS_S."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Takes its time."""
+        time.sleep(ANSWERS_S)
+        return super().handle_request(request)
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    """A slow registry that all converters ask; nothing of it is known."""
+    found = Slow()
+    for number in range(IDS):
+        found.add({**V1, "doc": str(number)})
+    monkeypatch.setattr("connectors.converters.registered.SchemaRegistry", partial(SchemaRegistry, transport=found))
+    monkeypatch.setattr(chain_pool, "_idle", type(chain_pool._idle)())
+    return found
+
+
+class Portions:
+    """Portions as they were read: of the connector `late` each record has a schema of its own, `plain` has no chain."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.storage = LocalStorage(str(folder))
+        self.late = self._portion(1, "late", chain=chain_spec(SETTINGS))
+        self.plain = self._portion(2, "plain", chain=None)
+        monkeypatch.setattr(module, "read_bounded", self._read)
+
+    def tasks(self) -> list[ReadTask]:
+        return [ReadTask((self.late, self.plain), bounded=True)]
+
+    def _portion(self, number: int, connector: str, chain: Any) -> PortionSplit:
+        options = source_options(topics=["t"], connector=connector, intake=intake(self.storage))
+        split = ReadSplit((SourceRange("t", "id", 0, 0, IDS),))
+        return PortionSplit(number, replace(options, chain=chain), split, options.clients)
+
+    def _read(self, found: tuple[PortionSplit, ...]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+        records = batch(*((encoded(V1, number + 1, {"id": number}), b"v") for number in range(IDS)))
+        for portion in found:
+            yield portion, [records, range_rows([(portion.split.ranges[0], 0, IDS)])]
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, memory: Slow) -> Portions:  # it is asked
+    return Portions(monkeypatch, tmp_path)
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> dict[int, Batch | KeyfoldError]:
+    return portions(row for one in batches for row in one.to_pylist())
+
+
+def test_a_late_portion_of_a_spark_task_is_told_apart(found: Portions) -> None:
+    """Ten answers in time are late together; the other portion of the task is written, and nothing waits for long."""
+    began = time.monotonic()
+    answers = rows_of(read_task(found.tasks()[0]))
+    assert time.monotonic() - began < IDS * ANSWERS_S
+    assert isinstance(answers[1], PortionLateError)
+    assert isinstance(answers[2], Batch)
+
+
+def test_the_portions_of_a_task_wait_no_longer_together(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one of them has waited for is taken from the others' time; those that come to ask none are not late."""
+    monkeypatch.setattr(module, "PORTION_WAIT_S", ANSWERS_S / 2)
+    monkeypatch.setattr(module, "TASK_WAIT_S", ANSWERS_S)
+    every = tuple(replace(found.late, portion=number) for number in range(10, 20))
+    began = time.monotonic()
+    answers = rows_of(read_task(ReadTask(every, bounded=True)))
+    assert time.monotonic() - began < 6 * ANSWERS_S
+    assert 0 < len(answers) <= 2
+    assert all(isinstance(answer, PortionLateError) for answer in answers.values())
+
+
+def test_a_task_begins_with_no_further_chain_after_its_time(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chain may take its time, many of them may not; what has none is written all the same."""
+    monkeypatch.setattr(module, "WRITTEN_S", 0.0)
+    assert set(rows_of(read_task(found.tasks()[0]))) == {2}
+
+
+def test_the_driver_asks_no_registry(found: Portions, memory: Slow) -> None:
+    """A portion with a schema that is not known is missing, and the others are delivered at once."""
+    delivered: dict[int, Any] = {}
+    with ThreadPoolExecutor(1) as writers:
+        read_in_driver(found.tasks(), writers, delivered.__setitem__)
+    assert (set(delivered), memory.asked) == ({2}, [])
+
+
+def test_what_its_connector_has_learned_the_driver_knows(found: Portions, memory: Slow) -> None:
+    """The chain is kept between the two, so the next portion is one of the micro-batch again."""
+    options = found.late.options
+    for _, batches in found._read((found.late,)):
+        list(write_transformed(batches, options))
+    asked = len(memory.asked)
+    delivered: dict[int, Any] = {}
+    with ThreadPoolExecutor(1) as writers:
+        read_in_driver(found.tasks(), writers, delivered.__setitem__)
+    assert {number: type(one) for number, one in delivered.items()} == {1: Batch, 2: Batch}
+    assert len(memory.asked) == asked == IDS
+
+
+def test_a_chain_that_takes_too_long_is_late(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it waits for nothing: others wait for its work all the same."""
+    monkeypatch.setattr(module, "PORTION_TOTAL_S", -1.0)
+    delivered: dict[int, Any] = {}
+    with ThreadPoolExecutor(1) as writers:
+        read_in_driver(found.tasks(), writers, delivered.__setitem__)
+    assert {number: type(one) for number, one in delivered.items()} == {1: PortionLateError, 2: Batch}
+
+
+def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its portion is missing, and what it writes later is nobody's."""
+    monkeypatch.setattr(module, "WRITTEN_S", 0.1)
+    goes_on, write = threading.Event(), module.write_portion
+
+    def hangs(portion: PortionSplit, *rest: Any) -> list[pa.RecordBatch]:
+        if portion.portion == 1:
+            assert goes_on.wait(10)
+        return write(portion, *rest)
+
+    monkeypatch.setattr(module, "write_portion", hangs)
+    delivered: dict[int, Any] = {}
+    began = time.monotonic()
+    with ThreadPoolExecutor(2) as writers:
+        read_in_driver(found.tasks(), writers, delivered.__setitem__)
+        assert time.monotonic() - began < 5
+        assert 1 not in delivered
+        goes_on.set()
+
+
+def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slow) -> None:
+    """That the registry does not have it is an answer, and no lateness."""
+    memory.schemas.clear()
+    options = replace(found.late.options, chain=chain_spec(SETTINGS))
+    records = batch((struct.pack(">bI", 0, 99) + b"\x0e", b"v"))
+    rows = write_transformed([records, range_rows([(found.late.split.ranges[0], 0, 1)])], options)
+    (written,) = rows_of(rows).values()
+    assert isinstance(written, Batch)
+    assert [part.rejected for part in written.parts] == [1]

@@ -1,0 +1,72 @@
+"""An error that is kept keeps nothing of what its frames had open."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+
+from connectors.threads import CancellableThread, let_go
+
+
+class Held:
+    """Stands for a consumer, a connection or a batch of records."""
+
+
+HELD: list[weakref.ref[Held]] = []
+CLOSED: list[str] = []
+
+
+def reading() -> Iterator[int]:
+    """Has something open for as long as it is not closed."""
+    held = Held()
+    HELD.append(weakref.ref(held))
+    try:
+        yield 1
+        yield 2
+    finally:
+        CLOSED.append("closed")
+
+
+def fails_while_reading() -> None:
+    batches = reading()
+    for _ in batches:
+        raise OSError("the store is full")
+
+
+def wraps() -> None:
+    try:
+        fails_while_reading()
+    except OSError as error:
+        raise RuntimeError("not written") from error
+
+
+def test_what_a_failed_thread_had_open_is_closed() -> None:
+    """Its failure is kept, for hours perhaps: the generator that it read from is closed at once, by no collector."""
+    HELD.clear()
+    CLOSED.clear()
+    gc.disable()
+    try:
+        thread = CancellableThread("fails", lambda _: wraps())
+        thread.start()
+        assert thread.join(10)
+        assert (CLOSED, [ref() for ref in HELD]) == (["closed"], [None])
+    finally:
+        gc.enable()
+    assert thread.failure is not None
+    text = "".join(traceback.format_exception(thread.failure))
+    assert "in fails_while_reading" in text, "it says where it came from all the same"
+    assert "the store is full" in text
+
+
+def test_errors_that_came_from_one_another_in_a_circle_are_let_go_of_once() -> None:
+    """And those of a group."""
+    first, second = ValueError("a"), ValueError("b")
+    with suppress(ValueError):
+        raise first
+    with suppress(ValueError):
+        raise second from first
+    first.__context__ = second
+    let_go(ExceptionGroup("several", [first, second]))
