@@ -54,7 +54,7 @@ def describing(
     from compactor.snapshot import location
     from connectors.cli import describe_view
     from connectors.config.engine_settings import engine_settings
-    from connectors.config.secrets import printable_text
+    from connectors.config.secrets import logged_text
     from connectors.runtime import status
 
     changed = describe_view.changed(catalog.state, ends.ids)
@@ -66,7 +66,7 @@ def describing(
         catalog_version=catalog.version,
         owner=_owner(catalog, storage),
         status=describe_view.status(status.read(storage), now_ms),
-        broker_error=printable_text(ends.error) if ends.error else None,
+        broker_error=logged_text(ends.error) if ends.error else None,
         snapshots=location.read_note(storage),
         topics=describe_view.topics(catalog.state, others, changed),
         partitions=describe_view.partitions(catalog.state, offsets, engine_settings(connector), now_ms),

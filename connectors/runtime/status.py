@@ -17,7 +17,7 @@ from compactor.errors import StorageError
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 from connectors.clock import Clock
-from connectors.config.secrets import printable_text
+from connectors.config.secrets import text_of_connector
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
@@ -62,9 +62,12 @@ def stopped(status: Status) -> Status:
     return replace(status, state=ConnectorState.STOPPED, next_restart_ms=None)
 
 
-def failed(status: Status, error: BaseException, next_restart_ms: int | None) -> Status:
-    """Returns the status of a connector that FAILED once more; without `next_restart_ms` an operator restarts it."""
-    text = printable_text(briefly(error))
+def failed(status: Status, error: BaseException, next_restart_ms: int | None, *given: Mapping[str, str]) -> Status:
+    """Returns the status of a connector that FAILED once more; without `next_restart_ms` an operator restarts it.
+
+    `given` are the settings of the connector and of its worker: what their placeholders stand for is not shown.
+    """
+    text = text_of_connector(briefly(error), *given)
     failures = status.failures + 1
     return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=next_restart_ms)
 

@@ -68,6 +68,7 @@ class Supervisor:
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
         self._name = connector.name
+        self._given = (connector.given, worker.given)
         self._clock = clock
         self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
@@ -236,7 +237,7 @@ class Supervisor:
         self.error = error
         current, now_ms = self._status.current, self._clock.now_ms()
         next_ms = None if self._once else self._backoff.next_restart_ms(error, current.failures + 1, now_ms)
-        failed = self._status.current = status.failed(current, error, next_ms)
+        failed = self._status.current = status.failed(current, error, next_ms, *self._given)
         if not isinstance(error, FencedError):  # then the file is the new owner's
             self._status.show()
         restart = {} if next_ms is None else {"restart_in_s": round((next_ms - now_ms) / 1000)}

@@ -43,7 +43,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[RestWorker]:
-    with rest_worker(tmp_path) as found:
+    with rest_worker(tmp_path, **{"config.providers.env.param.allowlist.pattern": "TEST_SECRET"}) as found:
         yield found
 
 
