@@ -104,3 +104,16 @@ def test_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, variable: str, expe
     monkeypatch.setenv("XDG_CACHE_HOME", variable)
     monkeypatch.setenv("HOME", "/somebody")
     assert artifacts.default_cache() == Path(expected)
+
+
+@pytest.mark.parametrize("users", [None, "/etc/ivy.xml"])
+def test_settings_of_a_module_count_where_the_user_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: str | None
+) -> None:
+    """A mirror that the user names is asked, whatever a module needs of Maven Central."""
+    monkeypatch.delenv(artifacts.SETTINGS_VARIABLE, raising=False)
+    if users:
+        monkeypatch.setenv(artifacts.SETTINGS_VARIABLE, users)
+    (option, path) = artifacts._settings(tmp_path, "<ivysettings/>")
+    assert (option, path) == ("-settings", users or str(tmp_path / "ivysettings.xml"))
+    assert users or Path(path).read_text() == "<ivysettings/>"
