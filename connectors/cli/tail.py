@@ -119,7 +119,7 @@ class WaitingNotice:
             if left <= 0:
                 return None
             try:
-                marks = self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=left)
+                marks: Any = self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=left)
             except KafkaException:
                 return None
             total += marks[1] - marks[0] if marks else 0
