@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import structlog
+
 from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
 from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
+
+log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
@@ -24,13 +28,17 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from connectors.cli.describe_view import text
     from connectors.cli.source_ends import source_ends
     from connectors.config.engine_settings import other_snapshots
-    from connectors.config.files import load_connector
+    from connectors.config.files import load_valid_part
     from connectors.config.stores import connector_storage
     from connectors.source.source_errors import left_out
 
-    settings = load_connector(connector, config).config
+    settings, faults = load_valid_part(connector, config)
     storage = connector_storage(config, settings.name)
     catalog = Catalog.open(storage, settings.name)
+    if faults is not None and catalog.version == 0:
+        raise faults
+    if faults is not None:
+        log.warning("connector file is not valid; described without the settings that are not", error=str(faults))
     closed = left_out(catalog.state)  # where their names end now says nothing of our offsets
     ends = source_ends(config, settings, [log.tp for log in catalog.state.logs if log.topic not in closed])
     now_ms = SystemClock().now_ms()

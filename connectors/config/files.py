@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,6 +80,40 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     if faults:
         raise FaultyConfigError(str(path), faults)
     return ConnectorFile(path, config)
+
+
+def load_valid_part(path: Path, worker: WorkerConfig) -> tuple[ConnectorConfig, FaultyConfigError | None]:
+    """Reads the connector of a file without the settings that are at fault, and says what is wrong with these.
+
+    A running connector goes on with what was read before, so its file may be at fault. Raises ConfigError with all
+    faults if the rest is no connector.
+    """
+    try:
+        return load_connector(path, worker).config, None
+    except FaultyConfigError as error:
+        faults: FaultyConfigError = error
+    config = _without(path, worker, {fault.key for fault in faults.faults})
+    if config is None:
+        raise faults
+    return config, faults
+
+
+def _without(path: Path, worker: WorkerConfig, keys: Collection[str]) -> ConnectorConfig | None:
+    limits = worker.limits(over_rest=False)
+    try:
+        raw = anchored(unwrapped(read_object(path)), definitions(ConnectorConfig), folder_of(path), limits)
+        # A transform without its type or its predicate is at fault too, so all of them are left out.
+        chain = ("transforms", "predicates")
+        without = {*keys, *(chain if any(_is_of(name, key) for name in keys for key in chain) else ())}
+        left = {name: value for name, value in raw.items() if not any(_is_of(name, key) for key in without)}
+        return ConnectorConfig.model_validate(left, context=limits)
+    except FaultyConfigError:
+        return None
+
+
+def _is_of(name: str, key: str) -> bool:
+    """Returns whether a fault on `key` is about the setting `name`; `transforms.ALIAS` is the key of several."""
+    return name == key or (key != "" and name.startswith(f"{key}."))
 
 
 def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:

@@ -36,6 +36,8 @@ _IN_TEXT: Final = re.compile(
 )
 """Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
+"""The end of a sentence that quotes another one with its end."""
 _UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")
 _USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
 """Where, in a text that ends with its only @, a user and a password begin: not at a port."""
@@ -68,8 +70,12 @@ def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
 
 
 def printable_text(text: str) -> str:
-    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out."""
-    return _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
+    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out.
+
+    A sentence that quotes another one ends with one period.
+    """
+    hidden = _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
+    return _TWO_PERIODS.sub(".", hidden)
 
 
 def without_urls_secrets(text: str) -> str:

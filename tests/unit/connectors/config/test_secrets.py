@@ -206,3 +206,16 @@ def test_a_text_without_secrets_stays(text: str) -> None:
 def test_properties_are_read_as_java_does(text: str, entries: dict[str, str]) -> None:
     """Comments, separators, escapes and continued lines are java.util.Properties'."""
     assert javaproperties.loads(text) == entries
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("The registry says: Subject not found..", "The registry says: Subject not found."),
+        ('It is "x".. Change it.', 'It is "x". Change it.'),
+        ("from 0..5, at /a/.. and so on...", "from 0..5, at /a/.. and so on..."),
+    ],
+)
+def test_a_sentence_ends_with_one_period(text: str, printed: str) -> None:
+    """Also one that ends with what another program has said, with its period."""
+    assert printable_text(text) == printed
