@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from connectors.config.secrets import HIDDEN, is_secret, printable_text
+from connectors.config.secrets import HIDDEN, is_secret, logged_text
 from connectors.progress.terminal import is_coloured
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
@@ -81,7 +81,7 @@ def configure_as_parent() -> None:
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Masks the values of secret names, at any depth, and what texts hold of secrets."""
+    """Masks the values of secret names, at any depth, and what texts hold of secrets and of placeholders' values."""
     return {key: _masked(key, value) for key, value in event.items()}
 
 
@@ -92,7 +92,7 @@ def _masked(name: str, value: Any) -> Any:
         return {key: _masked(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(name, inner) for inner in value]
-    return printable_text(value) if isinstance(value, str) else value
+    return logged_text(value) if isinstance(value, str) else value
 
 
 def _shared() -> list[Processor]:

@@ -17,12 +17,21 @@ from msgspec import Struct
 from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
 from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
-from connectors.chain.spec import ChainSpec, Resolve, StepSpec, made, options_of
+from connectors.chain.spec import (
+    ChainSpec,
+    Resolve,
+    StepSpec,
+    made,
+    made_converter,
+    options_of,
+    settings_with_placeholders,
+)
 from connectors.converters.converter import Converter
-from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
+from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import RegistryError
+from connectors.known_values import hide_in
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.names import PREDICATES, TRANSFORMS
@@ -34,6 +43,8 @@ NO_TIMESTAMP: Final = -1
 """What a record has without a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
+_SEARCHED: Final = 20_000
+"""Characters of it in which values of placeholders are looked for, before it is cut."""
 _RANGE: Final = SOURCE.get_field_index("range")
 _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
@@ -43,10 +54,23 @@ class RejectedError(Exception):
 
     def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
         super().__init__(stage, class_name, error)
+        self._stage = stage
+        self._class_name = class_name
+        self._error = error
+
+    @property
+    def rejection(self) -> Rejection:
+        """Why the record is rejected."""
+        return self.without_values(())
+
+    def without_values(self, settings: Sequence[str]) -> Rejection:
+        """Returns why the record is rejected, without the values of the placeholders in the chain's `settings`."""
+        error = self._error
         said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
+        message = f"{_hidden(said, settings)[:_LONGEST]} {_hidden(action, settings)}".rstrip()
         # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
-        message = f"{said[:_LONGEST]} {action}".rstrip().encode("utf-8", "replace").decode()
-        self.rejection = Rejection(stage, class_name, type(error).__name__, message)
+        message = message.encode("utf-8", "replace").decode()
+        return Rejection(self._stage, self._class_name, type(error).__name__, message)
 
 
 class TransformStage(Struct):
@@ -128,6 +152,7 @@ class Chain:
         self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
         self._outputs: dict[str, str] = {}
+        self._settings = settings_with_placeholders(spec)
         self._keyed = keyed
         self.filtered: Counter[TopicPartition] = Counter()
         self._patience = Patience()
@@ -170,15 +195,24 @@ class Chain:
         RegistryError, PortionLateError.
         """
         rows = _Rows(batch)
-        if self._steps:
-            for row in range(batch.num_rows):
-                self._patience.check()
-                if rows.rejected[row] is None:
-                    self._transform(rows, row)
-        self.filtered.update(rows.dropped_partitions())
-        if self._identity is not None:
-            self._compare(rows, self._identity)
+        try:
+            if self._steps:
+                for row in range(batch.num_rows):
+                    self._patience.check()
+                    if rows.rejected[row] is None:
+                        self._transform(rows, row)
+            self.filtered.update(rows.dropped_partitions())
+            if self._identity is not None:
+                self._compare(rows, self._identity)
+        except RegistryError as error:
+            if not self._settings:
+                raise
+            said, action = (_hidden(text, self._settings) for text in (error.message, error.action))
+            raise RegistryError(said, action) from None
         return rows.batch()
+
+    def _why(self, error: RejectedError) -> str:
+        return str(error.without_values(self._settings))
 
     def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
         """Finds the identities of all keys; a record whose key has none is rejected, and is again as it was read."""
@@ -192,7 +226,7 @@ class Chain:
             except RegistryError:
                 raise
             except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
-                rows.rejected[row] = str(RejectedError(Stage.KEY_CONVERTER, identity.name, error).rejection)
+                rows.rejected[row] = self._why(RejectedError(Stage.KEY_CONVERTER, identity.name, error))
                 rows.restore(row)
 
     def _transform(self, rows: _Rows, row: int) -> None:
@@ -211,7 +245,7 @@ class Chain:
             else:
                 self._put(rows, row, before, record)
         except RejectedError as error:
-            rows.rejected[row] = str(error.rejection)
+            rows.rejected[row] = self._why(error)
 
     def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
         found: ConnectRecord | None = record
@@ -337,6 +371,10 @@ def _timestamp(ms: int) -> int | None:
     return None if ms == NO_TIMESTAMP else ms
 
 
+def _hidden(text: str, settings: Sequence[str]) -> str:
+    return hide_in(text[:_SEARCHED], settings) if settings else text
+
+
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
     return [one for one in headers if one.key not in names]
 
@@ -358,6 +396,5 @@ def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:
 def _conversion(spec: ChainSpec, side: Side, reads: frozenset[Side], resolve: Resolve) -> Conversion:
     own = spec.key if side is Side.KEY else spec.value
     stage = Stage.KEY_CONVERTER if side is Side.KEY else Stage.VALUE_CONVERTER
-    options = options_of(own, CONVERTERS, resolve)
-    converter = CONVERTERS.find(own.name).of.load()(options, is_key=side is Side.KEY)
+    converter = made_converter(own, resolve, is_key=side is Side.KEY)
     return Conversion(own.name, converter, stage, side in reads)

@@ -23,6 +23,7 @@ from connectors.chain.spec import (
     options_of,
 )
 from connectors.converters.names import BYTES, CONVERTERS
+from connectors.placeholders import UNLIMITED, Limits
 from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Side
 
@@ -69,14 +70,16 @@ class _Part(Struct):
         return CONVERTERS.find(self.converter.name).of.java
 
 
-def fit_faults(settings: Mapping[str, str], worker: Mapping[str, str] | None, resolve: Resolve) -> tuple[Fault, ...]:
+def fit_faults(
+    settings: Mapping[str, str], worker: Mapping[str, str] | None, resolve: Resolve, limits: Limits = UNLIMITED
+) -> tuple[Fault, ...]:
     """Returns what cannot work of a chain in which each class by itself is right.
 
     `worker` has the worker's converters. Where it is None they are not known: of a key or value whose converter the
-    connector does not name nothing is said.
+    connector does not name nothing is said. `limits` are those of the connector's placeholders.
     """
     given = {**settings} if worker is None else {**worker, **settings}
-    spec = chain_spec(settings, worker)
+    spec = chain_spec(settings, worker, limits)
     parts = {side: _part(spec, side, given) for side in Side}
     known = {key for key in _KEYS.values() if worker is not None or key in settings}
     found: dict[str, str] = {}

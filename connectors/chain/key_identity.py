@@ -9,9 +9,8 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
-from connectors.chain.spec import ChainSpec, Resolve, options_of
+from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
-from connectors.converters.names import CONVERTERS
 from connectors.data.canonical import has_one_encoding, plain, text_of
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
@@ -142,8 +141,7 @@ def key_identity(name: str, converter: Converter) -> KeyIdentity | None:
 
 def key_identity_of(spec: ChainSpec, resolve: Resolve) -> KeyIdentity | None:
     """Makes what finds the identities of a connector's keys; None where they are compared by their bytes."""
-    named = CONVERTERS.find(spec.key.name)
-    return key_identity(spec.identity, named.of.load()(options_of(spec.key, CONVERTERS, resolve), is_key=True))
+    return key_identity(spec.identity, made_converter(spec.key, resolve, is_key=True))
 
 
 UNREADABLE: Final = b"\xff"

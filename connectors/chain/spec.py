@@ -12,12 +12,14 @@ from typing import Any, Final
 from msgspec import Struct
 
 from connectors.chain.connect_settings import OTHER_NAMES, name_in_file, reason, settled
+from connectors.chain.hidden_values import values_hidden
 from connectors.class_names import ClassNames, Named
 from connectors.converters.converter import Converter
 from connectors.converters.names import AVRO as AVRO_CONVERTER
 from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
 from connectors.errors import ConfigError
 from connectors.options import Option, OptionsError, read, unknown
+from connectors.placeholders import SHOWN, UNLIMITED, Limits, has_placeholder
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Side, SidedTransform, Step
 
@@ -39,6 +41,7 @@ _CLASSES: Final = {
 }
 
 ROUTER: Final = "RegexRouter"
+OF_TOPICS: Final = "TopicNameMatches"
 KEY_IDENTITY: Final = "compaction.key.identity"
 BYTES_IDENTITY: Final = "bytes"
 _NEEDS_AVRO: Final = (
@@ -50,17 +53,21 @@ _ONE_OUTPUT: Final = (
     "allowed."
 )
 
-Resolve = Callable[[str], str]
-"""Replaces the placeholders in a text."""
+Resolve = Callable[..., str]
+"""Replaces the placeholders in a text; within the limits that follow it, if there are any."""
 Fault = tuple[str, str]
 """A setting, and what is wrong with it."""
 
 
 class ClassSpec(Struct, frozen=True):
-    """A class that a file names, as it names it, and the texts of its settings. Its repr shows no setting."""
+    """A class that a file names, as it names it, and the texts of its settings. Its repr shows no setting.
+
+    `limits` are those of the placeholders in its settings.
+    """
 
     name: str
     texts: dict[str, str]
+    limits: Limits = UNLIMITED
 
     def __repr__(self) -> str:
         return f"ClassSpec({self.name!r})"
@@ -90,34 +97,42 @@ class ChainSpec(Struct, frozen=True):
     identity: str = BYTES_IDENTITY
 
 
-def chain_spec(settings: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> ChainSpec:
+def chain_spec(
+    settings: Mapping[str, str], defaults: Mapping[str, str] | None = None, limits: Limits = UNLIMITED
+) -> ChainSpec:
     """Reads the chain of a connector with `settings`, in which `defaults`, the worker's, stand for missing converters.
 
-    A converter's own settings come from where its class is named. Nothing is checked: `chain_faults` does.
+    A converter's own settings come from where its class is named. Nothing is checked: `chain_faults` does. `limits` are
+    those of the connector's placeholders; the worker's have none.
     """
     worker = defaults or {}
+    steps = (_step(alias, _of(settings, f"transforms.{alias}."), limits) for alias in _aliases(settings, "transforms"))
+    predicates = {
+        alias: _class(_of(settings, f"predicates.{alias}."), limits) for alias in _aliases(settings, "predicates")
+    }
     return ChainSpec(
-        key=_converter(KEY_CONVERTER, settings, worker),
-        value=_converter(VALUE_CONVERTER, settings, worker),
-        header=_converter(HEADER_CONVERTER, settings, worker),
-        steps=tuple(_step(alias, _of(settings, f"transforms.{alias}.")) for alias in _aliases(settings, "transforms")),
-        predicates={alias: _class(_of(settings, f"predicates.{alias}.")) for alias in _aliases(settings, "predicates")},
+        key=_converter(KEY_CONVERTER, settings, worker, limits),
+        value=_converter(VALUE_CONVERTER, settings, worker, limits),
+        header=_converter(HEADER_CONVERTER, settings, worker, limits),
+        steps=tuple(steps),
+        predicates=predicates,
         output=settings.get("output.topic", "${topic}.compacted").strip(),
         identity=settings.get(KEY_IDENTITY, BYTES_IDENTITY).strip().lower(),
     )
 
 
-def chain_faults(settings: Mapping[str, str], resolve: Resolve) -> tuple[Fault, ...]:
+def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits = UNLIMITED) -> tuple[Fault, ...]:
     """Returns everything that is wrong with what `settings` say of converters, transforms and predicates.
 
-    Classes are made to see whether they take their settings; nothing is asked over the network.
+    Classes are made to see whether they take their settings; nothing is asked over the network. `limits` are those of
+    the placeholders, whose values no fault shows.
     """
     return (
-        *(fault for key in _CLASSES for fault in _converter_faults(settings, key, resolve)),
+        *(fault for key in _CLASSES for fault in _converter_faults(settings, key, resolve, limits)),
         *_list_faults(settings, "transforms"),
         *_list_faults(settings, "predicates"),
-        *_step_faults(settings, resolve),
-        *_predicate_faults(settings, resolve),
+        *_step_faults(settings, resolve, limits),
+        *_predicate_faults(settings, resolve, limits),
         *_identity_faults(settings),
     )
 
@@ -128,14 +143,28 @@ def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve, more: Seq
     `more` are settings that its texts may have beside those of the class.
     """
     kind = classes.find(spec.name).of.load()
-    texts = {name: resolve(text) for name, text in spec.texts.items()}
-    return read((*kind.OPTIONS, *more), settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step)))
+    texts = {name: _resolved(text, spec.limits, resolve) for name, text in spec.texts.items()}
+    with values_hidden(spec.texts, kind.OPTIONS):
+        return read((*kind.OPTIONS, *more), settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step)))
 
 
 def made(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Step:
     """Makes the transform or predicate of `spec`. Raises ValueError, OptionsError."""
     named, options = classes.find(spec.name), options_of(spec, classes, resolve)
-    return _with_side(named)(options)
+    with values_hidden(spec.texts, named.of.load().OPTIONS):
+        return _with_side(named)(options)
+
+
+def made_converter(spec: ClassSpec, resolve: Resolve, *, is_key: bool) -> Converter:
+    """Makes the converter of `spec`. Raises ValueError, OptionsError."""
+    kind, options = CONVERTERS.find(spec.name).of.load(), options_of(spec, CONVERTERS, resolve)
+    with values_hidden(spec.texts, kind.OPTIONS):
+        converter: Converter = kind(options, is_key=is_key)
+    return converter
+
+
+def _resolved(text: str, limits: Limits, resolve: Resolve) -> str:
+    return resolve(text) if limits == UNLIMITED else resolve(text, limits)
 
 
 def _with_side(named: Named) -> Callable[[Mapping[str, Any]], Step]:
@@ -160,10 +189,16 @@ def is_plain(spec: ChainSpec) -> bool:
     return all(map(is_router, spec.steps)) and spec.identity == BYTES_IDENTITY
 
 
-def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str]) -> ClassSpec:
+def settings_with_placeholders(spec: ChainSpec) -> tuple[str, ...]:
+    """Returns the texts of all settings in which a placeholder stands."""
+    classes = (spec.key, spec.value, spec.header, *(step.of for step in spec.steps), *spec.predicates.values())
+    return tuple(text for one in classes for text in one.texts.values() if has_placeholder(text))
+
+
+def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str], limits: Limits) -> ClassSpec:
     where = settings if key in settings else worker
     name = where.get(key, _DEFAULTS[key]).strip()
-    return ClassSpec(name, _of(where, f"{key}.") if key in where else {})
+    return ClassSpec(name, _of(where, f"{key}.") if key in where else {}, limits if key in settings else UNLIMITED)
 
 
 def _aliases(settings: Mapping[str, str], key: str) -> list[str]:
@@ -174,20 +209,20 @@ def _of(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): text for name, text in settings.items() if name.startswith(prefix)}
 
 
-def _step(alias: str, texts: dict[str, str]) -> StepSpec:
+def _step(alias: str, texts: dict[str, str], limits: Limits) -> StepSpec:
     predicate = texts.get("predicate", "").strip() or None
-    return StepSpec(alias, _class(texts), predicate, texts.get("negate", "").strip().lower() == "true")
+    return StepSpec(alias, _class(texts, limits), predicate, texts.get("negate", "").strip().lower() == "true")
 
 
-def _class(texts: Mapping[str, str]) -> ClassSpec:
+def _class(texts: Mapping[str, str], limits: Limits) -> ClassSpec:
     own = {name: text for name, text in texts.items() if name not in {"type", "predicate", "negate"}}
-    return ClassSpec(texts.get("type", "").strip(), own)
+    return ClassSpec(texts.get("type", "").strip(), own, limits)
 
 
-def _converter_faults(settings: Mapping[str, str], key: str, resolve: Resolve) -> Iterator[Fault]:
+def _converter_faults(settings: Mapping[str, str], key: str, resolve: Resolve, limits: Limits) -> Iterator[Fault]:
     texts = _of(settings, f"{key}.")
     if key in settings:
-        yield from _class_faults(ClassSpec(settings[key].strip(), texts), _CLASSES[key], key, resolve, key)
+        yield from _class_faults(ClassSpec(settings[key].strip(), texts, limits), _CLASSES[key], key, resolve, key)
     else:
         yield from ((f"{key}.{name}", f"has no effect without {key}; set that too.") for name in texts)
 
@@ -201,12 +236,15 @@ def _list_faults(settings: Mapping[str, str], key: str) -> Iterator[Fault]:
         yield f"{key}.{alias}", f'{key} does not name "{alias}"; add it there, or remove these settings.'
 
 
-def _step_faults(settings: Mapping[str, str], resolve: Resolve) -> Iterator[Fault]:
+def _step_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits) -> Iterator[Fault]:
     predicates = _aliases(settings, "predicates")
     for alias in dict.fromkeys(_aliases(settings, "transforms")):
         at, texts = f"transforms.{alias}", _of(settings, f"transforms.{alias}.")
-        step = _step(alias, texts)
-        yield from _class_faults(step.of, TRANSFORMS, f"{at}.type", resolve, at)
+        step = _step(alias, texts, limits)
+        shown = _shown_faults(step, limits)
+        yield from ((f"{at}.{name}", text) for name, text in shown)
+        if not shown:
+            yield from _class_faults(step.of, TRANSFORMS, f"{at}.type", resolve, at)
         if texts.get("negate", "false").strip().lower() not in {"true", "false"}:
             yield f"{at}.negate", f'"{texts["negate"]}" is not allowed: allowed is true or false.'
         if step.predicate is None:
@@ -215,6 +253,17 @@ def _step_faults(settings: Mapping[str, str], resolve: Resolve) -> Iterator[Faul
             yield f"{at}.predicate", f'predicates does not name "{step.predicate}".'
         elif not _is_of_topics(step, settings):
             yield f"{at}.predicate", _ONE_OUTPUT
+
+
+def _shown_faults(step: StepSpec, limits: Limits) -> list[Fault]:
+    """Returns a fault for each placeholder of a router that was sent over REST: the output is called what it says."""
+    return _shown_in(step.of.texts, limits) if is_router(step) else []
+
+
+def _shown_in(texts: Mapping[str, str], limits: Limits) -> list[Fault]:
+    if not limits.over_rest:
+        return []
+    return [(name, f'"{text}" is not allowed: {SHOWN}') for name, text in texts.items() if has_placeholder(text)]
 
 
 def _identity_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
@@ -228,14 +277,17 @@ def _identity_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
 def _is_of_topics(step: StepSpec, settings: Mapping[str, str]) -> bool:
     """Returns whether the records that a router routes are all of a topic, or none."""
     kind = settings.get(f"predicates.{step.predicate}.type", "")
-    return not step.of.name.endswith("RegexRouter") or kind.strip().endswith("TopicNameMatches")
+    return not step.of.name.endswith("RegexRouter") or kind.strip().endswith(OF_TOPICS)
 
 
-def _predicate_faults(settings: Mapping[str, str], resolve: Resolve) -> Iterator[Fault]:
+def _predicate_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits) -> Iterator[Fault]:
     for alias in dict.fromkeys(_aliases(settings, "predicates")):
         at = f"predicates.{alias}"
-        spec = _class(_of(settings, f"{at}."))
-        yield from _class_faults(spec, PREDICATES, f"{at}.type", resolve, at)
+        spec = _class(_of(settings, f"{at}."), limits)
+        shown = _shown_in(spec.texts, limits) if spec.name.rpartition(".")[2] == OF_TOPICS else []
+        yield from ((f"{at}.{name}", text) for name, text in shown)
+        if not shown:
+            yield from _class_faults(spec, PREDICATES, f"{at}.type", resolve, at)
 
 
 def _class_faults(spec: ClassSpec, classes: ClassNames, key: str, resolve: Resolve, prefix: str) -> Iterator[Fault]:
@@ -261,7 +313,7 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
     kind, resolved, secret = named.of.load(), {}, set[str]()
     for name, text in spec.texts.items():
         try:
-            resolved[name] = resolve(text)
+            resolved[name] = _resolved(text, spec.limits, resolve)
         except (ConfigError, ValueError) as error:
             secret |= {name, OTHER_NAMES.get(name, name)}
             yield name, str(error)
@@ -271,9 +323,10 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
         known = ", ".join(option.name for option in kind.OPTIONS) or "none"
         yield name, reason(name, kind.OPTIONS) or f"{named.of.simple} has no such setting; it has: {known}."
     try:
-        options = read([one for one in kind.OPTIONS if one.name not in secret], texts)
-        if not secret:
-            _try(named, options, is_key=key == KEY_CONVERTER)
+        with values_hidden(spec.texts, kind.OPTIONS):
+            options = read([one for one in kind.OPTIONS if one.name not in secret], texts)
+            if not secret:
+                _try(named, options, is_key=key == KEY_CONVERTER)
     except OptionsError as error:
         named_so = ((name_in_file(name, spec.texts), text) for name, text in error.faults)
         yield from (fault for fault in named_so if fault[0] not in strange)

@@ -8,15 +8,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from connectors.cli.options import JsonOption, LossOption
+from connectors.cli.options import JsonOption, LossOption, WorkerOption
 from connectors.cli.output import say, say_json
 from connectors.cli.rest_options import (
-    DEFAULT_URL,
     CacertOption,
     CertOption,
     KeyOption,
     UrlOption,
     UserOption,
+    address,
     asking,
 )
 from connectors.errors import UsageError
@@ -33,14 +33,15 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 @app.command("list")
 def list_all(
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
+    worker: WorkerOption = None,
+    url: UrlOption = None,
     user: UserOption = None,
     cacert: CacertOption = None,
     cert: CertOption = None,
     key: KeyOption = None,
 ) -> None:
     """Lists the worker's connectors with their states."""
-    with asking(url, user, cacert, cert, key) as client:
+    with asking(address(url, worker), user, cacert, cert, key) as client:
         found = client.get("/connectors?expand=status&expand=info")
     if as_json:
         say_json(found)
@@ -59,7 +60,8 @@ def _row(name: str, one: Mapping[str, Any]) -> tuple[object, ...]:
 def show(
     name: NameArgument,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
+    worker: WorkerOption = None,
+    url: UrlOption = None,
     user: UserOption = None,
     cacert: CacertOption = None,
     cert: CertOption = None,
@@ -68,7 +70,7 @@ def show(
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
     from connectors.rest.client import path_of
 
-    with asking(url, user, cacert, cert, key) as client:
+    with asking(address(url, worker), user, cacert, cert, key) as client:
         found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
     if as_json:
         say_json({"status": found[0], "config": found[1]})
@@ -84,7 +86,8 @@ def show(
 @app.command("create")
 def create(
     file: FileArgument,
-    url: UrlOption = DEFAULT_URL,
+    worker: WorkerOption = None,
+    url: UrlOption = None,
     user: UserOption = None,
     cacert: CacertOption = None,
     cert: CertOption = None,
@@ -92,7 +95,7 @@ def create(
 ) -> None:
     """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
     config = _config(file)
-    with asking(url, user, cacert, cert, key) as client:
+    with asking(address(url, worker), user, cacert, cert, key) as client:
         client.send("POST", "/connectors", {"name": config["name"], "config": config})
     say(f"Connector {config['name']} was made.")
 
@@ -100,7 +103,8 @@ def create(
 @app.command("update")
 def update(
     file: FileArgument,
-    url: UrlOption = DEFAULT_URL,
+    worker: WorkerOption = None,
+    url: UrlOption = None,
     user: UserOption = None,
     cacert: CacertOption = None,
     cert: CertOption = None,
@@ -110,7 +114,7 @@ def update(
     from connectors.rest.client import path_of
 
     config = _config(file)
-    with asking(url, user, cacert, cert, key) as client:
+    with asking(address(url, worker), user, cacert, cert, key) as client:
         client.send("PUT", path_of(config["name"], "config"), config)
     say(f"Connector {config['name']} has the config of {file}.")
 
@@ -127,7 +131,8 @@ def _asks(word: str, method: str, then: str) -> None:
 
     def command(
         name: NameArgument,
-        url: UrlOption = DEFAULT_URL,
+        worker: WorkerOption = None,
+        url: UrlOption = None,
         user: UserOption = None,
         cacert: CacertOption = None,
         cert: CertOption = None,
@@ -135,7 +140,7 @@ def _asks(word: str, method: str, then: str) -> None:
     ) -> None:
         from connectors.rest.client import path_of
 
-        with asking(url, user, cacert, cert, key) as client:
+        with asking(address(url, worker), user, cacert, cert, key) as client:
             client.send(method, path_of(name) if word == "delete" else path_of(name, word))
         say(f"Connector {name} {then}")
 
@@ -172,7 +177,8 @@ def offsets(
     reset: ResetOption = False,
     accept_loss: LossOption = False,
     as_json: JsonOption = False,
-    url: UrlOption = DEFAULT_URL,
+    worker: WorkerOption = None,
+    url: UrlOption = None,
     user: UserOption = None,
     cacert: CacertOption = None,
     cert: CertOption = None,
@@ -189,7 +195,7 @@ def offsets(
         raise UsageError("--set and --reset exclude each other.", "Give one of them.")
     changes = [_offset(text) for text in to or ()]
     query = "?acceptLoss=true" if accept_loss else ""
-    with asking(url, user, cacert, cert, key) as client:
+    with asking(address(url, worker), user, cacert, cert, key) as client:
         if changes:
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import structlog
+
 from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
 from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
+
+log = structlog.get_logger(__name__)
 
 if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
@@ -24,13 +28,17 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from connectors.cli.describe_view import text
     from connectors.cli.source_ends import source_ends
     from connectors.config.engine_settings import other_snapshots
-    from connectors.config.files import load_connector
+    from connectors.config.files import load_valid_part
     from connectors.config.stores import connector_storage
     from connectors.source.source_errors import left_out
 
-    settings = load_connector(connector, config).config
+    settings, faults = load_valid_part(connector, config)
     storage = connector_storage(config, settings.name)
     catalog = Catalog.open(storage, settings.name)
+    if faults is not None and catalog.version == 0:
+        raise faults
+    if faults is not None:
+        log.warning("connector file is not valid; described without the settings that are not", error=str(faults))
     closed = left_out(catalog.state)  # where their names end now says nothing of our offsets
     ends = source_ends(config, settings, [log.tp for log in catalog.state.logs if log.topic not in closed])
     now_ms = SystemClock().now_ms()
@@ -54,7 +62,7 @@ def describing(
     from compactor.snapshot import location
     from connectors.cli import describe_view
     from connectors.config.engine_settings import engine_settings
-    from connectors.config.secrets import printable_text
+    from connectors.config.secrets import logged_text
     from connectors.runtime import status
 
     changed = describe_view.changed(catalog.state, ends.ids)
@@ -66,7 +74,7 @@ def describing(
         catalog_version=catalog.version,
         owner=_owner(catalog, storage),
         status=describe_view.status(status.read(storage), now_ms),
-        broker_error=printable_text(ends.error) if ends.error else None,
+        broker_error=logged_text(ends.error) if ends.error else None,
         snapshots=location.read_note(storage),
         topics=describe_view.topics(catalog.state, others, changed),
         partitions=describe_view.partitions(catalog.state, offsets, engine_settings(connector), now_ms),

@@ -278,7 +278,8 @@ def text(description: Description, now_ms: int, location: str) -> str:
 
 def _head(description: Description, now_ms: int, location: str) -> Iterator[str]:
     if description.catalog_version == 0:
-        yield f"Connector {description.connector} has not run yet: there is no catalog in {location}."
+        yield f"Connector {description.connector} keeps nothing here: there is no catalog in {location}."
+        yield "It has not run yet, or its storage is lost or elsewhere (docs/operating.md says what to do then)."
     else:
         owner = description.owner
         lives = "a worker is running" if owner.alive else "no worker is running"

@@ -209,7 +209,7 @@ def _counts_text(found: Iterable[LetterCount]) -> str:
 
 
 def _time(ms: int | None) -> str | None:
-    return None if ms is None else f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
+    return None if ms is None else f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _letter_text(letter: Letter, gone: bool | None) -> str:

@@ -12,7 +12,6 @@ from connectors.cli.options import (
     ConnectorArgument,
     KeyOption,
     MaxOption,
-    PartitionOption,
     WorkerOption,
     worker_of,
 )
@@ -25,10 +24,15 @@ if TYPE_CHECKING:
     from compactor.model.log import PartitionLog
     from compactor.model.record import TopicPartition
     from compactor.model.state import CatalogState
+    from compactor.storage.base import Storage
 
 
 TheTopicOption = Annotated[
     str | None, typer.Option("--topic", help="The source topic; may be left out where only one is kept.", metavar="T")
+]
+APartitionOption = Annotated[
+    int | None,
+    typer.Option("--partition", help="Its partition; may be left out with --key.", metavar="P", min=0),
 ]
 TextOption = Annotated[bool, typer.Option("--text", help="Bytes that are UTF-8 as text, as tail prints them.")]
 
@@ -47,30 +51,56 @@ class KeptRecord(Struct, frozen=True):
 
 def dump(
     connector: ConnectorArgument,
-    partition: PartitionOption,
+    partition: APartitionOption = None,
     topic: TheTopicOption = None,
     key: KeyOption = None,
     limit: MaxOption = None,
     text: TextOption = False,
     worker: WorkerOption = None,
 ) -> None:
-    """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker."""
+    """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker.
+
+    With --key, --partition may be left out: every partition is looked through for the key.
+    """
+    if partition is None and key is None:
+        raise UsageError("Neither --partition nor --key is given.", "Give one: describe lists the partitions.")
     config = worker_of(worker)
     from compactor.catalog.catalog import Catalog
     from compactor.model.record import TopicPartition
-    from compactor.runs import reader
-    from compactor.runs.scan import whole
     from connectors.config.files import load_connector
     from connectors.config.stores import connector_storage
 
     name = load_connector(connector, config).config.name
     storage = connector_storage(config, name)
     state = Catalog.open(storage, name).state
-    log = found(state, name, TopicPartition(topic or only_topic(state, name), partition))
+    source = topic or only_topic(state, name)
+    wanted = numbers(state, source) if partition is None else [partition]
+    logs = [found(state, name, TopicPartition(source, number)) for number in wanted]
     out = JsonLines()
-    for batch in first(shown(reader.read(storage, whole(log)), key), limit):
+    for batch in first(_with_notes(storage, logs, key, notes=partition is None), limit):
         out.write(lines(batch, text=text))
     out.flush()
+
+
+def numbers(state: CatalogState, topic: str) -> list[int]:
+    """Lists the partitions of `topic` that are kept."""
+    return sorted(log.partition for log in state.logs if log.topic == topic)
+
+
+def _with_notes(
+    storage: Storage, logs: Iterable[PartitionLog], key: str | None, *, notes: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yields what is kept of `logs`; with `notes` says on stderr in which partition something of the key is."""
+    from compactor.runs import reader
+    from compactor.runs.scan import whole
+
+    for log in logs:
+        is_told = not notes
+        for batch in shown(reader.read(storage, whole(log)), key):
+            if batch.num_rows and not is_told:
+                is_told = True
+                typer.echo(f"partition {log.partition}:", err=True)
+            yield batch
 
 
 def only_topic(state: CatalogState, connector: str) -> str:

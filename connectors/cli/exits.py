@@ -18,7 +18,7 @@ import typer
 
 from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
-from connectors.config.secrets import printable_text
+from connectors.config.secrets import logged_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 
 log = structlog.get_logger(__name__)
@@ -29,7 +29,7 @@ def exit_of(error: Exception) -> typer.Exit:
     if isinstance(error, BrokenPipeError):
         return _leave_quietly()
     log.debug("command failed", traceback="".join(traceback.format_exception(error)))
-    typer.echo(printable_text(message_of(error)), err=True)
+    typer.echo(logged_text(message_of(error)), err=True)
     return typer.Exit(exit_code(error))
 
 

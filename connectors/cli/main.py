@@ -53,12 +53,16 @@ class _Command(TyperCommand):
         return _flags_alone(super().get_params(ctx))
 
 
-class _Commands(TyperGroup):
-    """Turns every error of a command into its message and its exit code."""
+class _CommandGroup(TyperGroup):
+    """A group of commands whose help shows no type beside flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns the options before a command."""
         return _flags_alone(super().get_params(ctx))
+
+
+class _Commands(_CommandGroup):
+    """Turns every error of a command into its message and its exit code."""
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command that `ctx` names."""
@@ -115,10 +119,29 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
 )
 """The subcommands, in the order of `keyfold --help`."""
 
-for command in COMMANDS:
-    app.command(cls=_Command, help=_help(command))(command)
-app.add_typer(connectors_app)
-app.add_typer(dlq_app)
+_GROUPS: Final = {
+    "Run": "run validate demo",
+    "Look": "describe dump tail analyze version",
+    "Ask a worker": "connectors restart clean snapshot release dlq",
+    "Start over": "resync rebuild delete",
+    "For clusters and trials": "package kafka failpoints",
+}
+"""The headings of `keyfold --help`, with the commands below each."""
+_HEADINGS: Final = {name: heading for heading, names in _GROUPS.items() for name in names.split()}
+
+
+def _heading(name: str) -> str:
+    return _HEADINGS.get(name, "Look")
+
+
+for heading in _GROUPS:
+    for command in COMMANDS:
+        if _heading(command.__name__) == heading:
+            app.command(cls=_Command, help=_help(command), rich_help_panel=heading)(command)
+for several in (connectors_app, dlq_app):
+    for one in several.registered_commands:
+        one.cls = _Command
+    app.add_typer(several, cls=_CommandGroup, rich_help_panel=_heading(several.info.name or ""))
 
 
 def main() -> int:

@@ -13,15 +13,28 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from connectors.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_WORKER_FILES, worker_of
+from connectors.errors import UsageError
+
 if TYPE_CHECKING:
+    from connectors.config.worker import WorkerConfig
     from connectors.rest.client import RestClient
 
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 URL_VARIABLE: Final = "KEYFOLD_REST_URL"
+_LOOPBACKS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # it is what a listener may be on
+_GIVE_URL: Final = "Give --url with the address that the worker has printed when it began: listening on URL."
 PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
 
 UrlOption = Annotated[
-    str, typer.Option("--url", help="The worker's address.", metavar="URL", envvar=URL_VARIABLE, show_envvar=False)
+    str | None,
+    typer.Option(
+        "--url",
+        help="The worker's address; left out: that of the worker file.",
+        metavar="URL",
+        envvar=URL_VARIABLE,
+        show_envvar=False,
+    ),
 ]
 UserOption = Annotated[str | None, typer.Option("--user", help="Ask as this user.", metavar="NAME")]
 CacertOption = Annotated[
@@ -31,6 +44,33 @@ CertOption = Annotated[Path | None, typer.Option("--cert", help="Show this certi
 KeyOption = Annotated[
     Path | None, typer.Option("--key", help="The key of --cert, where that file does not hold it.", metavar="FILE")
 ]
+
+
+def address(url: str | None, worker: Path | None) -> str:
+    """Returns where the worker answers: `url`, else what the worker file says, else DEFAULT_URL if there is no file.
+
+    Raises UsageError if the file does not say it, ConfigError for a faulty one.
+    """
+    if url is not None:
+        return url
+    is_there = worker is not None or BOOTSTRAP_VARIABLE in os.environ
+    if not is_there and not any(path.is_file() for path in DEFAULT_WORKER_FILES):
+        return DEFAULT_URL
+    return _address_of(worker_of(worker))
+
+
+def _address_of(worker: WorkerConfig) -> str:
+    """Returns `rest.advertised.*`, else the first of `listeners`; one on all addresses is reached on the loopback."""
+    from connectors.config.fields import Listener
+
+    if not worker.listeners:
+        raise UsageError("The worker file has no listeners: the worker is not asked over REST.", _GIVE_URL)
+    first = worker.listeners[0]
+    port = worker.rest_advertised_port or first.port
+    if port == 0:
+        raise UsageError(f"The worker file lets {first} take any port that is free.", _GIVE_URL)
+    host = worker.rest_advertised_host_name or _LOOPBACKS.get(first.host, first.host)
+    return str(Listener(worker.rest_advertised_listener or first.scheme, host, port))
 
 
 @contextmanager

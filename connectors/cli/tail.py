@@ -30,6 +30,10 @@ _BATCH: Final = 500
 _AWAY_AGAIN_S: Final = 30.0
 _LOOK_EVERY_S: Final = 10.0
 _LOOK_S: Final = 1.0
+_SILENT_S: Final = 1.0
+"""After so long (s) without a record it is said what is waited for: people take two seconds of silence for a fault."""
+_COUNT_S: Final = 0.7
+"""How long (s) the brokers are asked how many records there are, so that all is said within two seconds."""
 _FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
 
 TopicArgument = Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")]
@@ -64,7 +68,8 @@ def tail(
     with suppress(KeyboardInterrupt), closing(_consumer(config)) as consumer:  # Ctrl-C is the way to end it
         numbers = chosen(topic, partitions(consumer, topic), partition)
         assign(consumer, topic, numbers, from_beginning=from_beginning)
-        follow(consumer, limit, key, TopicWatch(consumer, topic, SystemClock()).look)
+        notice = WaitingNotice(consumer, topic, numbers, SystemClock(), from_beginning=from_beginning)
+        follow(consumer, limit, key, TopicWatch(consumer, topic, SystemClock()).look, notice.polled)
 
 
 class BrokerWarnings:
@@ -77,6 +82,58 @@ class BrokerWarnings:
         """Logs `error` where it says that every broker is away."""
         if error.name() == "_ALL_BROKERS_DOWN" and self._times.ready(error.name()):
             log.warning("no broker answers, reading goes on once one does", error=error.str())
+
+
+class WaitingNotice:
+    """Says once on stderr that `tail` waits, when no record has come for a second: a silent end looks like a fault."""
+
+    def __init__(
+        self, consumer: Consumer, topic: str, numbers: list[int], clock: Clock, *, from_beginning: bool
+    ) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._numbers = numbers
+        self._clock = clock
+        self._from_beginning = from_beginning
+        # When the last record came, in monotonic seconds; None once it was said.
+        self._since: float | None = clock.monotonic()
+
+    def polled(self, count: int) -> None:
+        """Takes how many records a poll has brought."""
+        if self._since is None:
+            return
+        now = self._clock.monotonic()
+        if count:
+            self._since = now
+        elif now - self._since >= _SILENT_S:
+            self._since = None
+            typer.echo(waiting(self._topic, self._records(), from_beginning=self._from_beginning), err=True)
+
+    def _records(self) -> int | None:
+        """Counts the offsets of the partitions; None where brokers do not say it within COUNT_S."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        end, total = self._clock.monotonic() + _COUNT_S, 0
+        for number in self._numbers:
+            left = end - self._clock.monotonic()
+            if left <= 0:
+                return None
+            try:
+                marks: Any = self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=left)
+            except KafkaException:
+                return None
+            total += marks[1] - marks[0] if marks else 0
+        return total
+
+
+def waiting(topic: str, records: int | None, *, from_beginning: bool) -> str:
+    """Returns the sentence that says what `tail` waits for, and how what is there is seen. `records`: offsets there."""
+    if from_beginning:
+        return f"No record has come for a second; waiting for more of {topic}. Ctrl-C ends it."
+    if records == 0:
+        return f"{topic} is empty; waiting for its first record. Ctrl-C ends it."
+    there = "What is there already" if records is None else f"What is there already ({records:,} offsets)"
+    return f"Waiting for new records of {topic}. {there} is printed with --from-beginning. Ctrl-C ends it."
 
 
 class TopicWatch:
@@ -108,12 +165,16 @@ class TopicWatch:
 
 
 def follow(
-    consumer: Consumer, limit: int | None, key: str | None = None, look: Callable[[], None] = lambda: None
+    consumer: Consumer,
+    limit: int | None,
+    key: str | None = None,
+    look: Callable[[], None] = lambda: None,
+    polled: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Writes what `consumer` is assigned to stdout, each poll at once; ends after `limit` records.
 
-    With `key` only records that have it are written and counted. `look` is called after each poll, to raise where
-    reading on makes no sense.
+    With `key` only records that have it are written and counted. `look` is called after each poll, to raise if reading
+    on makes no sense, and `polled` with the number of records that it has brought.
     """
     out = JsonLines()
     wanted = None if key is None else key.encode()
@@ -125,6 +186,7 @@ def follow(
         out.write([line(message) for message in found])
         out.flush()
         left = None if left is None else left - len(found)
+        polled(len(messages))
         look()
 
 

@@ -19,7 +19,7 @@ from connectors.cli.options import (
     worker_path,
 )
 from connectors.cli.output import say
-from connectors.errors import ConfigError
+from connectors.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
@@ -57,10 +57,13 @@ def validate(
     Raises ConfigError when a file is not valid, UnreachableError when `--broker` finds no broker.
     """
     warn_of_variables()
-    verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), broker)
+    asked = BrokerQuestions() if broker else None
+    verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), asked)
     for verdict in verdicts:
         say(msgspec.json.encode(verdict).decode() if as_json else "\n".join(_lines(verdict)))
     faulty = [verdict for verdict in verdicts if not verdict.valid]
+    if asked is not None and asked.unanswered is not None:
+        raise asked.unanswered
     if faulty:
         count = f"{len(faulty)} of {len(verdicts)} files {'is' if len(faulty) == 1 else 'are'} not valid."
         raise ConfigError(count, "Correct what is listed above and validate again.")
@@ -71,7 +74,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
     return worker_path(given) if given or there or needed else None
 
 
-def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[Verdict]:
+def _verdicts(paths: Sequence[Path], worker: Path | None, broker: BrokerQuestions | None) -> list[Verdict]:
     """Returns a verdict for each connector file, after one for the worker file where that, or its machine, is wrong."""
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_worker, other_file
@@ -79,24 +82,30 @@ def _verdicts(paths: Sequence[Path], worker: Path | None, broker: bool) -> list[
     try:
         config = load_worker(worker) if worker or BOOTSTRAP_VARIABLE in os.environ else None
     except FaultyConfigError as error:
-        return [_faulty(error), *(_verdict(path, (), None, broker=False) for path in paths)]
-    here = _at_this_machine(config, broker=broker) if config else ()
+        return [_faulty(error), *(_verdict(path, (), None, None) for path in paths)]
+    here = _at_this_machine(config, broker=broker is not None) if config else ()
     others = [other_file(path) for path in paths]
     first = [_faulty(FaultyConfigError(str(worker or "environment"), here))] if here else []
-    return [*first, *(_verdict(path, others[:at], config, broker=broker) for at, path in enumerate(paths))]
+    return [*first, *(_verdict(path, others[:at], config, broker) for at, path in enumerate(paths))]
 
 
-def _verdict(path: Path, before: Sequence[OtherFile], worker: WorkerConfig | None, *, broker: bool) -> Verdict:
+def _verdict(
+    path: Path, before: Sequence[OtherFile], worker: WorkerConfig | None, broker: BrokerQuestions | None
+) -> Verdict:
     from connectors.config.errors import FaultyConfigError
-    from connectors.config.files import clashes, load_connector
+    from connectors.config.files import clashes, load_connector, load_valid_part
 
     try:
-        config = load_connector(path, worker).config
-        faults = (*clashes(config, before), *(_around(config, worker, broker=broker) if worker else ()))
-        if faults:
-            raise FaultyConfigError(str(path), faults)
+        if worker is None:
+            config, faulty = load_connector(path).config, None
+        else:
+            config, faulty = load_valid_part(path, worker)
     except FaultyConfigError as error:
         return _faulty(error)
+    faults = [*(faulty.faults if faulty else ()), *clashes(config, before)]
+    faults += _around(config, worker, broker) if worker else ()
+    if faults:
+        return _faulty(FaultyConfigError(str(path), faults))
     return Verdict(str(path), config.name, True, [], config.effective())
 
 
@@ -113,21 +122,37 @@ def _at_this_machine(worker: WorkerConfig, *, broker: bool) -> tuple[Fault, ...]
     return storage_faults(worker, asks=broker)
 
 
-def _around(config: ConnectorConfig, worker: WorkerConfig, *, broker: bool) -> tuple[Fault, ...]:
+def _around(config: ConnectorConfig, worker: WorkerConfig, broker: BrokerQuestions | None) -> tuple[Fault, ...]:
     from connectors.config.folder_checks import snapshot_faults
 
-    return (*snapshot_faults(worker, config, asks=broker), *(_at_the_broker(config, worker) if broker else ()))
+    return (
+        *snapshot_faults(worker, config, asks=broker is not None),
+        *(broker.faults(config, worker) if broker else ()),
+    )
 
 
-def _at_the_broker(config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
-    from connectors.config.clients import client_config
-    from connectors.kafka.admin import Admin
-    from connectors.kafka.client_settings import ClientSettings
-    from connectors.kafka.probe import probe_all
-    from connectors.runtime.preflight import broker_faults
+class BrokerQuestions:
+    """What `--broker` asks; `unanswered` is the error of the brokers that did not answer, after which none is asked."""
 
-    probe_all(config.name, ClientSettings.of(worker, config), _PROBE_S)
-    return broker_faults(config, Admin(client_config("admin", worker, config, {})))
+    def __init__(self) -> None:
+        self.unanswered: UnreachableError | None = None
+
+    def faults(self, config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
+        """Returns what the brokers have against a connector, whose settings may be a part of its file's."""
+        from connectors.config.clients import client_config
+        from connectors.kafka.admin import Admin
+        from connectors.kafka.client_settings import ClientSettings
+        from connectors.kafka.probe import probe_all
+        from connectors.runtime.preflight import broker_faults
+
+        if self.unanswered is not None:
+            return ()
+        try:
+            probe_all(config.name, ClientSettings.of(worker, config), _PROBE_S)
+            return broker_faults(config, Admin(client_config("admin", worker, config, {})))
+        except UnreachableError as error:
+            self.unanswered = error
+            return ()
 
 
 def _faulty(error: FaultyConfigError) -> Verdict:

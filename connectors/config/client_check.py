@@ -16,6 +16,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import HIDDEN, is_secret
 from connectors.config.worker import WorkerConfig
+from connectors.placeholders import has_placeholder
 
 _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
     "consumer": {"group.id": "keyfold-check"},
@@ -47,8 +48,9 @@ def _of_kind(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig 
     except FaultyConfigError as error:
         yield from error.faults
         return
+    quoted = _quoted(kind, worker, connector)
     refusal = _unreadable(config) or _refusal(
-        kind, {name: value for name, value in config.items() if name != "bootstrap.servers"}
+        kind, {name: value for name, value in config.items() if name != "bootstrap.servers"}, quoted
     )
     if refusal:
         text = f"librdkafka cannot take these settings: {_with_java(refusal)}"
@@ -67,8 +69,23 @@ def _readable(path: Path) -> bool:
     return os.access(path, os.R_OK)
 
 
-def _refusal(kind: ClientKind, config: Mapping[str, Any]) -> str | None:
+def _quoted(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig | None) -> list[str]:
+    """Returns the settings with placeholders that librdkafka might quote: all but passwords and keys."""
+    settings = {f"{kind}.{name}": text for name, text in getattr(worker, kind).items()}
+    if connector is not None:
+        settings |= {f"{kind}.override.{name}": text for name, text in getattr(connector, f"{kind}_override").items()}
+    return [name for name, text in settings.items() if has_placeholder(text) and not _is_never_quoted(name)]
+
+
+def _is_never_quoted(name: str) -> bool:
+    return is_secret(name) and "oauthbearer" not in name
+
+
+def _refusal(kind: ClientKind, config: Mapping[str, Any], quoted: list[str]) -> str | None:
+    """Returns why librdkafka refuses `config`; not in its words if they may hold what a placeholder stands for."""
     text = librdkafka.refusal(kind, config)
+    if text and quoted:
+        return f"why is not shown, as it may quote what the placeholders stand for in {', '.join(quoted)}."
     return text and _without_secrets(text, config)
 
 

@@ -15,7 +15,7 @@ from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTION
 from connectors.config.errors import Fault, RefusedValueError, refused
 from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ClientKind
-from connectors.config.secrets import has_placeholder
+from connectors.placeholders import has_placeholder
 
 EXPORT_TRUST: Final = (
     "export its certificates (keytool -exportcert -rfc -keystore STORE -alias ALIAS -file ca.pem), name that file in "

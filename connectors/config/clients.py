@@ -17,8 +17,8 @@ from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
 from connectors.config.librdkafka import ClientKind
-from connectors.config.secrets import resolve
 from connectors.config.worker import WorkerConfig
+from connectors.placeholders import UNLIMITED, Limits, resolve
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -41,9 +41,9 @@ def client_config(
     (keyfold's choices that a user may change). `bootstrap.servers` comes from the worker. Raises ConfigError with all
     faults, each under its key.
     """
-    layers = [(f"{kind}.", getattr(worker, kind))]
+    layers: list[tuple[str, Mapping[str, str], Limits]] = [(f"{kind}.", getattr(worker, kind), UNLIMITED)]
     if connector is not None:
-        layers.append((f"{kind}.override.", getattr(connector, f"{kind}_override")))
+        layers.append((f"{kind}.override.", getattr(connector, f"{kind}_override"), connector.limits))
     merged, faults = _merge(kind, layers)
     faults += _combine(merged)
     if faults:
@@ -57,13 +57,15 @@ def _canonical(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {ALIASES.get(name, name): value for name, value in settings.items()}
 
 
-def _merge(kind: ClientKind, layers: list[tuple[str, Mapping[str, str]]]) -> tuple[dict[str, _Given], list[Fault]]:
+def _merge(
+    kind: ClientKind, layers: list[tuple[str, Mapping[str, str], Limits]]
+) -> tuple[dict[str, _Given], list[Fault]]:
     merged: dict[str, _Given] = {}
     faults: list[Fault] = []
-    for prefix, settings in layers:
+    for prefix, settings, limits in layers:
         for name, text in settings.items():
             try:
-                found = _resolved(kind, name, text)
+                found = _resolved(kind, name, text, limits)
             except ValueError as error:
                 faults.append(_fault(prefix + name, text, error))
                 continue
@@ -71,8 +73,8 @@ def _merge(kind: ClientKind, layers: list[tuple[str, Mapping[str, str]]]) -> tup
     return merged, faults
 
 
-def _resolved(kind: ClientKind, name: str, text: str) -> dict[str, str]:
-    return client_translate.to_librdkafka(kind, name, resolve(text))
+def _resolved(kind: ClientKind, name: str, text: str, limits: Limits) -> dict[str, str]:
+    return client_translate.to_librdkafka(kind, name, resolve(text, limits))
 
 
 def _fault(key: str, text: str, error: ValueError) -> Fault:

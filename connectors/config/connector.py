@@ -11,6 +11,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    InstanceOf,
     ModelWrapValidatorHandler,
     ValidationInfo,
     field_validator,
@@ -18,10 +19,10 @@ from pydantic import (
 )
 
 from connectors.chain.routing import has_routers, routed
-from connectors.chain.spec import chain_faults, chain_spec
+from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
 from connectors.config import client_names, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
-from connectors.config.definitions import family, setting
+from connectors.config.definitions import definitions, family, setting
 from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (
     ANY_CASE,
@@ -42,12 +43,13 @@ from connectors.config.fields import (
     TopicName,
     TopicNames,
     TopicRegex,
+    limits_of,
     local_path,
     or_minus_one,
 )
 from connectors.config.flat_file import family_texts
-from connectors.config.secrets import resolve
 from connectors.errors import PatternError
+from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
 """Settings of a converter, a transform or a predicate, which `chain_faults` checks."""
@@ -66,7 +68,8 @@ class ConnectorConfig(BaseModel):
 
     `ConnectorConfig.model_validate(mapping)` takes the flat mapping of a connector file (texts, numbers, booleans)
     and raises ConfigError with all of its faults. `given` is that mapping as texts, placeholders unresolved:
-    validating it again gives an equal value. The three overrides hold placeholders until a client is made.
+    validating it again gives an equal value. The three overrides hold placeholders until a client is made. `limits`,
+    the context of the validation, say what placeholders may read.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
@@ -236,6 +239,7 @@ class ConnectorConfig(BaseModel):
     that did not answer are asked every 2 s meanwhile, and end the wait when they do."""
     restart_backoff_max_ms: Long = _errors("restart.backoff.max.ms", "300000", ge=1, unit="ms", importance="medium")
     """Longest such wait."""
+    limits: InstanceOf[Limits] = Field(UNLIMITED, repr=False)
     given: dict[str, str] = Field(repr=False)
     output_topic_config: Annotated[dict[str, str], family_texts(rules.topic_settings)] = family("output.topic.config.")
     """A topic setting for output topics that keyfold creates, under Kafka's name:
@@ -264,22 +268,27 @@ class ConnectorConfig(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        return flat_file.read(cls, raw, handler, lambda given: f'connector "{given.get("name", "")}"', _hint)
+    def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        def subject(given: Mapping[str, str]) -> str:
+            return f'connector "{given.get("name", "")}"'
+
+        return flat_file.read(cls, raw, handler, subject, _hint, {"limits": limits_of(info)})
 
     @field_validator("given")
     @classmethod
     def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         """Runs the rules over several settings; `info.data` lacks those that have a fault of their own."""
-        chain = [Fault(key, text) for key, text in chain_faults(given, resolve)]
+        limits = limits_of(info)
+        chain = [Fault(key, text) for key, text in chain_faults(given, resolve, limits)]
         values = dict(info.data)
         if not chain and {"topics", "output_topic_template"} <= values.keys():
             template, topics = values["output_topic_template"], values["topics"] or ()
+            spec = chain_spec(given, limits=limits)
             try:
-                values["outputs"] = {topic: _output_name(given, template, topic) for topic in topics}
+                values["outputs"] = {topic: _output_name(spec, template, topic) for topic in topics}
             except PatternError as error:
                 chain = [Fault(error.setting, str(error))]
-        faults = (*rules.check(values), *chain)
+        faults = (*rules.check(values, _from_placeholders(given)), *chain)
         if faults:
             raise SeveralFaultsError(faults)
         return given
@@ -309,12 +318,16 @@ class ConnectorConfig(BaseModel):
 
         Raises PatternError.
         """
-        return _output_name(self.given, self.output_topic_template, topic)
+        return _output_name(self.chain_spec(), self.output_topic_template, topic)
 
     @property
     def routes(self) -> bool:
         """Whether a transform says to which topic the records of a source topic go."""
-        return has_routers(chain_spec(self.given))
+        return has_routers(self.chain_spec())
+
+    def chain_spec(self, worker: Mapping[str, str] | None = None) -> ChainSpec:
+        """Returns what is done with each record; `worker` has the worker's settings, for its converters."""
+        return chain_spec(self.given, worker, self.limits)
 
     def transactional_id(self, bucket: int) -> str:
         """Returns the transactional id of bucket `bucket`."""
@@ -325,8 +338,19 @@ class ConnectorConfig(BaseModel):
         return flat_file.effective(type(self), self.given)
 
 
-def _output_name(given: Mapping[str, str], template: str, topic: str) -> str | None:
-    return rules.output_name(template, routed(chain_spec(given), topic, resolve))
+def _output_name(spec: ChainSpec, template: str, topic: str) -> str | None:
+    return rules.output_name(template, routed(spec, topic, resolve))
+
+
+def _from_placeholders(given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the fields whose values come from placeholders, each with its key; `outputs` is made of several."""
+    known = definitions(ConnectorConfig)
+    found = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
+    routing = [
+        key for key, text in given.items() if key.startswith(("transforms.", "predicates.")) and has_placeholder(text)
+    ]
+    made_of = [found[field] for field in ("topics", "output_topic_template") if field in found] + routing
+    return {**found, "outputs": made_of[0]} if made_of else found
 
 
 def _hint(name: str) -> str | None:
@@ -339,4 +363,4 @@ def _hint(name: str) -> str | None:
 
 def with_settings(config: ConnectorConfig, changes: Mapping[str, object]) -> ConnectorConfig:
     """Changes some settings of the file of `config` and checks it anew; raises ConfigError as a file would."""
-    return ConnectorConfig.model_validate({**config.given, **changes})
+    return ConnectorConfig.model_validate({**config.given, **changes}, context=config.limits)

@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 from annotated_types import Ge, Le
-from pydantic import BeforeValidator, GetCoreSchemaHandler
+from pydantic import BeforeValidator, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
-from connectors.config.secrets import resolve
+from connectors.placeholders import UNLIMITED, Limits, resolve
 
 CONNECTOR_CLASS: Final = "keyfold.CompactedTopic"
 SHORT_MAX: Final = 2**15 - 1
@@ -97,11 +97,16 @@ def or_minus_one(meaning: str, least: int = 0) -> OrMinusOne:
     return OrMinusOne(f"-1 ({meaning}) or a whole number, {least} or more", "", least)
 
 
-def text_of(raw: object) -> str:
+def text_of(raw: object, limits: Limits = UNLIMITED) -> str:
     """Returns the text of a value of a file, placeholders resolved, blanks around it removed. Raises ValueError."""
     if isinstance(raw, RefusalError):
         raise raw
-    return resolve(str(raw)).strip()
+    return resolve(str(raw), limits, is_shown=True).strip()
+
+
+def limits_of(info: ValidationInfo) -> Limits:
+    """Returns what placeholders may read in the settings that are validated: the context of the validation says it."""
+    return info.context if isinstance(info.context, Limits) else UNLIMITED
 
 
 def as_text(raw: object) -> str | RefusalError:
@@ -158,7 +163,10 @@ def _path_of_url(text: str, scheme: str) -> Path:
 
 
 def _of_text(parse: Callable[[str], Any]) -> BeforeValidator:
-    return BeforeValidator(lambda raw: parse(text_of(raw)))
+    def read(raw: object, info: ValidationInfo) -> Any:
+        return parse(text_of(raw, limits_of(info)))
+
+    return BeforeValidator(read)
 
 
 def _whole(text: str) -> int:
@@ -203,6 +211,14 @@ def _words_or_none(text: str) -> frozenset[str]:
 
 def _topics(text: str) -> tuple[str, ...]:
     return tuple(check_topic(part) for part in _listed(text))
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    paths = _listed(text)
+    for path in paths:
+        if not Path(path).is_absolute():
+            raise ValueError(f'"{path}" is no absolute path')
+    return paths
 
 
 def _java_regex(text: str) -> str:
@@ -332,6 +348,10 @@ ConnectorName = Annotated[
         'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_" and not ending in "."'
         " (it names a folder, a consumer group and transactional ids)"
     ),
+]
+JavaRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression")]
+Paths = Annotated[
+    tuple[str, ...], _of_text(_paths), Allowed("absolute paths of files or folders with commas between them", "LIST")
 ]
 FilePath = Annotated[Path, _of_text(_file), Folder(), Allowed("a file's path")]
 Text = Annotated[str, _of_text(str), Allowed("a text")]

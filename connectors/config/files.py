@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +18,10 @@ from connectors.config.fields import is_folder, store_location
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
-from connectors.config.secrets import resolve
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import PatternError
+from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 
 STORAGE: Final = "storage.location"
 
@@ -71,8 +71,10 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     Relative paths count from the file's folder. Raises ConfigError with all faults.
     """
     raw = read_object(path)
+    limits = worker.limits(over_rest=False) if worker else UNLIMITED
     try:
-        config = ConnectorConfig.model_validate(anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path)))
+        found = anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path), limits)
+        config = ConnectorConfig.model_validate(found, context=limits)
     except FaultyConfigError as error:
         raise error.of(str(path)) from None
     faults = _together(config, worker)
@@ -81,24 +83,61 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     return ConnectorFile(path, config)
 
 
+def load_valid_part(path: Path, worker: WorkerConfig) -> tuple[ConnectorConfig, FaultyConfigError | None]:
+    """Reads the connector of a file without the settings that are at fault, and says what is wrong with these.
+
+    A running connector goes on with what was read before, so its file may be at fault. Raises ConfigError with all
+    faults if the rest is no connector.
+    """
+    try:
+        return load_connector(path, worker).config, None
+    except FaultyConfigError as error:
+        faults: FaultyConfigError = error
+    config = _without(path, worker, {fault.key for fault in faults.faults})
+    if config is None:
+        raise faults
+    return config, faults
+
+
+def _without(path: Path, worker: WorkerConfig, keys: Collection[str]) -> ConnectorConfig | None:
+    limits = worker.limits(over_rest=False)
+    try:
+        raw = anchored(unwrapped(read_object(path)), definitions(ConnectorConfig), folder_of(path), limits)
+        # A transform without its type or its predicate is at fault too, so all of them are left out.
+        chain = ("transforms", "predicates")
+        without = {*keys, *(chain if any(_is_of(name, key) for name in keys for key in chain) else ())}
+        left = {name: value for name, value in raw.items() if not any(_is_of(name, key) for key in without)}
+        return ConnectorConfig.model_validate(left, context=limits)
+    except FaultyConfigError:
+        return None
+
+
+def _is_of(name: str, key: str) -> bool:
+    """Returns whether a fault on `key` is about the setting `name`; `transforms.ALIAS` is the key of several."""
+    return name == key or (key != "" and name.startswith(f"{key}."))
+
+
 def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
     """Checks the settings of a connector that come from no file, alone and with `worker`.
 
-    A relative path is refused: there is no folder that it could count from. Raises ConfigError with all faults.
+    A relative path is refused: there is no folder that it could count from. Placeholders read what the worker file
+    allows for connectors made over REST. Raises ConfigError with all faults.
     """
+    limits = worker.limits(over_rest=True)
+    relative = tuple(_relative(given, limits))
     try:
-        config = ConnectorConfig.model_validate(given)
+        config = ConnectorConfig.model_validate(given, context=limits)
     except FaultyConfigError as error:
-        raise FaultyConfigError(error.file, (*error.faults, *_relative(given))) from None
-    faults = (*_relative(given), *_together(config, worker))
+        raise FaultyConfigError(error.file, (*error.faults, *relative)) from None
+    faults = (*relative, *_together(config, worker))
     if faults:
         raise FaultyConfigError(config.name, faults)
     return config
 
 
-def _relative(given: Mapping[str, str]) -> Iterator[Fault]:
+def _relative(given: Mapping[str, str], limits: Limits) -> Iterator[Fault]:
     """Yields a fault for each setting that `anchored` would have count from a folder."""
-    for name, value in anchored(given, definitions(ConnectorConfig), Path("/")).items():
+    for name, value in anchored(given, definitions(ConnectorConfig), Path("/"), limits).items():
         if value != given[name]:
             yield Fault(name, f"{shown(name, given[name])} is a relative path; name one from / on.")
 
@@ -172,7 +211,7 @@ def _refusal(name: str) -> str:
 
 
 def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fault, ...]:
-    chain = fit_faults(config.given, worker.given if worker else None, resolve)
+    chain = fit_faults(config.given, worker.given if worker else None, resolve, config.limits)
     faults = tuple(Fault(key, text) for key, text in chain)
     if worker is None:
         return faults
@@ -208,6 +247,8 @@ def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) 
         return ()
     if name is None:
         return ()
+    if any(has_placeholder(text) for config in (one, other) for text in config.given.values()):
+        name = one.given.get("output.topic", "${topic}.compacted")
     text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
     return (Fault("output.topic", text),)
 

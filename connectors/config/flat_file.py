@@ -22,12 +22,13 @@ def read(
     handler: ModelWrapValidatorHandler[Model],
     subject: Callable[[Mapping[str, str]], str],
     hint: Callable[[str], str | None],
+    more: Mapping[str, Any] | None = None,
 ) -> Model:
     """Validates the mapping `raw` of a file: the body of a model's wrap validator.
 
     The model's last field before its families is `given`: the settings as texts, placeholders unresolved. `subject`
-    names the file; `hint` gives a sentence for an unknown key that deserves more than the nearest name. Raises
-    FaultyConfigError with every fault.
+    names the file; `hint` gives a sentence for an unknown key that deserves more than the nearest name. `more` are
+    fields that are no settings. Raises FaultyConfigError with every fault.
     """
     if not isinstance(raw, Mapping):
         text = "must be a JSON object of settings, or one with name and config."
@@ -37,7 +38,7 @@ def read(
     by_alias, strange = _by_alias(model, values)
     faults = [_strange(model, name, values[name], hint) for name in strange]
     try:
-        config = handler({**by_alias, "given": given})
+        config = handler({**by_alias, "given": given, **(more or {})})
     except ValidationError as error:
         faults += errors.faults_of(error, definitions(model), given)
     if faults:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,10 +11,11 @@ from compactor.errors import StorageError
 from compactor.storage.base import Storage
 from compactor.storage.object_store import ObjectStorage
 from connectors.config.connector import ConnectorConfig
-from connectors.config.errors import Fault
+from connectors.config.errors import Fault, shown
 from connectors.config.fields import is_folder, local_path
 from connectors.config.stores import snapshot_storage, worker_storage
 from connectors.config.worker import WorkerConfig
+from connectors.placeholders import has_placeholder
 
 _TEMPORARY: Final = ".tmp-keyfold-"
 
@@ -21,7 +23,7 @@ _TEMPORARY: Final = ".tmp-keyfold-"
 def storage_faults(worker: WorkerConfig, *, asks: bool = False) -> tuple[Fault, ...]:
     """Returns a fault where storage.location cannot be written to; an object store is asked only where it `asks`."""
     if is_folder(worker.storage_location):
-        return _faults("storage.location", worker.storage_path)
+        return _faults("storage.location", worker.storage_path, worker.given)
     return _store_faults("storage.location", worker_storage(worker)) if asks else ()
 
 
@@ -39,7 +41,7 @@ def snapshot_faults(worker: WorkerConfig, connector: ConnectorConfig, *, asks: b
     if connector.snapshot_location is None:
         return ()
     if is_folder(connector.snapshot_location):
-        return _faults("snapshot.location", local_path(connector.snapshot_location))
+        return _faults("snapshot.location", local_path(connector.snapshot_location), connector.given)
     storage = snapshot_storage(worker, connector)
     return _store_faults("snapshot.location", storage) if asks and storage is not None else ()
 
@@ -58,8 +60,10 @@ def _check_store(storage: Storage) -> None:
         storage.check_creates()
 
 
-def _faults(key: str, folder: Path) -> tuple[Fault, ...]:
+def _faults(key: str, folder: Path, given: Mapping[str, str]) -> tuple[Fault, ...]:
     why = refusal(folder.absolute())
+    if why and has_placeholder(given.get(key, "")):
+        why = f"{shown(key, given[key])} cannot be made, or not be written to"
     return (Fault(key, f"{why}; name a folder that the account of the worker can make and write to."),) if why else ()
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from connectors.config.definitions import Definition
 from connectors.config.fields import is_folder, local_path
-from connectors.config.secrets import resolve
+from connectors.placeholders import UNLIMITED, Limits, resolve
 
 _FAMILIES: Final = re.compile(r"(consumer|producer|admin)\.")
 _FILES: Final = (".location", ".file")
@@ -22,21 +22,24 @@ def folder_of(path: Path) -> Path:
     return path.absolute().parent if path.is_file() else Path.cwd()
 
 
-def anchored(raw: Mapping[str, Any], keys: Mapping[str, Definition], folder: Path) -> dict[str, Any]:
+def anchored(
+    raw: Mapping[str, Any], keys: Mapping[str, Definition], folder: Path, limits: Limits = UNLIMITED
+) -> dict[str, Any]:
     """Makes relative paths in `raw` count from `folder`: folders, files of clients' settings, placeholders of files.
 
     Settings of Spark stay as they are but for placeholders. A text that is wrong stays too: its validator refuses it.
+    `limits` are those of the placeholders.
     """
-    return {name: _anchored(name, value, keys, folder) for name, value in raw.items()}
+    return {name: _anchored(name, value, keys, folder, limits) for name, value in raw.items()}
 
 
-def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Path) -> Any:
+def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Path, limits: Limits) -> Any:
     if not isinstance(value, str):
         return value
     end = value.rfind("}") + 1  # up to there each search ends soon, whatever a value holds
     text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value[:end]) + value[end:]
     place = _place(name, keys)
-    return text if place is None else _from(text, folder, place)
+    return text if place is None else _from(text, folder, place, limits)
 
 
 def _place(name: str, keys: Mapping[str, Definition]) -> Callable[[str], Path] | None:
@@ -58,9 +61,9 @@ def _clients_file(text: str) -> Path:
     return Path(text)
 
 
-def _from(text: str, folder: Path, place: Callable[[str], Path]) -> str:
+def _from(text: str, folder: Path, place: Callable[[str], Path], limits: Limits) -> str:
     try:
-        meant = resolve(text).strip()
+        meant = resolve(text, limits, is_shown=True).strip()
         path = place(meant)
     except ValueError:
         return text

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from connectors.config.errors import Fault
 from connectors.config.fields import Listener
 from connectors.config.worker import WorkerConfig
+from connectors.placeholders import has_placeholder
 
 _CERTIFICATE = "listeners.https.ssl.certificate.location"
 _KEY = "listeners.https.ssl.key.location"
@@ -33,8 +34,8 @@ def _reach(worker: WorkerConfig) -> Iterator[Fault]:
         if not listener.is_loopback and worker.rest_auth is None:
             yield Fault(
                 key,
-                f'"{listener}" can be reached from other machines; set rest.auth=basic with {_USERS}, or '
-                "rest.auth=none where everyone there may change connectors.",
+                f"{_said(worker, key, listener)} can be reached from other machines; set rest.auth=basic with "
+                f"{_USERS}, or rest.auth=none where everyone there may change connectors.",
             )
 
 
@@ -58,4 +59,11 @@ def _watch(worker: WorkerConfig) -> Iterator[Fault]:
     if worker.connectors_watch and worker.connectors_dir is None:
         yield Fault("connectors.watch", "has no effect without connectors.dir; set that too.")
     if worker.connectors_path is not None and not worker.connectors_path.is_dir():
-        yield Fault("connectors.dir", f'"{worker.connectors_path}" is no folder; make it, or remove the key.')
+        place = _said(worker, "connectors.dir", worker.connectors_path)
+        yield Fault("connectors.dir", f"{place} is no folder; make it, or remove the key.")
+
+
+def _said(worker: WorkerConfig, key: str, value: object) -> str:
+    """Quotes a value, or the setting as it is written if a placeholder stands in it."""
+    text = worker.given.get(key, "")
+    return f'"{text if has_placeholder(text) else value}"'

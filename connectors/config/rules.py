@@ -7,7 +7,7 @@ fault of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from connectors.config import errors
@@ -40,14 +40,28 @@ KEYFOLDS_OWN: Final[dict[str, str]] = {
 """Those that keyfold decides, and how."""
 
 
-def check(values: Mapping[str, Any]) -> tuple[Fault, ...]:
+def check(values: Mapping[str, Any], placeholders: Mapping[str, str]) -> tuple[Fault, ...]:
     """Runs the rules on `values`: the fields, with their values, that have no fault of their own.
 
     Beside them `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it.
+    `placeholders` has the fields whose values come from placeholders, with their keys: a fault shows none of those.
     """
     return tuple(
-        fault for needs, rule in RULES if all(n in values for n in needs) for fault in rule(*(values[n] for n in needs))
+        _without_values(fault, rule, {placeholders[n] for n in needs if n in placeholders})
+        for needs, rule in RULES
+        if all(n in values for n in needs)
+        for fault in rule(*(values[n] for n in needs))
     )
+
+
+def _without_values(fault: Fault, rule: Rule, placeholders: Collection[str]) -> Fault:
+    if not placeholders or rule in _QUOTE_NOTHING:
+        return fault
+    return Fault(fault.key, f"does not fit: what placeholders stand for is not shown, nor why. {_named(placeholders)}")
+
+
+def _named(keys: Collection[str]) -> str:
+    return f"Placeholders are in {', '.join(sorted(keys))}."
 
 
 def output_name(template: str, topic: str) -> str | None:
@@ -172,3 +186,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("key_identity", "cleanup_policy"), _compared_keys),
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )
+_QUOTE_NOTHING: Final = frozenset(
+    [_one_source, _letters_need_tolerance, _needs_letters, _snapshots_need_place, _raw_copy, _regex_output]
+)
+"""Rules whose faults hold no value: what they say may be shown of placeholders too."""

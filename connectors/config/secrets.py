@@ -1,7 +1,4 @@
-"""Resolves secrets (`${env:NAME}`, `${file:PATH:KEY}`, `${directory:PATH:KEY}`), and masks them where text is printed.
-
-Placeholders have Kafka Connect's form (ConfigTransformer). They are resolved where a value is used; what is kept and
-printed is the placeholder. A message never holds what a placeholder stands for.
+"""Masks secrets where text is printed: those that are written out in files, and what placeholders stand for.
 
 Texts come from anyone who may ask REST, and a pattern that is matched keeps all threads waiting: each pattern here
 reads a text once, however long it is and whatever is in it (possessive quantifiers, and no start within a word).
@@ -10,20 +7,16 @@ No possessive quantifier stands behind a group: Python 3.11.2 ends such a match 
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
 from compactor.spark.errors import without_plan
-from connectors.errors import ConfigError
+from connectors.known_values import hide_all, hide_in
 
 HIDDEN: Final = "[hidden]"
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
-"""A text that is a placeholder; `_BRACES` finds those within one."""
-_BRACES: Final = re.compile(r"\$\{([^}]*+)\}")
+"""A text that is a placeholder."""
 _ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)|auth\.user\.info"
 _KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
@@ -43,6 +36,8 @@ _IN_TEXT: Final = re.compile(
 )
 """Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
+"""The end of a sentence that quotes another one with its end."""
 _UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")
 _USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
 """Where, in a text that ends with its only @, a user and a password begin: not at a port."""
@@ -50,83 +45,6 @@ _QUERY: Final = re.compile(r"(?P<url>://[^\s\"'<>?#]*+)(?P<query>[?#][^\s\"'<>]*
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
 _NAME_MAX: Final = 1_000
 """Names that are longer count as those of secrets, unseen: there is no such setting."""
-
-
-class SecretError(ConfigError, ValueError):
-    """A placeholder that cannot be resolved; the message names it and says why."""
-
-
-def has_placeholder(text: str) -> bool:
-    """Returns whether `text` holds a placeholder."""
-    return any(":" in found[1] for found in _BRACES.finditer(text, 0, text.rfind("}") + 1))
-
-
-def resolve(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """Replaces every placeholder in `text` by what it stands for.
-
-    `environ` is the process's environment unless given. Raises SecretError for an unknown provider or a variable,
-    file or key that is not there.
-    """
-    environment = os.environ if environ is None else environ
-    end = text.rfind("}") + 1
-    return _BRACES.sub(lambda found: _one(found, environment), text[:end]) + text[end:]
-
-
-def _one(found: re.Match[str], environ: Mapping[str, str]) -> str:
-    provider, separator, argument = found[1].partition(":")
-    if not separator:
-        return found[0]
-    try:
-        if provider == "env":
-            return environ[argument]
-        return _FROM_FILES[provider](*_path_and_key(argument))
-    except (KeyError, OSError, ValueError) as error:
-        raise SecretError(f"{found[0]} cannot be resolved: {_why(provider, argument, error)}.") from None
-
-
-def _why(provider: str, argument: str, error: Exception) -> str:
-    if provider not in ("env", *_FROM_FILES):
-        return f'there is no provider "{provider}"; there are env, file and directory'
-    if provider == "env":
-        return f"the environment variable {argument} is not set"
-    if isinstance(error, OSError):
-        return f"{error.strerror or 'it cannot be read'}: {error.filename}"
-    return f"the file has no key {error.args[0]}" if isinstance(error, KeyError) else str(error)
-
-
-def _path_and_key(argument: str) -> tuple[Path, str]:
-    path, separator, key = argument.rpartition(":")
-    if not separator or not path or not key:
-        raise ValueError("it must have the form ${PROVIDER:PATH:KEY}")
-    return Path(path), key
-
-
-def _from_file(path: Path, key: str) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else _properties(text)
-    except ValueError:
-        raise ValueError(f"{path} is not a properties (or .json) file in UTF-8") from None
-    value = content[key] if isinstance(content, dict) else None
-    if isinstance(value, str):
-        return value
-    raise ValueError(f"{path} must hold one flat object with texts as values")
-
-
-def _properties(text: str) -> dict[str, str]:
-    """Reads the entries of a Java properties file. Raises ValueError for a broken escape."""
-    import javaproperties  # takes a while, and few need it
-
-    return javaproperties.loads(text)
-
-
-def _from_directory(path: Path, key: str) -> str:
-    if "/" in key or key in (".", ".."):
-        raise ValueError("KEY is the name of a file in the directory")
-    return (path / key).read_text(encoding="utf-8").rstrip("\r\n")
-
-
-_FROM_FILES: Final[dict[str, Callable[[Path, str], str]]] = {"file": _from_file, "directory": _from_directory}
 
 
 def is_secret(key: str) -> bool:
@@ -141,9 +59,23 @@ def printable(key: str, text: str) -> str:
     return printable_text(text)
 
 
+def logged_text(text: str) -> str:
+    """Masks a text that only operators read, a line of a log or of stderr: `printable_text`, and all placeholders."""
+    return printable_text(hide_all(text))
+
+
+def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
+    """Masks a text about a connector with the settings `given`: `printable_text`, and its placeholders."""
+    return printable_text(hide_in(text, (value for settings in given for value in settings.values())))
+
+
 def printable_text(text: str) -> str:
-    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out."""
-    return _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
+    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out.
+
+    A sentence that quotes another one ends with one period.
+    """
+    hidden = _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
+    return _TWO_PERIODS.sub(".", hidden)
 
 
 def without_urls_secrets(text: str) -> str:

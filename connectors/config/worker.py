@@ -26,16 +26,18 @@ from connectors.config.fields import (
     FolderNameOrNone,
     HostName,
     Int,
+    JavaRegex,
     Listeners,
     Location,
     Long,
+    Paths,
     Servers,
     SparkMaster,
     Text,
     local_path,
 )
 from connectors.config.flat_file import family_texts
-from connectors.config.secrets import SecretError, resolve
+from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
 PREFIX: Final = "KEYFOLD_"
 OTHERS: Final = frozenset({"KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS", "KEYFOLD_REST_PASSWORD", "KEYFOLD_REST_URL"})
@@ -51,6 +53,7 @@ _KUBERNETES: Final = re.compile(
 )
 """What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
 _worker: Final = partial(setting, group="The worker")
+_secrets: Final = partial(setting, group="What placeholders of connectors may read", importance="medium")
 _rest: Final = partial(setting, group="REST")
 _converters: Final = partial(setting, group="Converters")
 _stores: Final = partial(setting, group="Object stores", importance="medium")
@@ -218,6 +221,14 @@ class WorkerConfig(BaseSettings):
     """The URL of the store. Not set: Google's."""
     storage_gcs_allow_http: Flag = _stores("storage.gcs.allow.http", "false")
     """Whether that may be without TLS."""
+    file_paths: Paths | None = _secrets(FILES, None)
+    """The files, and folders with all below them, that `${file:…}` may read in settings of connectors. Not set: in
+    connectors of files any, in those made over REST none."""
+    directory_paths: Paths | None = _secrets(DIRECTORIES, None)
+    """The same for `${directory:…}`."""
+    variables_pattern: JavaRegex | None = _secrets(VARIABLES, None)
+    """A Java regular expression for the whole names of the variables that `${env:…}` may read in settings of
+    connectors. Not set: in connectors of files any, in those made over REST none."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""
@@ -269,6 +280,16 @@ class WorkerConfig(BaseSettings):
         if faults:
             raise SeveralFaultsError(faults)
         return given
+
+    def limits(self, *, over_rest: bool) -> Limits:
+        """Returns what placeholders of connectors may read; without settings those made over REST nothing."""
+        unset: tuple[()] | None = () if over_rest else None
+        return Limits(
+            files=unset if self.file_paths is None else self.file_paths,
+            directories=unset if self.directory_paths is None else self.directory_paths,
+            variables=("" if over_rest else None) if self.variables_pattern is None else self.variables_pattern,
+            over_rest=over_rest,
+        )
 
     @property
     def storage_path(self) -> Path:

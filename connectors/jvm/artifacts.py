@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,16 +96,17 @@ def _fetch_into(target: Path) -> None:
     _say(f"Apache Kafka {KAFKA_VERSION} is ready")
 
 
-def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
+def retrieve(dependencies: str, scratch: Path, fetched: Path, settings: str | None = None) -> None:
     """Fetches what an Ivy module file `dependencies` asks for into `fetched`, with everything else below `scratch`.
 
-    Nothing of the user's is read or left behind. Raises UnreachableError.
+    `settings` is the text of an Ivy settings file that counts if the user names none. Nothing else of the user's is
+    read or left behind. Raises UnreachableError.
     """
     module = scratch / "ivy.xml"
     module.write_text(dependencies, encoding="utf-8")
     # Relative, as Ivy takes brackets in a path for variables and optional parts.
     pattern = f"{os.path.relpath(fetched, scratch)}/[artifact]-[revision](-[classifier]).[ext]"
-    where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings()]
+    where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings(scratch, settings)]
     what = ["-ivy", module.name, "-cache", "cache", "-retrieve", pattern, "-confs", "default"]
     command = [find_java(), *java_properties(os.environ, scratch), *where, *what]
     around = {**os.environ, **java_variables(os.environ)}
@@ -115,9 +117,15 @@ def retrieve(dependencies: str, scratch: Path, fetched: Path) -> None:
     if ivy.wait() != 0:
         tail = "\n".join(output[-_TAIL_LINES:])
         raise UnreachableError(
-            f"Apache Kafka {KAFKA_VERSION} could not be fetched from Maven:\n{tail}\n",
+            f"{_named(dependencies)} could not be fetched from Maven:\n{tail}\n",
             f"Check that Maven Central can be reached, or name an Ivy settings file in {SETTINGS_VARIABLE}.",
         )
+
+
+def _named(dependencies: str) -> str:
+    """Returns the modules that an Ivy module file asks for, as a message names them."""
+    modules = re.findall(r'<dependency org="([^"]+)" name="([^"]+)" rev="([^"]+)"', dependencies)
+    return ", ".join(":".join(module) for module in modules)
 
 
 def _follow(ivy: subprocess.Popen[str]) -> list[str]:
@@ -133,8 +141,12 @@ def _follow(ivy: subprocess.Popen[str]) -> list[str]:
     return lines
 
 
-def _settings() -> list[str]:
+def _settings(scratch: Path, text: str | None) -> list[str]:
     path = os.environ.get(SETTINGS_VARIABLE)
+    if not path and text is not None:
+        own = scratch / "ivysettings.xml"
+        own.write_text(text, encoding="utf-8")
+        path = str(own)
     return ["-settings", str(Path(path).absolute())] if path else []
 
 

@@ -13,7 +13,7 @@ from starlette.routing import Match
 
 from compactor.errors import KeyfoldError, OffsetChangeError, StorageError
 from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.secrets import printable_text
+from connectors.config.secrets import logged_text, printable_text
 from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
 from connectors.rest.slow_calls import RETRY_AFTER_S
 
@@ -32,8 +32,13 @@ _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
 
 
 def answer(code: int, message: str) -> JSONResponse:
-    """Returns the answer of an error; secrets in `message` are hidden."""
-    return JSONResponse({"error_code": code, "message": printable_text(message)}, code)
+    """Returns the answer of an error; secrets in `message` are hidden.
+
+    Errors of the worker's own may quote what a placeholder stands for, which is hidden too. Those of a request quote
+    the request, in which what is hidden would tell a guess that is right.
+    """
+    shown = logged_text if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text
+    return JSONResponse({"error_code": code, "message": shown(message)}, code)
 
 
 def of_keyfold(_: Request, error: Exception) -> Response:

@@ -31,7 +31,6 @@ from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.snapshot.snapshots import Snapshots
-from connectors.chain.spec import chain_spec
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import engine_settings
@@ -113,7 +112,7 @@ class ConnectorTask:
         self._storage = connector_storage(worker, connector.name)
         self._snapshot_storage = snapshot_storage(worker, connector)
         self._clients = ClientSettings.of(worker, connector)
-        self._chain = chain_spec(connector.given, worker.given)
+        self._chain = connector.chain_spec(worker.given)
         self._claim = OwnerClaim(self._storage, lock)
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms

@@ -9,22 +9,21 @@ from collections.abc import Sequence
 
 from compactor.generation.tombstones import Compare as CompareKey
 from connectors.chain.key_identity import compared, key_identity_of
-from connectors.chain.spec import chain_spec
 from connectors.config.connector import ConnectorConfig
-from connectors.config.secrets import resolve
 from connectors.data.record import Header
+from connectors.placeholders import resolve
 from connectors.sinks.output_records import Compare, by_bytes
 
 
 def comparison_of_keys(connector: ConnectorConfig) -> CompareKey | None:
     """Returns how keys are compared of which nothing else is known; None where it is by their bytes."""
-    identity = key_identity_of(chain_spec(connector.given), resolve)
+    identity = key_identity_of(connector.chain_spec(), resolve)
     return None if identity is None else lambda key: compared(identity, (), key)
 
 
 def comparison_of_records(connector: ConnectorConfig) -> Compare:
     """Returns how the keys of records are compared, which may have the id of a schema in their headers."""
-    identity = key_identity_of(chain_spec(connector.given), resolve)
+    identity = key_identity_of(connector.chain_spec(), resolve)
     if identity is None:
         return by_bytes
 

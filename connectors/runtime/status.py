@@ -17,7 +17,7 @@ from compactor.errors import StorageError
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 from connectors.clock import Clock
-from connectors.config.secrets import printable_text
+from connectors.config.secrets import text_of_connector
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
@@ -72,17 +72,26 @@ def stopped(status: Status) -> Status:
     return replace(status, state=ConnectorState.STOPPED, next_restart_ms=None, waiting_since_ms=None)
 
 
-def failed(status: Status, error: BaseException, next_restart_ms: int | None) -> Status:
-    """Returns the status of a connector that FAILED once more; without `next_restart_ms` an operator restarts it."""
-    text = printable_text(briefly(error))
+def failed(status: Status, error: BaseException, next_restart_ms: int | None, *given: Mapping[str, str]) -> Status:
+    """Returns the status of a connector that FAILED once more; without `next_restart_ms` an operator restarts it.
+
+    `given` are the settings of the connector and of its worker: what their placeholders stand for is not shown.
+    """
+    text = text_of_connector(briefly(error), *given)
     failures = status.failures + 1
     return Status(state=ConnectorState.FAILED, error=text, failures=failures, next_restart_ms=next_restart_ms)
 
 
-def waiting(status: Status, error: BaseException, next_restart_ms: int, now_ms: int) -> Status:
-    """Returns the status of a connector that failed with `error` at `now_ms`, as an outage has begun or goes on."""
+def waiting(
+    status: Status, error: BaseException, next_restart_ms: int, now_ms: int, *given: Mapping[str, str]
+) -> Status:
+    """Returns the status of a connector that failed with `error` at `now_ms`, as an outage has begun or goes on.
+
+    `given` are the settings of the connector and of its worker, as for `failed`.
+    """
     since_ms = now_ms if status.waiting_since_ms is None else status.waiting_since_ms
-    return replace(failed(status, error, next_restart_ms), state=ConnectorState.RESTARTING, waiting_since_ms=since_ms)
+    shown = failed(status, error, next_restart_ms, *given)
+    return replace(shown, state=ConnectorState.RESTARTING, waiting_since_ms=since_ms)
 
 
 class StatusFile:

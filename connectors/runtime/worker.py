@@ -20,7 +20,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import SparkGoneError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
-from connectors.progress.observer import Observer
+from connectors.progress.observer import Interval, Observer
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger()
 
 POLL_SECONDS: Final = 0.5
+SPARK_SAID_S: Final = 5.0
+"""How often it is said that Spark is still starting: after ten silent seconds people take a program for hung."""
 LEAVE_SECONDS: Final = 3.0
 STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
@@ -142,10 +144,17 @@ class Worker:
         for name in self._herder.names():
             self._observer.stage(name, "starting Spark")
         probe = self._broker_probe() if once and self._herder.names() else None
+        begun, said = self._clock.monotonic(), Interval(self._clock, SPARK_SAID_S)
+        said.begin_pause("Spark")
+        _log.info("starting Spark", master=self._config.spark_master)
         while True:
             spark = self._started()
+            seconds = round(self._clock.monotonic() - begun, 1)
             if spark is not None and (probe is None or probe.found):
+                _log.info("Spark is up", seconds=seconds)
                 return spark
+            if spark is None and said.ready("Spark"):
+                _log.info("Spark is still starting", seconds=seconds)
             if self._stop.is_set() or (probe is not None and self._no_broker_answers(probe)):
                 break
             if spark is not None:  # only the brokers are waited for

@@ -1,12 +1,14 @@
-"""Logs the records that are let go, a line each, as Kafka Connect does (errors.log.enable).
+"""Logs records that are let go: a line each, as Kafka Connect does (errors.log.enable), else a warning now and then.
 
-Source: `org.apache.kafka.connect.runtime.errors.LogReporter`. A reason may quote a part of a value.
+Source: `org.apache.kafka.connect.runtime.errors.LogReporter`. A reason may quote a part of a value, so a warning, for
+which no setting asks, holds none.
 
 On its own because the dead letters that it tells of need not be sent anywhere.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,9 +16,15 @@ import pyarrow as pa
 import structlog
 
 from compactor.model.record import TIMESTAMP_TYPES, TopicPartition
+from connectors.clock import SystemClock
+from connectors.progress.observer import Interval
 from connectors.sinks.dead_letter import Refusals, rejection_for
 
 _log: Final = structlog.get_logger()
+_PAUSES_S: Final = (60.0, 600.0, 3600.0)
+"""After the first warning of a kind the next ones follow after these pauses: a source may be malformed for days."""
+_times: Final = Interval(SystemClock(), *_PAUSES_S)
+"""When a warning is due, by connector, topic and class; of this process."""
 
 
 def log_letters(
@@ -25,6 +33,37 @@ def log_letters(
     """Logs each row of `letters`; with `messages` (errors.log.include.messages) also which record it was."""
     for line, reason in _lines(connector, task, tp, letters, refused, messages=messages):
         _log.error(line, error=reason)
+
+
+def warn_of_letters(
+    connector: str, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, *, topic: str | None
+) -> None:
+    """Warns of the first row of each class that has refused some of `letters`, if its time has come.
+
+    `topic` is the dead letter topic, None if they are only counted.
+    """
+    mine = refused.get(tp, {})
+    first: dict[str, tuple[int, str]] = {}
+    counts = Counter[str]()
+    for offset, rejected in zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True):
+        rejection = rejection_for(rejected, mine.get(offset))
+        first.setdefault(rejection.class_name, (offset, rejection.stage.value))
+        counts[rejection.class_name] += 1
+    for name, (offset, stage) in first.items():
+        if not _times.ready((connector, tp.topic, name)):
+            continue
+        _log.warning(
+            "records are let go" if topic is None else "records go to the dead letter topic",
+            connector=connector,
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            records=counts[name],
+            stage=stage,
+            refused_by=name,
+            dead_letters=topic,
+            next="errors.log.enable=true logs each" if topic is None else "keyfold dlq list CONNECTOR.json says why",
+        )
 
 
 def _lines(

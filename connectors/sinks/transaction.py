@@ -28,7 +28,7 @@ from connectors.sinks.encode import (
     rows_with_retired,
     tombstones_of_retired,
 )
-from connectors.sinks.error_log import log_letters
+from connectors.sinks.error_log import log_letters, warn_of_letters
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
@@ -105,9 +105,12 @@ class Transaction:
 
     def _log_letters(self) -> None:
         """Logs the records that were let go, once they are: a transaction that is aborted lets nothing go."""
-        if self._rules.log_errors:
-            bucket = self._session.bucket
-            for tp, letters in self._letters:
+        bucket = self._session.bucket
+        for tp, letters in self._letters:
+            if not self._rules.log_errors:
+                topic = self._rules.dead_letters
+                warn_of_letters(bucket.connector, tp, letters, self.refused, topic=topic)
+            else:
                 log_letters(
                     bucket.connector, bucket.plan.bucket, tp, letters, self.refused, messages=self._rules.log_messages
                 )

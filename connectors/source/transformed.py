@@ -23,7 +23,7 @@ def write_transformed(
         yield from write_level0(batches, options.intake, portion)
         return
     from connectors.chain.chain_pool import borrowed  # what it imports takes time, and few connectors need it
-    from connectors.config.secrets import resolve
+    from connectors.placeholders import resolve
 
     with borrowed(options.chain, resolve, keyed=options.intake.keyed, patience=patience) as chain:
         yield from write_level0(chain.through(batches), options.intake, portion)

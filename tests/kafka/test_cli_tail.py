@@ -46,7 +46,7 @@ def test_tail_of_one_partition_and_key(broker: EmbeddedKafka, topic_name: str, t
 def test_tail_follows_until_it_is_told_to_end(
     broker: EmbeddedKafka, topic_name: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """New records appear as they come; Ctrl-C and SIGTERM end it with 0 and without a word."""
+    """New records appear as they come; Ctrl-C and SIGTERM end it with 0 and no word but that it waits."""
     create_topic(broker.bootstrap, topic_name)
     produce(broker.bootstrap, topic_name, [(0, b"first", b"1")])
     arguments = command("tail", topic_name, "--worker", worker_file(tmp_path, broker.bootstrap), "--from-beginning")
@@ -57,7 +57,22 @@ def test_tail_follows_until_it_is_told_to_end(
         assert json.loads(process.stdout.readline())["key"] == "second"
         process.send_signal(number)
         assert process.wait(30) == 0
+        said = process.stderr.read().splitlines()
+        assert [line for line in said if not line.startswith("No record has come for a second")] == []
+
+
+def test_tail_says_within_two_seconds_that_it_waits(broker: EmbeddedKafka, topic_name: str, tmp_path: Path) -> None:
+    """At the end of a topic with records: how many are there, and how they are printed."""
+    create_topic(broker.bootstrap, topic_name)
+    produce(broker.bootstrap, topic_name, [(0, b"a", b"1"), (0, b"b", b"2")])
+    arguments = command("tail", topic_name, "--worker", worker_file(tmp_path, broker.bootstrap))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, env=environment(), text=True, **pipes) as process:  # type: ignore[call-overload]
+        said = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
         assert process.stderr.read() == ""
+    assert said.startswith(f"Waiting for new records of {topic_name}. What is there already (2 offsets)")
 
 
 def test_tail_of_an_unknown_topic_says_so(

@@ -16,6 +16,7 @@ from typing import Final, Self
 import httpx
 
 from connectors.dev.embedded_kafka import free_port
+from connectors.jvm.artifacts import retrieve
 from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
 from tests.support.kafka import wait_until
@@ -24,8 +25,22 @@ VERSION: Final = "3.0.9"
 SHA256: Final = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 STARTED_S: Final = 90.0
 _NAME: Final = "apicurio-registry-app"
-_URL: Final = f"https://repo1.maven.org/maven2/io/apicurio/{_NAME}/{VERSION}/{_NAME}-{VERSION}-all.tar.gz"
-"""Maven Central. Ivy does not find it, as the file that it would begin with (the parent's) is not there."""
+_MODULE: Final = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="keyfold" module="apicurio"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="io.apicurio" name="{_NAME}" rev="{VERSION}" conf="default->default" transitive="false">
+      <artifact name="{_NAME}" type="tar.gz" ext="tar.gz" m:classifier="all"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
+_SETTINGS: Final = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+"""Maven Central, without the POM of a module: that of this one names a parent that was never released."""
 
 
 def ensure_apicurio() -> Path:
@@ -35,14 +50,12 @@ def ensure_apicurio() -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-        archive, unpacked = Path(scratch, "all.tar.gz"), Path(scratch, "registry")
-        digest = hashlib.sha256()
-        with httpx.stream("GET", _URL, timeout=60.0, follow_redirects=True) as answer, archive.open("wb") as file:
-            answer.raise_for_status()
-            for chunk in answer.iter_bytes():
-                file.write(chunk)
-                digest.update(chunk)
-        assert digest.hexdigest() == SHA256, "the archive is not the one that is pinned here"
+        fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "registry")
+        retrieve(_MODULE, Path(scratch), fetched, _SETTINGS)
+        (archive,) = fetched.iterdir()
+        with archive.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        assert digest == SHA256, "the archive is not the one that is pinned here"
         with tarfile.open(archive) as opened:
             opened.extractall(unpacked, filter="data")
         with suppress(FileExistsError):  # another process was quicker

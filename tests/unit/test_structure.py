@@ -38,6 +38,7 @@ _INDEX = (
     "--(?:extra-)?index" + "-url",
     "--find" + "-links",
     r"https?://(?:[\w.-]*\.)?(?:pypi|pythonhosted)" + r"\.\w+",
+    r"https?://(?:repo\d*\.maven|registry\.npmjs|static\.crates|proxy\.golang)" + r"\.\w+",
 )
 FORBIDDEN = re.compile("|".join((*(r"(?<![\w.\-}/])" + path for path in _MACHINE), *_INDEX)))
 
@@ -247,6 +248,8 @@ def test_files_name_no_machine() -> None:
         ("see /work" + "/main/x", True),
         ("pip install --index" + "-url x", True),
         ("https://pypi" + ".org/simple", True),
+        ("https://repo1" + ".maven.org/maven2", True),
+        ("https://registry" + ".npmjs.org/x", True),
         ("/tmp/" + "proto/v", True),
         ("/home/" + "ann/keyfold", True),
         ("/usr/local/share/keyfold", False),

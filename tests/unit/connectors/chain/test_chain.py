@@ -11,7 +11,8 @@ import pytest
 from compactor.model.record import SOURCE, TopicPartition
 from connectors.chain.chain import NO_KEY, Chain, RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
-from connectors.errors import DataError, RegistryError
+from connectors.errors import ConfigError, DataError, RegistryError
+from connectors.placeholders import resolve
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
 from connectors.source.plan import SourceRange
@@ -240,3 +241,43 @@ def test_a_record_of_an_old_format_has_no_timestamp() -> None:
     old = records.set_column(3, "timestamp", pa.array([-1], pa.int64()))
     made = chain({**settings, "transforms.at.timestamp.field": "at"}).apply(old)
     assert json.loads(made["value"].to_pylist()[0]) == {"id": 1}
+
+
+MASK = {
+    "value.converter": "JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "transforms": "m",
+    "transforms.m.type": "MaskField$Value",
+    "transforms.m.fields": "a",
+    "transforms.m.replacement": "${env:MASK}",
+}
+
+
+@pytest.mark.parametrize("secret", ["geheim-4711", "xyz", "geheim " * 400])
+def test_a_rejection_does_not_show_what_a_placeholder_stands_for(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes into files, logs and headers of dead letters; a number is asked of the replacement here."""
+    monkeypatch.setenv("MASK", secret)
+    made = Chain(chain_spec(MASK), resolve)
+    (rejected,) = made.apply(batch((b"k", value(a=1))))["rejected"].to_pylist()
+    assert '"${env:MASK}" is no whole number' in rejected
+    assert secret.split(maxsplit=1)[0] not in rejected
+
+
+def test_a_registry_that_does_not_answer_is_named_by_its_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is the connector's, and is shown in its status."""
+    monkeypatch.setenv("REGISTRY", "http://127.0.0.1:9")
+    settings = {**MASK, "value.converter": "keyfold.Avro", "value.converter.schema.registry.url": "${env:REGISTRY}"}
+    del settings["value.converter.schemas.enable"]
+    made = Chain(chain_spec({**settings, "transforms.m.replacement": "x"}), resolve)
+    with pytest.raises(RegistryError, match=r"\$\{env:REGISTRY\}") as caught:
+        made.apply(batch((b"k", b"\0\0\0\0\1x")))
+    assert "127.0.0.1" not in caught.value.message
+
+
+def test_settings_that_cannot_be_used_here_are_told_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor may have other files and variables than the worker that has checked them."""
+    monkeypatch.setenv("MASK", "geheim")
+    with pytest.raises(ConfigError) as caught:
+        Chain(chain_spec({**MASK, "transforms.m.replace.null.with.default": "${env:MASK}"}), resolve)
+    assert "geheim" not in caught.value.message
+    assert '"${env:MASK}" is not allowed: allowed is true or false' in caught.value.message

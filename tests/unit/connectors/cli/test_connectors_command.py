@@ -17,11 +17,12 @@ from typer.testing import Result
 
 from compactor.errors import StorageError
 from compactor.model.record import TopicPartition
+from connectors.cli import rest_options
 from connectors.cli.rest_options import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.config.files import load_connector
 from connectors.rest import client, service
 from connectors.runtime.connector_store import ConnectorStore
-from tests.support.cli import NAME, connector_file, invoke
+from tests.support.cli import NAME, connector_file, invoke, worker_file
 from tests.support.logs import log, run
 from tests.support.measured import state
 from tests.support.rest import BUCKETS, RestWorker, rest_worker, stand_ins
@@ -43,7 +44,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[RestWorker]:
-    with rest_worker(tmp_path) as found:
+    with rest_worker(tmp_path, **{"config.providers.env.param.allowlist.pattern": "TEST_SECRET"}) as found:
         yield found
 
 
@@ -398,3 +399,58 @@ def test_answers_that_are_no_workers(status: int, body: bytes, code: int, said: 
     """A proxy, or another program at that address: what came is said, without a traceback."""
     with answering(status, body) as url:
         assert said in failed(invoke("connectors", "list", "--url", url), code)
+
+
+def test_the_worker_file_says_where_the_worker_is(
+    worker: RestWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named with --worker, or worker.json in the current folder; --url wins."""
+    worker.create("a")
+    folder = tmp_path / "here"
+    folder.mkdir()
+    path = worker_file(folder, listeners=worker.url)
+    assert invoke("connectors", "list", "--worker", path).exit_code == 0
+    other = worker_file(tmp_path, listeners="http://127.0.0.1:1")
+    assert invoke("connectors", "list", "--worker", other).exit_code == 4
+    assert invoke("connectors", "list", "--worker", other, "--url", worker.url).exit_code == 0
+    monkeypatch.chdir(folder)
+    path.rename("worker.json")
+    assert invoke("connectors", "show", "a").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({"listeners": "http://0.0.0.0:81,http://127.0.0.1:82", "rest.auth": "none"}, "http://127.0.0.1:81"),
+        ({"listeners": "http://[::]:81", "rest.auth": "none"}, "http://[::1]:81"),
+        ({"listeners": "http://127.0.0.1:0", "rest.advertised.port": "85"}, "http://127.0.0.1:85"),
+        (
+            {
+                "listeners": "http://127.0.0.1:81",
+                "rest.advertised.host.name": "front",
+                "rest.advertised.port": "443",
+                "rest.advertised.listener": "https",
+            },
+            "https://front:443",
+        ),
+    ],
+)
+def test_the_address_is_the_advertised_one_or_the_first_listener(
+    tmp_path: Path, settings: dict[str, str], url: str
+) -> None:
+    """One on all addresses is reached on this machine."""
+    assert rest_options.address(None, worker_file(tmp_path, **settings)) == url
+
+
+@pytest.mark.parametrize("listeners", ["", "http://127.0.0.1:0"])
+def test_a_worker_file_that_does_not_say_it_is_told(tmp_path: Path, listeners: str) -> None:
+    """Without listeners there is nothing to ask; a free port is known to the worker alone."""
+    done = invoke("connectors", "list", "--worker", worker_file(tmp_path, listeners=listeners))
+    assert "--url" in failed(done, 2)
+
+
+def test_without_a_worker_file_the_default_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were one without listeners in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KEYFOLD_BOOTSTRAP_SERVERS", raising=False)
+    assert rest_options.address(None, None) == rest_options.DEFAULT_URL

@@ -250,9 +250,23 @@ def test_describe_of_a_connector_that_never_ran_says_so(tmp_path: Path) -> None:
     """No catalog is no error, and none is made; the folder is named, as it may be another than was meant."""
     result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
     folder = tmp_path / "store" / NAME
-    said = f"Connector {NAME} has not run yet: there is no catalog in {folder}.\n"
+    said = (
+        f"Connector {NAME} keeps nothing here: there is no catalog in {folder}.\n"
+        "It has not run yet, or its storage is lost or elsewhere (docs/operating.md says what to do then).\n"
+    )
     assert (result.exit_code, result.stdout) == (0, said)
     assert not (tmp_path / "store").exists()
+
+
+def test_a_connector_whose_file_is_at_fault_is_described(tmp_path: Path) -> None:
+    """It may run by what was read before; what is wrong stands in the log, and what cannot be read is an error."""
+    keep(tmp_path, ROWS, (PUBLISH,))
+    worker = worker_file(tmp_path)
+    wrong = {"tasks.max": "many", "transforms": "r", "transforms.r.type": "None", "no.such.key": "1"}
+    done = invoke("describe", connector_file(tmp_path, **wrong), "--worker", worker)
+    assert (done.exit_code, "last owner tester:1" in done.stdout) == (0, True), done.stderr
+    assert "tasks.max" in done.stderr
+    assert invoke("describe", connector_file(tmp_path, name="not a name"), "--worker", worker).exit_code == 3
 
 
 def test_people_read_the_same_as_programs(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, ask
         "  record   t-? at offset ?",
         "  stage    VALUE_CONVERTER, keyfold.Avro",
     ]
-    assert "  time     1970-01-01 00:00:00, of the record" in first.splitlines()
+    assert "  time     1970-01-01T00:00:00Z, of the record" in first.splitlines()
     assert "header   h: null" in first
     assert "(120 bytes)" in second
     assert "stage" not in second
@@ -145,8 +145,8 @@ def test_times_of_records_and_of_letters_are_told_apart(
     undated = replace(letter(0, 2), timestamp=62_000, appended=62_000, dated=False)
     monkeypatch.setattr(sys.modules[__name__], "LETTERS", [dated, undated, replace(dated, timestamp=3_000)])
     shown = run(tmp_path, "show").stdout.split("\n\n")
-    assert shown[0].startswith("letter 0/1, 1970-01-01 00:01:01, sent back\n")
-    assert "  time     1970-01-01 00:00:01, of the record" in shown[0]
+    assert shown[0].startswith("letter 0/1, 1970-01-01T00:01:01Z, sent back\n")
+    assert "  time     1970-01-01T00:00:01Z, of the record" in shown[0]
     assert "time" not in shown[1]
     found = json.loads(run(tmp_path, "show", "--json").stdout)
     assert [(one["timestamp"], one["appended_ms"]) for one in found] == [
@@ -158,8 +158,8 @@ def test_times_of_records_and_of_letters_are_told_apart(
     times = [[one[f"{end}_ms"] for end in ("first", "last", "first_letter", "last_letter")] for one in counted]
     assert times == [[1_000, 3_000, 61_000, 61_000], [None, None, 62_000, 62_000]]
     header, _, last = run(tmp_path, "list").stdout.splitlines()
-    assert header.endswith("FIRST RECORD         LAST RECORD          FIRST LETTER         LAST LETTER")
-    assert "  -                    -                    1970-01-01 00:01:02  1970" in last
+    assert header.endswith("FIRST RECORD          LAST RECORD           FIRST LETTER          LAST LETTER")
+    assert "  -                     -                     1970-01-01T00:01:02Z  1970" in last
 
 
 def test_letters_are_shown_also_where_the_positions_cannot_be_read(

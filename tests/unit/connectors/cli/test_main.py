@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors.cli import main as commands
 from connectors.cli.main import COMMANDS
 from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
 
@@ -153,3 +154,19 @@ def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> N
     shown = invoke(command, "--help").stdout
     assert "--timeout" in shown
     assert "60" in shown
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("connectors",), ("dlq",), ("connectors", "list"), ("dlq", "list"), *((name,) for name in NAMES)]
+)
+def test_flags_have_no_type_in_help(command: tuple[str, ...]) -> None:
+    """They take no value, in the commands of groups either."""
+    assert "<bool>" not in invoke(*command, "--help").stdout.lower()
+
+
+def test_commands_stand_under_headings() -> None:
+    """So that a reader finds what is for looking and what changes something."""
+    shown = invoke("--help").stdout
+    assert set(commands._HEADINGS) <= {*NAMES, "connectors", "dlq"}
+    assert all(f"│ {name} " in shown for name in (*NAMES, "connectors", "dlq"))
+    assert all(f"─ {heading} ─" in shown for heading in commands._GROUPS)

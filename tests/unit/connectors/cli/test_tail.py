@@ -182,3 +182,41 @@ def test_no_broker_is_exit_code_4(tmp_path: Any, monkeypatch: pytest.MonkeyPatch
     assert (result.exit_code, result.stdout) == (4, "")
     assert "Connection refused" in result.stderr
     assert "next: Start the brokers, or correct bootstrap.servers." in result.stderr
+
+
+class _Marks:
+    """A consumer that brings nothing; each partition has 5 offsets."""
+
+    def get_watermark_offsets(self, _partition: object, timeout: float) -> tuple[int, int]:
+        assert timeout > 0
+        return 2, 7
+
+
+@pytest.mark.parametrize(
+    ("from_beginning", "said"),
+    [
+        (False, "Waiting for new records of t. What is there already (10 offsets) is printed with --from-beginning."),
+        (True, "No record has come for a second; waiting for more of t."),
+    ],
+)
+def test_silence_is_explained_once(capsys: pytest.CaptureFixture[str], from_beginning: bool, said: str) -> None:
+    """A second after the last record, on stderr: what is waited for, and how what is there already is seen."""
+    clock, consumer = ManualClock(), _Marks()
+    notice = tail.WaitingNotice(consumer, "t", [0, 1], clock, from_beginning=from_beginning)  # type: ignore[arg-type]
+    clock.advance(900)
+    notice.polled(1)
+    clock.advance(900)
+    notice.polled(0)
+    assert capsys.readouterr().err == ""
+    clock.advance(100)
+    notice.polled(0)
+    assert capsys.readouterr().err.startswith(said)
+    clock.advance(60_000)
+    notice.polled(0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_topic_without_records_is_called_empty() -> None:
+    """There is nothing that --from-beginning would print."""
+    assert tail.waiting("t", 0, from_beginning=False).startswith("t is empty; waiting for its first record.")
+    assert "offsets" not in tail.waiting("t", None, from_beginning=False)

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from connectors.cli.validate import validate
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import Fault
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code
 from connectors.jvm.java import find_java
+from tests.support.cli import connector_file, invoke, worker_file
 
 LEAST = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
 
@@ -107,3 +110,31 @@ def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def _without(value: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: each for key, each in value.items() if key != name}
+
+
+def test_the_broker_is_asked_while_a_file_is_at_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the settings that are right; what it says stands beside the faults of the file."""
+    asked = list[ConnectorConfig]()
+
+    def faults(config: ConnectorConfig, _: object) -> tuple[Fault, ...]:
+        asked.append(config)
+        return (Fault("topics", "orders does not exist."),)
+
+    monkeypatch.setattr("connectors.kafka.probe.probe_all", lambda *_: None)
+    monkeypatch.setattr("connectors.runtime.preflight.broker_faults", faults)
+    wrong = connector_file(tmp_path, **{"tasks.max": "many", "transforms": "r", "transforms.r.type": "None"})
+    done = invoke("validate", wrong, "--worker", worker_file(tmp_path), "--broker")
+    assert done.exit_code == 3
+    for said in ("tasks.max", "transforms.r.type", "orders does not exist"):
+        assert said in done.stdout
+    assert [config.tasks_max for config in asked] == [None]
+
+
+def test_files_are_told_about_where_no_broker_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, and the exit code is that of the broker."""
+    monkeypatch.setattr("connectors.cli.validate._PROBE_S", 0.2)
+    files = [connector_file(tmp_path).rename(tmp_path / "a.json"), connector_file(tmp_path, topcs="x", name="b")]
+    done = invoke("validate", *files, "--worker", worker_file(tmp_path), "--broker")
+    assert done.exit_code == 4
+    assert f"{files[0]}: valid" in done.stdout
+    assert "topcs" in done.stdout

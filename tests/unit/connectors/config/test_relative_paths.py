@@ -13,8 +13,8 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.files import load_connector, load_worker
 from connectors.config.relative_paths import anchored
-from connectors.config.secrets import resolve
 from connectors.config.worker import WorkerConfig
+from connectors.placeholders import resolve
 
 SERVERS = {"bootstrap.servers": "h:1"}
 LEAST = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}

@@ -8,7 +8,8 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from connectors.config.secrets import HIDDEN, SecretError, has_placeholder, is_secret, masked, printable_text, resolve
+from connectors.config.secrets import HIDDEN, is_secret, masked, printable_text
+from connectors.placeholders import SecretError, has_placeholder, resolve
 
 LONG = 60_000
 MOST_S = 0.25
@@ -39,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_placeholders_are_resolved_once(folder: Path, text: str, resolved: str) -> None:
     """Each placeholder becomes what it stands for, and that is not looked through again."""
-    assert resolve(text.replace("DIR", str(folder)), {"A": "a", "B": "${env:A}"}) == resolved
+    assert resolve(text.replace("DIR", str(folder)), environ={"A": "a", "B": "${env:A}"}) == resolved
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_placeholders_are_resolved_once(folder: Path, text: str, resolved: str) 
 def test_what_cannot_be_resolved_is_an_error(folder: Path, text: str, said: str) -> None:
     """The error names the placeholder and the reason, and shows nothing of what was found."""
     with pytest.raises(SecretError) as caught:
-        resolve(text.replace("DIR", str(folder)), {"A": "a"})
+        resolve(text.replace("DIR", str(folder)), environ={"A": "a"})
     assert said in str(caught.value)
     assert "top-secret" not in str(caught.value)
 
@@ -205,3 +206,16 @@ def test_a_text_without_secrets_stays(text: str) -> None:
 def test_properties_are_read_as_java_does(text: str, entries: dict[str, str]) -> None:
     """Comments, separators, escapes and continued lines are java.util.Properties'."""
     assert javaproperties.loads(text) == entries
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("The registry says: Subject not found..", "The registry says: Subject not found."),
+        ('It is "x".. Change it.', 'It is "x". Change it.'),
+        ("from 0..5, at /a/.. and so on...", "from 0..5, at /a/.. and so on..."),
+    ],
+)
+def test_a_sentence_ends_with_one_period(text: str, printed: str) -> None:
+    """Also one that ends with what another program has said, with its period."""
+    assert printable_text(text) == printed

@@ -96,3 +96,16 @@ def test_maven_out_of_reach_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(UnreachableError, match="no route to the repository") as caught:
         artifacts.ensure_kafka(tmp_path / "cache")
     assert artifacts.SETTINGS_VARIABLE in caught.value.action
+
+
+@pytest.mark.parametrize("users", [None, "/etc/ivy.xml"])
+def test_settings_of_a_module_count_where_the_user_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: str | None
+) -> None:
+    """A mirror that the user names is asked, whatever a module needs of Maven Central."""
+    monkeypatch.delenv(artifacts.SETTINGS_VARIABLE, raising=False)
+    if users:
+        monkeypatch.setenv(artifacts.SETTINGS_VARIABLE, users)
+    (option, path) = artifacts._settings(tmp_path, "<ivysettings/>")
+    assert (option, path) == ("-settings", users or str(tmp_path / "ivysettings.xml"))
+    assert users or Path(path).read_text() == "<ivysettings/>"

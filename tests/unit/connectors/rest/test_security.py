@@ -331,8 +331,17 @@ def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: str) ->
         assert httpx.get(f"{worker.url}/connectors", verify=trust).json() == []
 
 
-def test_no_secret_comes_out(worker: RestWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def with_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+    """A worker whose connectors made over REST may use variables of tests."""
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path, **{"config.providers.env.param.allowlist.pattern": "TEST_.*"}) as found:
+        yield found
+
+
+def test_no_secret_comes_out(with_variables: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written out, behind a placeholder, in JAAS, in an error: whatever is asked, it is not in the answer."""
+    worker = with_variables
     monkeypatch.setenv("TEST_SECRET", SECRET)
     jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
     settings = {

@@ -95,6 +95,19 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
+def test_a_start_that_takes_long_is_not_silent(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log says that Spark is being started, says so again while it takes, and says when it is up."""
+    monkeypatch.setattr(workers, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "SPARK_SAID_S", 0.02)
+    waits = Mock(side_effect=[None] * 5 + [Session()] * 5)
+    monkeypatch.setattr(SparkStart, "wait", lambda _, seconds: threading.Event().wait(seconds) or waits())
+    _, _, _, logged = worker(hangs=False, spark=Session(), stopped=False, failure=RuntimeError("ends it"))
+    events = [line["event"] for line in logged if "Spark is" in line["event"] or "starting Spark" in line["event"]]
+    assert events[0] == "starting Spark"
+    assert set(events[1:-2]) == {"Spark is still starting"}
+    assert events[-2:] == ["Spark is up", "Spark is gone"]
+
+
 def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
     """task.shutdown.graceful.timeout.ms: a warning names it, and the exit code is 0: nothing is lost by it."""
     spark = Session(hangs=True)

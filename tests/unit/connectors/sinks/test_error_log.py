@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
 from compactor.model.record import RUN, TopicPartition
+from connectors.progress.observer import Interval
 from connectors.rejection import Rejection, Stage
+from connectors.sinks import error_log
 from connectors.sinks.error_log import log_letters
+from tests.support.clocks import ManualClock
 
 TP = TopicPartition("orders", 3)
 
@@ -44,3 +49,39 @@ def test_what_the_broker_refused_is_of_its_stage() -> None:
         log_letters("c", 0, TP, pa.RecordBatch.from_pylist([row], schema=RUN), {TP: {7: "too large"}}, messages=True)
     assert "'KAFKA_PRODUCE' with class 'keyfold.CompactedTopic'" in lines[0]["event"]
     assert "timestampType=LogAppendTime" in lines[0]["event"]
+
+
+def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without errors.log.enable too; what a record holds is not in it."""
+    clock = ManualClock()
+    monkeypatch.setattr(error_log, "_times", Interval(clock, *error_log._PAUSES_S))
+    rejected = "VALUE_CONVERTER keyfold.Avro DataError: geheim is no number"
+    rows = [
+        {"timestamp": 5, "timestamp_type": 0, "key": b"k", "value": b"v", "offset": at, "rejected": why}
+        for at, why in enumerate([rejected, rejected, "null key"])
+    ]
+    letters = pa.RecordBatch.from_pylist(rows, schema=RUN)
+
+    def warned(tp: TopicPartition = TP) -> list[Any]:
+        with capture_logs() as logged:
+            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq")
+        return logged
+
+    first, second = warned()
+    assert (first["log_level"], first["refused_by"], first["offset"], first["records"]) == (
+        "warning",
+        "keyfold.Avro",
+        0,
+        2,
+    )
+    assert (second["refused_by"], second["offset"], second["records"]) == ("keyfold.CompactedTopic", 2, 1)
+    assert "geheim" not in str(first)
+    assert warned() == []
+    assert len(warned(TopicPartition("other", 0))) == 2
+    times = []
+    for minute in range(1, 200):
+        clock.advance(60_000)
+        times += [minute] if warned() else []
+    assert times == [1, 11, 71, 131, 191]

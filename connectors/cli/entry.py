@@ -1,0 +1,64 @@
+"""Begins the command `keyfold`: Ctrl-C ends it in one line at any moment, also while its modules are imported.
+
+On its own because it has to stand before all that takes time to import, `typing` included.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+_INTERRUPTED = 130
+_SAID = b"interrupted\n"
+_AGAIN_S = 0.05
+
+
+def main() -> int:
+    """Runs the command line of this process and returns its exit code."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # nohup: whoever started it wants no Ctrl-C
+        return _run()
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        return _run_interruptible()
+    except KeyboardInterrupt:
+        os.write(sys.stderr.fileno(), _SAID)
+        return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done; the interpreter would end with a traceback
+
+
+def _run() -> int:
+    from connectors.cli.main import main as run
+
+    return run()
+
+
+def _run_interruptible() -> int:
+    from connectors.cli.main import main as run
+
+    sys.unraisablehook = _unraisable
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return run()
+
+
+def _leave(*_: object) -> None:
+    """Ends the process at once: nothing has begun while modules are imported."""
+    os.write(2, _SAID)
+    os._exit(_INTERRUPTED)
+
+
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """Raises again a Ctrl-C that came where Python can raise nothing: in a callback of an import, in a destructor.
+
+    A moment later, as the hook itself can raise nothing either.
+    """
+    if isinstance(what.exc_value, KeyboardInterrupt):
+        threading.Timer(_AGAIN_S, signal.raise_signal, (signal.SIGINT,)).start()
+    else:
+        sys.__unraisablehook__(what)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

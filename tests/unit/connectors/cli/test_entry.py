@@ -1,0 +1,67 @@
+"""Ctrl-C ends a command in one line, whenever it comes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_WHILE_IMPORTING = """
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "connectors.cli.main":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+"""
+_IN_A_COMMAND = """
+import connectors.cli.main as commands
+commands.main = lambda: signal.raise_signal(signal.SIGINT)
+"""
+_IN_A_DESTRUCTOR = """
+import threading
+import connectors.cli.main as commands
+class Closed:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+def run():
+    closed = Closed()
+    del closed
+    threading.Event().wait(20)
+    return 0
+commands.main = run
+"""
+_AT_THE_END = """
+import atexit
+import connectors.cli.main as commands
+commands.main = lambda: 0
+atexit.register(signal.raise_signal, signal.SIGINT)
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "code", "said"),
+    [
+        (_WHILE_IMPORTING, 130, "interrupted\n"),
+        (_IN_A_COMMAND, 130, "interrupted\n"),
+        (_IN_A_DESTRUCTOR, 130, "interrupted\n"),
+        (_AT_THE_END, 0, ""),
+    ],
+)
+def test_an_interrupt_is_told_in_one_line(moment: str, code: int, said: str) -> None:
+    """While modules are imported, in a command, where Python can raise nothing, and when all is done."""
+    script = f"import signal, sys\n{moment}\nfrom connectors.cli.entry import main\nsys.exit(main())"
+    before = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    done = subprocess.run([sys.executable, "-c", before + script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_who_wants_no_interrupt_gets_none() -> None:
+    """With SIGINT ignored, as under nohup, a command goes on."""
+    script = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "import connectors.cli.main as commands\n"
+        "commands.main = lambda: signal.raise_signal(signal.SIGINT) or 3\n"
+        "from connectors.cli.entry import main; sys.exit(main())"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 3
