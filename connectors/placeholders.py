@@ -21,8 +21,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from connectors.errors import ConfigError
-from connectors.java_regex import translate
+from connectors.errors import ConfigError, PatternError
+from connectors.java_pattern import java_pattern
 from connectors.known_values import BRACES, remember
 
 FILES: Final = "config.providers.file.param.allowed.paths"
@@ -37,8 +37,6 @@ _LONGEST: Final = 256 << 10
 KiB, a file of certificates up to 200."""
 _LONGEST_PROPERTIES: Final = 64 << 10
 """The largest properties file (bytes): one line that is continued over 256 KiB would be read for 49 s."""
-_MATCH_S: Final = 1.0
-"""How long (s) the name of a variable is held against the pattern of those that are allowed."""
 
 
 class SecretError(ConfigError, ValueError):
@@ -126,8 +124,8 @@ def _variable(name: str, environ: Mapping[str, str], limits: Limits) -> str:
 
 def _matches(pattern: str, name: str) -> bool:
     try:
-        return translate(pattern).fullmatch(name, timeout=_MATCH_S) is not None
-    except TimeoutError:
+        return java_pattern(pattern).matches(name)
+    except PatternError:  # it takes too long: what is not known to match is not allowed
         return False
 
 

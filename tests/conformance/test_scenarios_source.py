@@ -138,7 +138,7 @@ def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **chang
     worker = load_worker(deployment.folder / "worker.json")
     with shared_query(spark) as query:
         task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
-        task.run(StopToken(), query, once=True)
+        task.run(StopToken(), query, once=True, start=deployment.drawn_start())
     return counts
 
 

@@ -50,7 +50,9 @@ def test_overlapping_batches_are_taken_by_offset(spark: SparkSession, deployment
     """The same batch twice changes nothing, one that overlaps adds its suffix, one that leaves a gap is refused."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 120))
     with ExitStack() as stack:
-        catalog, _, engine, *_ = deployment.task(spark, bootstrap_fold_enable="false").take_over(stack, None, 2)
+        catalog, _, engine, *_ = deployment.task(spark, bootstrap_fold_enable="false").take_over(
+            stack, deployment.drawn_start(), 2
+        )
         topic_id = catalog.state.topics[deployment.topic].topic_id
         engine.take(batch(deployment, topic_id, {0: 0, 1: 0}, engine.intake), NOW_MS)
         taken = catalog.state

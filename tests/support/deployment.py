@@ -18,6 +18,7 @@ from uuid import uuid4
 import psutil
 
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner_starts import Start
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from compactor.storage.locations import open_storage
@@ -28,6 +29,7 @@ from connectors.progress.observer import NullObserver
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import ConnectorTask
 from connectors.runtime.shared_query import SharedQuery
+from connectors.runtime.takeover import draw_start
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import broken_promises
 from tests.support.spark_settings import FAST_START
@@ -129,10 +131,14 @@ class Deployment:
         worker = load_worker(self.folder / "worker.json")
         return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
 
+    def drawn_start(self) -> Start:
+        """Draws the place of a start that is about to come among all on this storage location."""
+        return draw_start(load_worker(self.folder / "worker.json"))
+
     def run_once(self, spark: SparkSession, **changes: object) -> CatalogState:
         """Runs `run --once` in this process; returns the catalog's state afterwards."""
         with shared_query(spark) as query:
-            self.task(spark, **changes).run(StopToken(), query, once=True)
+            self.task(spark, **changes).run(StopToken(), query, once=True, start=self.drawn_start())
         return self.state()
 
     @contextmanager
@@ -141,12 +147,13 @@ class Deployment:
         stack = ExitStack()
         query = stack.enter_context(shared_query(spark))
         task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
+        start = self.drawn_start()
         if paused:
             stop.paused.set()
 
         def run() -> None:
             try:
-                task.run(stop, query, once=False)
+                task.run(stop, query, once=False, start=start)
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from connectors.data.text_values import parse_string
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -23,6 +22,7 @@ from connectors.data.values import convert_to_string
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from connectors.transforms.literals import parse_string
 from connectors.transforms.transform import Predicate
 from tests.support.connect_classes.asking import _step
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
@@ -180,7 +180,8 @@ def _headers() -> Iterator[Target]:
 def _transforms() -> Iterator[Target]:
     """Yields each transform and predicate, with each of its configurations, over hostile and over ordinary records."""
     for case in (*KAFKA, *DEBEZIUM):
-        for config in case.configs:
+        configs: Any = case.configs  # the classes of Kafka have some by hand and some by chance
+        for config in configs if not callable(configs) else ():
             asked = {"call": case.call, "class": case.name, "config": dict(config)}
             of_case = hostile_records() if case in KAFKA else case.records
             yield Target(f"{case.simple} {dict(config)}", of_case, partial(_applied, asked))

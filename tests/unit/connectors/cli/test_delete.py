@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from compactor.catalog import owner_lock
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
 from connectors.cli import delete as command
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_worker
@@ -118,12 +120,15 @@ def test_brokers_that_do_not_answer_keep_everything(deployment: Path, monkeypatc
     assert storage_of(deployment).walk("") == before
 
 
+HELD = {TopicPartition("t", partition): Position(offset=1) for partition in (0, 1)}
+
+
 def test_what_is_told_names_what_stays() -> None:
     """Outputs that are not asked for, and what nothing shows to be ours, with what follows from it."""
     plan = deletion.DeletionPlan(
         connector="c", outputs=(deletion.OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",)
     )
-    found = deletion.DeletionPreview(plan, 3, 30, False, True, 2, ("cat-1",), ("u.compacted",), None, False)
+    found = deletion.DeletionPreview(plan, 3, 30, False, True, HELD, ("cat-1",), ("u.compacted",), None, False)
     config = ConnectorConfig.model_validate(
         {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
     )
@@ -155,7 +160,7 @@ def test_the_config_of_a_connector_made_over_rest_goes_with_it(
     assert [one.name for one in store.connectors()] == ["another", "orders-keeper"]
     assert delete(deployment, "--yes").exit_code == 0
     assert [one.name for one in store.connectors()] == ["another"]
-    assert store.target("orders-keeper") is TargetState.RUNNING
+    assert store.targets(["orders-keeper"]) == {"orders-keeper": TargetState.RUNNING}
     assert store.owner() is None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,11 @@ def test_no_fault_shows_it_whatever_it_is(folder: Path, kind: str) -> None:
     written = f"${{directory:{folder}/secrets:{kind}}}"
     for key, at in CASES.items():
         config = {**at, key: written}
-        for check in (lambda given: checked(given, worker), ConnectorConfig.model_validate):
+        checks: tuple[Callable[[dict[str, str]], object], ...] = (
+            partial(checked, worker=worker),
+            ConnectorConfig.model_validate,
+        )
+        for check in checks:
             try:
                 check(config)
             except FaultyConfigError as error:

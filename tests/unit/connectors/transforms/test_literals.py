@@ -25,7 +25,8 @@ def lists(schema: Schema | None) -> Schema:
 @pytest.mark.parametrize(
     ("text", "schema", "value"),
     [
-        ('"x"', STRING, '"x"'), ('["2019-08-23"]', lists(DAYS), [18_131]), ("[2019-08-23, 1]", lists(DAYS), [18_131, 1]),
+        ('"x"', STRING, '"x"'), ('["2019-08-23"]', lists(DAYS), [18_131]),
+        ("[2019-08-23, 1]", lists(DAYS), [18_131, 1]),
         ("[1, 300]", lists(INT16), [1, 300]), ('[1, "a"]', lists(None), [1, "a"]), ("[1, null]", STRING, "[1, null]"),
         ("[]", lists(None), []), ("{}", Schema(type=Type.MAP), {}), ("[a]", STRING, "[a]"), ("[1,]", lists(INT8), [1]),
         ('{"a": 1.5, "b": 2}', Schema(type=Type.MAP, key_schema=STRING, value_schema=FLOAT32), {"a": 1.5, "b": 2.0}),
