@@ -44,7 +44,7 @@ def _moments(by: Generator) -> ConnectRecord:
     if name is not None:
         kind = Type.INT64 if name == TIMESTAMP else Type.INT32
         value = {DATE: moment // DAY_MS, TIME: moment % DAY_MS, TIMESTAMP: moment}[name]
-    schema = Schema(type=kind, name=name, version=name and 1, optional=by.is_so(0.5))
+    schema = Schema(type=kind, name=name, version=1 if name else None, optional=by.is_so(0.5))
     row = Schema(type=Type.STRUCT, fields=(Field("at", schema), Field("b", schema)))
     if name is None and by.is_so(0.3):
         return ConnectRecord("t", 0, 1, 5, None, None, None, {"at": value})

@@ -1,4 +1,4 @@
-"""InsertHeader's texts, casts of dates and missing timestamps are as Connect has them: each was asked of its classes."""
+"""InsertHeader's texts, casts of dates and missing timestamps are as Connect's classes have them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def lists(schema: Schema | None) -> Schema:
 @pytest.mark.parametrize(
     ("text", "schema", "value"),
     [
-        ('"x"', STRING, '"x"'), ('["2019-08-23"]', lists(DAYS), [18_131]), ("[2019-08-23, 1]", lists(DAYS), [18_131, 1]),
+        ('"x"', STRING, '"x"'), ('["2019-08-23"]', lists(DAYS), [18_131]),
+        ("[2019-08-23, 1]", lists(DAYS), [18_131, 1]),
         ("[1, 300]", lists(INT16), [1, 300]), ('[1, "a"]', lists(None), [1, "a"]), ("[1, null]", STRING, "[1, null]"),
         ("[]", lists(None), []), ("{}", Schema(type=Type.MAP), {}), ("[a]", STRING, "[a]"), ("[1,]", lists(INT8), [1]),
         ('{"a": 1.5, "b": 2}', Schema(type=Type.MAP, key_schema=STRING, value_schema=FLOAT32), {"a": 1.5, "b": 2.0}),
@@ -47,9 +48,9 @@ def test_literals(text: str, schema: Schema | None, value: Any) -> None:
 )
 def test_no_literal_takes_long(text: str) -> None:
     """A setting may be any text."""
-    began = time.monotonic()
+    began = time.thread_time()
     parse_string(text)
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def transformed(name: str, options: dict[str, str], record: ConnectRecord) -> ConnectRecord:
