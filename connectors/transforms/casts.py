@@ -18,7 +18,7 @@ from connectors.data.values import convert_to_string as as_text
 from connectors.errors import DataError
 
 _INPUT: Final = (bool, int, float, str, bytes, Decimal)
-_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_WHOLE: Final = re.compile(r"[+-]?\d+")  # of any script, as Java reads them
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
 
 
