@@ -46,13 +46,21 @@ _ACTION: Final = (
 class JavaPattern:
     """A compiled pattern that must match a whole text. Threads may share it.
 
-    `clock` returns monotonic seconds.
+    `clock` returns monotonic seconds, `worked` the seconds that this thread has worked: a busy machine makes no match
+    slow.
     """
 
-    def __init__(self, pattern: str, compiled: regex.Pattern[str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        compiled: regex.Pattern[str],
+        clock: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._pattern = pattern
         self._compiled = compiled
         self._clock = clock
+        self._worked = worked
         # How many seconds slow matches may take now, and when (by the clock) that was true.
         self._left_s, self._counted_at = _SAVED_S, clock()
         # By text, what a slow match found; the error's message if it was ended. The oldest are let go.
@@ -104,18 +112,19 @@ class JavaPattern:
 
         Raises PatternError if no time is left: a later match of the same text may be given some.
         """
-        began = self._clock()
-        left = min(_SAVED_S, self._left_s + (began - self._counted_at) * _SHARE)
+        now = self._clock()
+        left, self._counted_at = min(_SAVED_S, self._left_s + (now - self._counted_at) * _SHARE), now
+        self._left_s = left
         if left <= 0:
             why = f"matches of it took {_SAVED_S:.0f} s already, and it may take {_SHARE:.0%} of the time"
             raise PatternError(self._not_matched(text, why), _ACTION)
+        began = self._worked()
         try:
             return _groups(self._compiled.fullmatch(text, timeout=_LIMIT_S, concurrent=True))
         except TimeoutError:
             return self._not_matched(text, f"it takes more than {_LIMIT_S * 1000:.0f} ms")
         finally:
-            self._counted_at = self._clock()
-            self._left_s = left - (self._counted_at - began)
+            self._left_s = left - (self._worked() - began)
 
     def _not_matched(self, text: str, why: str) -> str:
         return f'The pattern "{self._pattern:.200}" was not matched against "{text:.250}" to the end: {why}.'

@@ -19,8 +19,10 @@ from connectors.errors import DataError
 from connectors.rejection import shown
 
 _INPUT: Final = (bool, int, float, str, bytes, Decimal)
-_WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,20})", re.ASCII)
-"""A whole number that may fit into 64 bits: Python refuses to read more than 4,300 digits, zeros among them."""
+_WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,20})")
+"""A whole number that may fit into 64 bits, in digits of any script, as Java reads them.
+
+Python refuses to read more than 4,300 digits, zeros among them."""
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
 
 

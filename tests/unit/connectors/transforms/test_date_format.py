@@ -129,11 +129,11 @@ def test_texts_that_are_no_dates(text: str) -> None:
 def test_no_pattern_takes_long() -> None:
     """Each part is read once, from left to right: nothing is tried again."""
     hostile = DateFormat("y'1'M'1'd'1'H'1'm'1's'1'S" + "'1'y" * 200, NOW_MS)
-    began = time.monotonic()
+    began = time.thread_time()
     for _ in range(100):
         with pytest.raises(DataError):
             hostile.parse("1" * 1_000)
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize("pattern", ["yyyy-XXXX", "G", "yyyy'T", "YYYY"])

@@ -1,4 +1,4 @@
-"""InsertHeader, casts of dates and missing timestamps are as Connect has them: each was asked of its classes."""
+"""InsertHeader's texts, casts of dates and missing timestamps are as Connect's classes have them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_literals(text: str, schema: Schema | None, value: Any) -> None:
 )
 def test_no_literal_takes_long(text: str) -> None:
     """A setting may be any text."""
-    began = time.monotonic()
+    began = time.thread_time()
     parse_string(text)
-    assert time.monotonic() - began < 1
+    assert time.thread_time() - began < 1
 
 
 def transformed(name: str, options: dict[str, str], record: ConnectRecord) -> ConnectRecord:
