@@ -74,14 +74,19 @@ def list_others(place: Storage, state: CatalogState, topic: str) -> tuple[str, .
     return unreferenced(place, state, topic, list_ids(place, state, topic)).others
 
 
+_READ: Final = 2
+"""How many of the newest snapshots are not dropped before others: readers work for minutes from the one before."""
+
+
 def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
     """Returns the drops of all snapshots of `topic` but `keep`: first those that a later one repeats, then the oldest.
 
-    So snapshots of a topic that stands still push out each other, none that says something else. The newest one always
-    stays: it is the one that was committed last, as a clock may have been set back since.
+    So snapshots of a topic that stands still push out each other, none that says something else; but the last two go
+    last, as readers may have begun with either. The newest one always stays: it is the one that was committed last, as
+    a clock may have been set back since.
     """
     snapshots = list(state.snapshots_of(topic))
-    repeated = [one for at, one in enumerate(snapshots) if _is_repeated(one, snapshots[at + 1 :])]
+    repeated = [one for at, one in enumerate(snapshots[:-_READ]) if _is_repeated(one, snapshots[at + 1 :])]
     others = [one for one in snapshots if one not in repeated]
     dropped = [*repeated, *others][: max(0, len(snapshots) - max(1, keep))]
     return tuple(DropSnapshot(topic=topic, id=one.id) for one in snapshots if one in dropped)

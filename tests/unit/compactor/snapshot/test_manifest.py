@@ -105,7 +105,9 @@ def test_what_is_repeated_goes_before_what_is_not() -> None:
         for at, (name, end) in enumerate([("old", 1), ("a", 2), ("b", 2), ("c", 2), ("d", 2)])
     ]
     state = CatalogState(snapshots=tuple(taken))
+    assert [one.id for one in expired(state, "t", 4)] == ["a"]
     assert [one.id for one in expired(state, "t", 3)] == ["a", "b"]
+    assert [one.id for one in expired(state, "t", 2)] == ["old", "a", "b"]
     assert [one.id for one in expired(state, "t", 1)] == ["old", "a", "b", "c"]
 
 
