@@ -55,7 +55,7 @@ def cases() -> Iterator[tuple[str, dict[str, str]]]:
     yield from _of_classes(HEADER_CONVERTERS, "header.converter", {})
     yield from _of_steps(TRANSFORMS, "transforms")
     yield from _of_steps(PREDICATES, "predicates")
-    kinds = cycle(["consumer", "producer", "admin"])
+    kinds: Iterator[Any] = cycle(["consumer", "producer", "admin"])
     for name in sorted({*CLIENT_SETTINGS, *JAVA, *STORE_TYPES, "sasl.jaas.config", "bootstrap.servers"}):
         kind = CLIENT_SETTINGS.get(name) or next(kinds)
         yield f"{kind}.override.{name}", LEAST
