@@ -27,6 +27,9 @@ _SHORTEST: Final = 6
 _SHORTEST_PART: Final = 4
 """The shortest part of a value that is hidden: a line, an element of a list, the password of USER:PASSWORD."""
 _LONGEST: Final = 1 << 20
+_ENOUGH: Final = 24
+"""How much of a longer value (characters) is hidden: messages quote the beginning, or both ends, of long texts. With
+less, another address that begins alike would be hidden as well."""
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 
 _lock: Final = threading.Lock()
@@ -70,13 +73,35 @@ def _by_length(pair: tuple[str, str]) -> int:
 
 def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
     for part, written in pairs:
-        if part not in text:
+        if len(part) > _ENOUGH:
+            text = _without_ends(text, part, written)
+        elif part not in text:
             continue
-        if len(part) >= _SHORTEST:
+        elif len(part) >= _SHORTEST:
             text = text.replace(part, written)
         else:  # as a word alone: a single digit stands in many others
             text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _, by=written: by, text)  # type: ignore[misc]
     return text
+
+
+def _without_ends(text: str, part: str, written: str) -> str:
+    """Returns `text` with `written` in place of `part`, and of each beginning or end of it that is long enough."""
+    at = text.find(part[:_ENOUGH])
+    while at >= 0:
+        text = text[:at] + written + text[at + _alike(part, text[at : at + len(part)]) :]
+        at = text.find(part[:_ENOUGH], at + len(written))
+    end = text.find(part[-_ENOUGH:])
+    while end >= 0:
+        until = end + _ENOUGH
+        begin = until - _alike(part[::-1], text[max(0, until - len(part)) : until][::-1])
+        text = text[:begin] + written + text[until:]
+        end = text.find(part[-_ENOUGH:], begin + len(written))
+    return text
+
+
+def _alike(part: str, text: str) -> int:
+    """Returns how many characters two texts have in common from their beginning."""
+    return next((at for at, (one, other) in enumerate(zip(part, text, strict=False)) if one != other), len(text))
 
 
 def _parts(value: str) -> Iterator[str]:

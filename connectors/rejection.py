@@ -89,7 +89,7 @@ def reason_of(error: BaseException) -> str:
 
 def unexpected(error: BaseException) -> tuple[str, str]:
     """Returns what is said of an error that no step has foreseen, and the next action."""
-    if isinstance(error, RecursionError | MemoryError | OverflowError):
+    if isinstance(error, RecursionError | MemoryError | OverflowError | InvalidOperation):
         return f"The record is not taken: {reason_of(error)}.", "Correct what writes it."
     said = " ".join(str(error).split())[:_SAID].removesuffix(".")
     return (

@@ -26,6 +26,7 @@ from connectors.transforms.literals import parse_string
 from connectors.transforms.transform import Predicate
 from tests.support.connect_classes.asking import _step
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
+from tests.support.connect_classes.generated import Generator
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
 from tests.support.fuzz.hostile import (
     ORDINARY,
@@ -53,6 +54,8 @@ class Target(Struct, frozen=True):
 
 _TOMBSTONES: Final = "io.confluent.connect.transforms.TombstoneHandler"
 """It has no configurations among the cases that real classes answer."""
+_BY_CHANCE: Final = 8
+"""How many configurations are drawn of a class whose cases draw theirs."""
 _UNREADABLE: Final = st.sampled_from([b"", b"\x00", b"\xff" * 9, b"\x00" * 7]) | st.binary(max_size=40)
 
 
@@ -180,8 +183,8 @@ def _headers() -> Iterator[Target]:
 def _transforms() -> Iterator[Target]:
     """Yields each transform and predicate, with each of its configurations, over hostile and over ordinary records."""
     for case in (*KAFKA, *DEBEZIUM):
-        configs: Any = case.configs  # the classes of Kafka have some by hand and some by chance
-        for config in configs if not callable(configs) else ():
+        configs = case.configs
+        for config in [configs(Generator(seed)) for seed in range(_BY_CHANCE)] if callable(configs) else configs:
             asked = {"call": case.call, "class": case.name, "config": dict(config)}
             of_case = hostile_records() if case in KAFKA else case.records
             yield Target(f"{case.simple} {dict(config)}", of_case, partial(_applied, asked))

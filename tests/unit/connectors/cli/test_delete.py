@@ -156,7 +156,7 @@ def test_the_config_of_a_connector_made_over_rest_goes_with_it(
     store.put_target("orders-keeper", TargetState.STOPPED)
     shown = delete(deployment)
     assert shown.exit_code == 2
-    assert f"{store.location}/connectors/orders-keeper.json" in shown.stdout
+    assert f"{store.location}/connectors/orders-keeper@" in shown.stdout
     assert [one.name for one in store.connectors()] == ["another", "orders-keeper"]
     assert delete(deployment, "--yes").exit_code == 0
     assert [one.name for one in store.connectors()] == ["another"]

@@ -24,7 +24,7 @@ def test_it_shows_the_settings_that_use_the_archive(tmp_path: Path) -> None:
     file = tmp_path / "executors.tar.gz"
     done = invoke("package", str(file))
     assert done.exit_code == 0
-    assert f'"spark.archives": "{file}#keyfold"' in done.stdout
+    assert f'"spark.archives": "{file.as_uri()}#keyfold"' in done.stdout
     assert '"spark.executorEnv.PYTHONPATH": "./keyfold/lib"' in done.stdout
     assert "pyarrow" in done.stdout
 

@@ -147,7 +147,7 @@ def test_a_cast_of_any_number_ends(schema: Schema, value: object, kind: Type, ex
     assert expected is None or found == expected
 
 
-@pytest.mark.parametrize("text", ["9" * 5_000, "9" * 19, "-" + "9" * 5_000, "", "1.5", "٣"])
+@pytest.mark.parametrize("text", ["9" * 5_000, "9" * 19, "-" + "9" * 5_000, "", "1.5", "٣x"])
 def test_a_text_that_is_no_number_of_64_bits_is_out_of_range(text: str) -> None:
     """Python's own limit of digits is not met."""
     with pytest.raises(DataError, match="is out of range for int64") as raised:
