@@ -20,7 +20,8 @@ _KEPT: Final = 200
 _END_S: Final = 2.0
 """How long the last lines of a JVM that has ended are waited for; a process that it left may hold the pipe open."""
 _REASON: Final = re.compile(
-    r"error|exception|invalid|unrecognized|unsupported|not allowed|cannot|could not|fail|insuffi", re.IGNORECASE
+    r"error|exception|invalid|improper|unrecognized|unsupported|not allowed|cannot|could not|fail|insuffi",
+    re.IGNORECASE,
 )
 _SAYS_NOTHING: Final = re.compile(
     r"\s|$|#$|Picked up |NOTE: |WARNING: |Error: Could not create the Java Virtual Machine|Caused by: "
