@@ -26,6 +26,7 @@ FORMATS: Final = ("auto", "console", "json")
 
 # py4j logs every call at INFO, httpx every request to a schema registry: theirs is noise below a warning.
 _QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "httpcore", "httpx", "uvicorn", "uvicorn.error", "watchfiles")
+_OF_PY4J: Final = "/py4j/"
 # Logs what a micro-batch raises, which comes back as the connector's error.
 _SILENT: Final = ("py4j.clientserver",)
 
@@ -53,6 +54,7 @@ def configure(level: str = "info", style: str = "auto") -> None:
             foreign_pre_chain=shared, processors=_rendering(style, coloured=is_coloured(sys.stderr))
         )
     )
+    handler.addFilter(_is_shown)
     root = logging.getLogger()
     root.handlers[:] = [*(old for old in root.handlers if not isinstance(old, _Stderr)), handler]
     root.setLevel(level.upper())
@@ -67,6 +69,14 @@ def configure(level: str = "info", style: str = "auto") -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Returns whether a record is shown: not what py4j logs as root, with a traceback, when the JVM has ended.
+
+    What that breaks comes back as an error of the call, and the worker says itself that the JVM has ended.
+    """
+    return not (record.name == "root" and _OF_PY4J in record.pathname.replace("\\", "/"))
 
 
 def hand_on(level: str, style: str) -> None:

@@ -127,9 +127,20 @@ def _started(master: str, settings: Mapping[str, str], settings_file: SettingsFi
         spark = create(master, settings)
     finally:
         settings_file.remove()
+    _quiet_updates(spark)
     if is_cluster(master):
         check_executors(spark)
     return spark
+
+
+def _quiet_updates(spark: SparkSession) -> None:
+    """Keeps PySpark's server for accumulators, which nothing here uses, from printing a traceback to stderr.
+
+    It does so when the JVM ends its connection: at each end, and if a signal to the process group ends the JVM first.
+    """
+    updates = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if updates is not None:
+        updates.handle_error = lambda *_: None
 
 
 def write_settings(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> SettingsFile:
@@ -243,8 +254,8 @@ class SparkStart:
 
         self._session: SparkSession | None = None
         settings = prepare(master, overrides, os.environ, package)  # here, as other threads may read the environment
-        settings_file = write_settings(master, settings, os.environ)
-        self._thread = CancellableThread("spark-start", lambda _: self._start(master, settings, settings_file))
+        self._settings_file = write_settings(master, settings, os.environ)
+        self._thread = CancellableThread("spark-start", lambda _: self._start(master, settings))
         self._thread.start()
 
     def wait(self, seconds: float) -> SparkSession | None:
@@ -255,11 +266,15 @@ class SparkStart:
         return self._session
 
     def leave(self, seconds: float) -> None:
-        """Waits at most `seconds` until the start has ended and has removed its settings file from /tmp."""
-        self._thread.join(seconds)
+        """Waits at most `seconds` until the start has ended, and removes its settings file, which may hold secrets.
 
-    def _start(self, master: str, settings: Mapping[str, str], settings_file: SettingsFile) -> None:
-        self._session = _started(master, settings, settings_file)
+        A JVM that has not read it by then fails, and is needed by nobody any more.
+        """
+        self._thread.join(seconds)
+        self._settings_file.remove()
+
+    def _start(self, master: str, settings: Mapping[str, str]) -> None:
+        self._session = _started(master, settings, self._settings_file)
 
 
 def cores(spark: SparkSession) -> int:
@@ -283,12 +298,8 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
 def close(spark: SparkSession) -> None:
     """Ends Spark before this process ends: its tasks, its Python processes and its folders in /tmp.
 
-    PySpark's own `stop` waits nearly a second more, for threads of its own that end with this process. One of them
-    would print a traceback where the JVM ends the connection for accumulators, which nothing here uses.
+    PySpark's own `stop` waits nearly a second more, for threads of its own that end with this process.
     """
-    updates = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if updates is not None:
-        updates.handle_error = lambda *_: None
     spark._jsparkSession.stop()
 
 

@@ -57,6 +57,15 @@ def test_py4j_is_quiet_below_a_warning(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(("path", "lines"), [("/site-packages/py4j/java_gateway.py", 0), ("/app/other.py", 1)])
+def test_the_end_of_the_jvm_is_no_traceback_of_py4js(path: str, lines: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """py4j logs it as root; the worker says itself that the JVM has ended. What others log as root stays."""
+    logging_setup.configure("info", "json")
+    root = logging.getLogger()
+    root.handle(logging.LogRecord("root", logging.ERROR, path, 1059, "Exception while sending command.", (), None))
+    assert len(capsys.readouterr().err.splitlines()) == lines
+
+
 @pytest.mark.parametrize("name", ["httpx", "httpcore.connection"])
 def test_a_request_to_a_registry_is_no_line(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A warning of its client is one."""
