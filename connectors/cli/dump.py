@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,13 @@ APartitionOption = Annotated[
     int | None,
     typer.Option("--partition", help="Its partition; may be left out with --key.", metavar="P", min=0),
 ]
-TextOption = Annotated[bool, typer.Option("--text", help="Bytes that are UTF-8 as text, as tail prints them.")]
+TextOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--text/--base64",
+        help="Bytes that are UTF-8 as text, as tail prints them: the default on a terminal. Elsewhere all are base64.",
+    ),
+]
 
 
 class KeptRecord(Struct, frozen=True):
@@ -55,7 +62,7 @@ def dump(
     topic: TheTopicOption = None,
     key: KeyOption = None,
     limit: MaxOption = None,
-    text: TextOption = False,
+    text: TextOption = None,
     worker: WorkerOption = None,
 ) -> None:
     """Prints what keyfold keeps of one source partition; also beside a live worker, without a broker.
@@ -78,8 +85,13 @@ def dump(
     logs = [found(state, name, TopicPartition(source, number)) for number in wanted]
     out = JsonLines()
     for batch in first(_with_notes(storage, logs, key, notes=partition is None), limit):
-        out.write(lines(batch, text=text))
+        out.write(lines(batch, text=is_terminal() if text is None else text))
     out.flush()
+
+
+def is_terminal() -> bool:
+    """Returns whether a person looks at the output."""
+    return sys.stdout.isatty()
 
 
 def numbers(state: CatalogState, topic: str) -> list[int]:

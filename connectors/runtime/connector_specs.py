@@ -140,13 +140,23 @@ class ConnectorSpecs:
                 self._specs.pop(name, None)
 
     def target(self, name: str, state: TargetState) -> None:
-        """Sets what a connector is to be, as `Herder.target` says."""
+        """Sets what a connector is to be, as `Herder.target` says.
+
+        That of a connector of a file is stored by the worker that has the file, even if another one has the store.
+        """
         ownership = self._owned()
-        ownership.ensure()
+        write = ownership.write
+        try:
+            ownership.ensure()
+        except ConflictError:
+            known = self.find(name)
+            if known is None or known.file is None:
+                raise
+            write = ownership.write_beside
         with ownership.changing(name):
             spec = self.get(name)
             if spec.file is not None:
-                ownership.write(lambda store: store.put_target(name, state))
+                write(lambda store: store.put_target(name, state))
             else:
                 stored = StoredConnector(name=name, config=spec.config.given, target_state=state)
                 ownership.write(lambda store: store.put(stored))

@@ -34,10 +34,7 @@ TURN_S: Final = 5.0
 """How long (s) a change waits for its turn: a store that answers takes far less, and clients wait for 90 s."""
 AGAIN_S: Final = 5.0
 """After so long (s) a store is asked again that has left open whether a change is stored."""
-_ASK_THAT_ONE: Final = (
-    "Ask that one for connectors made over REST; to pause, resume or stop those of this worker's files, give it a "
-    "storage.location of its own."
-)
+_ASK_THAT_ONE: Final = "Ask that one for connectors made over REST."
 
 
 class ChangeTurns:
@@ -152,6 +149,14 @@ class StoreOwnership:
                     self._again.ask(self._take_again)
             raise
         self._refuse_lost()
+
+    def write_beside(self, change: Callable[[ConnectorStore], object]) -> None:
+        """Stores what is this worker's own while another has the store: the target of a connector of its files.
+
+        Files of targets have names and versions of their own, so that neither worker replaces what the other stores.
+        Raises StorageError; SupersededError if another process has changed this very target.
+        """
+        change(self._store)
 
     def _refuse_lost(self) -> None:
         """Raises ConflictError if another process has the store; where it does not answer the next change asks it."""

@@ -22,7 +22,7 @@ _BATCH: Final = 10_000
 
 _CARRIERS: Final = """\
 SELECT decode(value) ->> 'carrier' AS carrier, count(*) AS aircraft,
-       strftime(max(timestamp), '%Y-%m-%d %H:%M') AS last_seen
+       strftime(max(timestamp) AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%MZ') AS last_seen
 FROM '{data}'
 GROUP BY carrier ORDER BY aircraft DESC, carrier LIMIT 5"""
 

@@ -82,6 +82,19 @@ def test_dump_of_what_is_not_kept_names_what_is(tmp_path: Path, topic: str, part
     assert "next: It keeps orders-0." in result.stderr
 
 
+@pytest.mark.parametrize(("told", "readable"), [([], True), (["--base64"], False)])
+def test_a_terminal_shows_text_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str], *, readable: bool
+) -> None:
+    """Programs get base64, as ever; who looks at a terminal need not decode it."""
+    keep(tmp_path, ROWS)
+    base64 = invoke(*_dump(tmp_path, more=["--base64"])).stdout
+    text = invoke(*_dump(tmp_path, more=["--text"])).stdout
+    monkeypatch.setattr("connectors.cli.dump.is_terminal", lambda: True)
+    assert invoke(*_dump(tmp_path, more=told)).stdout == (text if readable else base64)
+    assert text != base64
+
+
 def test_dump_shows_text_to_a_person(tmp_path: Path) -> None:
     """--text: as tail does, so that a key can be found by eye; what is no text stays base64, and says so."""
     keep(tmp_path, ROWS)

@@ -52,6 +52,16 @@ def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
     return Workers(tmp_path, monkeypatch)
 
 
+def test_connectors_of_files_are_paused_by_the_worker_that_has_the_files(workers: Workers) -> None:
+    """It need not have the store: what another worker has stored stays as it is."""
+    put(workers.a, config("b"))
+    owner = workers.take()
+    workers.a.target(NAME, TargetState.PAUSED)
+    assert workers.a.connector(NAME).spec.target is TargetState.PAUSED
+    assert ConnectorStore(workers.memory).targets([NAME]) == {NAME: TargetState.PAUSED}
+    assert (owner.names(), workers.stored()) == (["b"], {"b": TargetState.RUNNING})
+
+
 def test_who_has_lost_the_store_changes_nothing(workers: Workers) -> None:
     """Each change is refused with 409, the loss is logged once, and what the new owner has made of it counts."""
     for name in ("a", "b"):
@@ -64,7 +74,6 @@ def test_who_has_lost_the_store_changes_nothing(workers: Workers) -> None:
         lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
         lambda: workers.a.target("a", TargetState.PAUSED),
         lambda: workers.a.target("b", TargetState.STOPPED),
-        lambda: workers.a.target(NAME, TargetState.STOPPED),
         lambda: workers.a.delete("b"),
         lambda: put(workers.a, config("c")),
     )
