@@ -18,6 +18,7 @@ _DIGITS: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _ENUM_NUMBER: Final = re.compile(r"-?\d{1,10}", re.ASCII)
 _MOST_NUMBER: Final = (1 << 29) - 1
+"""The largest number of a field that Protobuf takes."""
 _RESERVED: Final = range(19_000, 20_000)
 """Numbers of fields that Protobuf keeps for itself."""
 _MASK: Final = (1 << 64) - 1
