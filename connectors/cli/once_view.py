@@ -123,5 +123,5 @@ def _row(topic: OnceTopic) -> tuple[object, ...]:
 def opening(path: str) -> str:
     """Returns the command by which DuckDB shows the snapshot in the folder `path`."""
     files = f"{path}/data/*.parquet".replace("'", "''")
-    sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, and run by nobody here
+    sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, not run here
     return f"duckdb -c {shlex.quote(sql)}" if _SPECIAL.search(sql) else f'duckdb -c "{sql}"'

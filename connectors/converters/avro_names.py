@@ -10,17 +10,19 @@ from connectors.rejection import shown
 
 _LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo"})
 """The categories of Unicode of which `Character.isLetter` is true."""
-_DIGITS: Final = frozenset({"Nd"})
+_LATER: Final = _LETTERS | {"Nd"}
+"""Those, and digits, which no name begins with."""
 _ONE_CHAR: Final = 0xFFFF
 """The last character that is one of Java's: of those above it Java sees two halves, which are no letters."""
 
 
 def is_name(text: str) -> bool:
     """Returns whether Java's Avro takes a name (`NameValidator.UTF_VALIDATOR`): letters, digits and "_"."""
-    return bool(text) and all(
-        one == "_" or (ord(one) <= _ONE_CHAR and unicodedata.category(one) in (_LETTERS | _DIGITS if at else _LETTERS))
-        for at, one in enumerate(text)
-    )
+    return bool(text) and _is_part(text[0], _LETTERS) and all(_is_part(char, _LATER) for char in text[1:])
+
+
+def _is_part(char: str, categories: frozenset[str]) -> bool:
+    return char == "_" or (ord(char) <= _ONE_CHAR and unicodedata.category(char) in categories)
 
 
 def check_name(text: str, what: str, action: str) -> None:
