@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from compactor.model.state import CatalogState
-from connectors.config.secrets import printable_text
+from connectors.config.secrets import logged_text
 from connectors.progress.terminal import table
 from connectors.runtime.supervised_connector import Connector
 
@@ -68,7 +68,7 @@ def result(connectors: Iterable[Connector], place: Callable[[Connector], str | N
 
 def _connector(connector: Connector, place: str | None) -> OnceConnector:
     supervisor, state = connector.supervisor, connector.catalog_state
-    error = None if supervisor is None or supervisor.error is None else printable_text(str(supervisor.error))
+    error = None if supervisor is None or supervisor.error is None else logged_text(str(supervisor.error))
     counts = supervisor.topics if supervisor is not None else {}
     topics = (
         ()
