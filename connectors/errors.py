@@ -208,11 +208,13 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (SparkClusterError, EXIT_UNREACHABLE),
     (FencedError, EXIT_FENCED),
 )
-
-
 _OUTAGES: Final = (UnreachableError, RegistryError, StorageError, PublishInterruptedError, OutcomeUnknownError)
 _REFUSALS: Final = (
-    *(LoginRefusedError, PositionMovedError, MissingFileError, DamagedFileError, UnreadableFileError),
+    LoginRefusedError,
+    PositionMovedError,
+    MissingFileError,
+    DamagedFileError,
+    UnreadableFileError,
     UnsupportedStorageError,
 )
 

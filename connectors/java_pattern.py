@@ -61,10 +61,11 @@ class JavaPattern:
         self._compiled = compiled
         self._clock = clock
         self._worked = worked
-        # How many seconds slow matches may take now, and when (by the clock) that was true.
-        self._left_s, self._counted_at = _SAVED_S, clock()
-        # By text, what a slow match found; the error's message if it was ended. The oldest are let go.
+        self._left_s = _SAVED_S
+        """How many seconds slow matches might take at `_counted_at`."""
+        self._counted_at = clock()
         self._slow: dict[str, Groups | str | None] = {}
+        """By text, what a slow match found; the error's message if it was ended. The oldest are let go."""
 
     @property
     def group_count(self) -> int:

@@ -21,6 +21,8 @@ _LARGEST: Final = 20_000
 At this size a pattern takes 10 MB and 10 ms to compile, at a thousand times of it the memory of the machine. Topics'
 names have 249 characters, so more is of no use.
 """
+_MEMBER: Final = re.compile(r"\\.|\{(?P<least>\d+)(?:,\d*)?\}|.", re.DOTALL)
+"""What `_check_size` counts: an escape, a count, or any other character."""
 _REFUSED: Final = (
     (r"\(\?(?!:|i\)|i:|-i:)[a-zA-Z]*+-?[a-zA-Z]*+[:)]", "of the inline flags only (?i) is supported"),
     (r"\((?:\*|\?(?![:=!>i-]|<[=!]|<[a-zA-Z][a-zA-Z0-9]*>))", "this is not part of Java's regular expressions"),
@@ -68,9 +70,6 @@ def translate(pattern: str) -> str:
     text = _Translation(pattern).run()
     _check_size(text)
     return text
-
-
-_MEMBER: Final = re.compile(r"\\.|\{(?P<least>\d+)(?:,\d*)?\}|.", re.DOTALL)
 
 
 def _check_size(text: str) -> None:

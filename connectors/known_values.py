@@ -26,7 +26,6 @@ _SHORTEST: Final = 6
 """The shortest value (characters) that is hidden everywhere: `true` or `9092` would be hidden where nobody meant it."""
 _SHORTEST_PART: Final = 4
 """The shortest part of a value that is hidden: a line, an element of a list, the password of USER:PASSWORD."""
-_LONGEST: Final = 1 << 20
 _ENOUGH: Final = 24
 """How much of a longer value (characters) is hidden: messages quote the beginning, or both ends, of long texts. With
 less, another address that begins alike would be hidden as well."""
@@ -50,7 +49,7 @@ def remember(written: str, value: str) -> None:
         while len(_values) >= _MOST:
             del _values[next(iter(_values))]
         _values[written] = parts
-        long = ((part, name) for name, parts in _values.items() for part in parts if len(part) >= _SHORTEST)
+        long = ((part, name) for name, known in _values.items() for part in known if len(part) >= _SHORTEST)
         _everywhere = sorted(long, key=_by_length)
 
 
@@ -61,7 +60,7 @@ def hide_all(text: str) -> str:
 
 def hide_in(text: str, settings: Iterable[str]) -> str:
     """Returns `text` without the values of the placeholders in `settings`, texts as a file has them, however short."""
-    written = {found[0] for setting in settings for found in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
+    written = {match[0] for setting in settings for match in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
     with _lock:
         known = [(name, _values[name]) for name in sorted(written & _values.keys())]
     return _replaced(text, sorted(((part, name) for name, parts in known for part in parts), key=_by_length))
@@ -106,7 +105,7 @@ def _alike(part: str, text: str) -> int:
 
 def _parts(value: str) -> Iterator[str]:
     """Yields the value and what of it may be quoted alone, each also as a URL and as Python write it."""
-    whole = value[:_LONGEST].strip()
+    whole = value.strip()
     some = [whole, *(part.strip() for part in _SEPARATORS.split(whole)[:_MOST_PARTS])]
     some += [piece for part in some[:_MOST_PARTS] for piece in _of_address(part)]
     for number, part in enumerate(some):

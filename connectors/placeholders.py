@@ -66,7 +66,7 @@ SHOWN: Final = (
 
 def has_placeholder(text: str) -> bool:
     """Returns whether `text` holds a placeholder."""
-    return any(":" in found[1] for found in BRACES.finditer(text, 0, text.rfind("}") + 1))
+    return any(":" in match[1] for match in BRACES.finditer(text, 0, text.rfind("}") + 1))
 
 
 def resolve(
@@ -78,16 +78,16 @@ def resolve(
     Raises SecretError for an unknown provider, a variable, file or key that is not there, and what `limits` excludes.
     """
     end = text.rfind("}") + 1
-    if sum(":" in found[1] for found in BRACES.finditer(text, 0, end)) > _MOST:
+    if sum(":" in match[1] for match in BRACES.finditer(text, 0, end)) > _MOST:
         raise SecretError(f"it has more than {_MOST} placeholders; write them into one file.")
     environment = os.environ if environ is None else environ
 
-    def value_of(found: re.Match[str]) -> str:
-        if ":" not in found[1]:
-            return found[0]
-        value = _value(found, environment, limits)
+    def value_of(match: re.Match[str]) -> str:
+        if ":" not in match[1]:
+            return match[0]
+        value = _value(match, environment, limits)
         if not is_shown:
-            remember(found[0], value)
+            remember(match[0], value)
         return value
 
     if is_shown and limits.over_rest and has_placeholder(text):
@@ -98,8 +98,8 @@ def resolve(
     return resolved
 
 
-def _value(found: re.Match[str], environ: Mapping[str, str], limits: Limits) -> str:
-    provider, _, argument = found[1].partition(":")
+def _value(match: re.Match[str], environ: Mapping[str, str], limits: Limits) -> str:
+    provider, _, argument = match[1].partition(":")
     try:
         if provider == "env":
             return _variable(argument, environ, limits)
@@ -111,7 +111,7 @@ def _value(found: re.Match[str], environ: Mapping[str, str], limits: Limits) -> 
         why = f"{error.strerror or 'it cannot be read'}: {argument.rpartition(':')[0]}"
     except ValueError as error:
         why = str(error)
-    raise SecretError(f"{found[0]} cannot be resolved: {why}.") from None
+    raise SecretError(f"{match[0]} cannot be resolved: {why}.") from None
 
 
 def _variable(name: str, environ: Mapping[str, str], limits: Limits) -> str:
@@ -189,7 +189,7 @@ _READERS: Final[dict[str, Callable[[str, str, Limits], str]]] = {"file": _from_f
 def _read(path: str, provider: str, allowed: tuple[str, ...] | None, limits: Limits) -> bytes:
     """Reads a small regular file. Raises ValueError for any other and for one that is not allowed, OSError."""
     place = os.path.realpath(path)
-    if allowed is not None and not any(_is_below(place, os.path.realpath(one)) for one in allowed):
+    if allowed is not None and not any(_is_below(place, os.path.realpath(folder)) for folder in allowed):
         raise ValueError(_not_allowed(provider, limits, "the file is not below", is_set=bool(allowed)))
     # Neither opening nor reading waits: of a pipe, a device or a trace of the kernel for somebody who writes to it.
     file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

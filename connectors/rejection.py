@@ -83,26 +83,27 @@ def reason_of(error: BaseException) -> str:
         return known
     if isinstance(error, KeyError):
         return f"there is no {shown(error.args[0]) if error.args else 'such name'}"
-    said = " ".join(str(error).split())[:_SAID].removesuffix(".")
-    return said if " " in said and "<class" not in said else f"keyfold has met a defect of its own{_place(error, said)}"
+    said = _said(error)
+    return said if " " in said and "<class" not in said else _defect(error)
 
 
 def unexpected(error: BaseException) -> tuple[str, str]:
     """Returns what is said of an error that no step has foreseen, and the next action."""
     if isinstance(error, RecursionError | MemoryError | OverflowError | InvalidOperation):
         return f"The record is not taken: {reason_of(error)}.", "Correct what writes it."
-    said = " ".join(str(error).split())[:_SAID].removesuffix(".")
-    return (
-        f"The record is not taken: keyfold has met a defect of its own{_place(error, said)}.",
-        "Report it, with this message and the record.",
-    )
+    return f"The record is not taken: {_defect(error)}.", "Report it, with this message and the record."
 
 
-def _place(error: BaseException, said: str) -> str:
-    """Returns where in the code an error was raised, and what it says."""
+def _said(error: BaseException) -> str:
+    """Returns what an error says, in one line without a period."""
+    return " ".join(str(error).split())[:_SAID].removesuffix(".")
+
+
+def _defect(error: BaseException) -> str:
+    """Returns that an error is keyfold's own, where in the code it was raised, and what it says."""
     frames = extract_tb(error.__traceback__)
     at = f" in {frames[-1].name} (line {frames[-1].lineno} of {_module(frames[-1].filename)})" if frames else ""
-    return f"{at}: {type(error).__name__} {said}".rstrip()
+    return f"keyfold has met a defect of its own{at}: {type(error).__name__} {_said(error)}".rstrip()
 
 
 def _module(path: str) -> str:

@@ -45,7 +45,7 @@ class Start:
 def draw(storage: Storage) -> Start:
     """Draws the next number in the worker's own folder `storage`. Raises StorageError."""
     for _ in range(_ATTEMPTS):
-        drawn = [int(name) for name in storage.list(FOLDER) if name.isdigit()]
+        drawn = [int(name) for name in storage.list(FOLDER) if name.isdecimal()]
         number = max(drawn, default=0) + 1
         if storage.create(_path(number), PROCESS.encode()):
             storage.delete_all(_path(old) for old in sorted(drawn)[: -KEPT + 1])

@@ -138,13 +138,13 @@ class Cleaner:
 
     def _retain(self, now_ms: int) -> int:
         """Moves the start of logs by retention; their files go with the next vacuum. Returns how many logs."""
-        found = retention.expiring(self._catalog.state.logs, self._settings.policy, now_ms, self._uncertain())
-        actions = [action for one in found if (action := one.action)]
+        expiring = retention.expiring(self._catalog.state.logs, self._settings.policy, now_ms, self._uncertain())
+        actions = [action for log in expiring if (action := log.action)]
         if not actions:
             return 0
         hit("retain.before-commit")
         self._commit(actions, now_ms)
-        _announce("retention", [(one.tp, one.text) for one in found[:_NAMED]], len(found))
+        _announce("retention", [(log.tp, log.text) for log in expiring[:_NAMED]], len(expiring))
         self._counters.add("retentions", len(actions))
         return len(actions)
 
@@ -162,7 +162,7 @@ class Cleaner:
     def _choose(self, state: CatalogState, decisions: Sequence[CleaningDecision]) -> list[PartitionLog]:
         """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
         choice = schedule.choose(decisions, self._last, self._settings.fold.job_bytes)
-        _announce("cleaning", [(found.tp, found.text) for found in choice.picked[:_NAMED]], len(choice.picked))
+        _announce("cleaning", [(log.tp, log.text) for log in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()
         return [logs[found.tp] for found in choice.picked]

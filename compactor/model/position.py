@@ -151,4 +151,4 @@ def decode(offset: int, metadata: str | None) -> Position:
 
 def buckets_of(positions: Iterable[Position | None]) -> int:
     """Returns how many transactional ids `positions` name, by which their partitions may have been published."""
-    return max((one.buckets or 0 for one in positions if one is not None), default=0)
+    return max((position.buckets or 0 for position in positions if position is not None), default=0)

@@ -103,8 +103,8 @@ class Positions:
         self, state: CatalogState, logs: Iterable[PartitionLog], is_due: Callable[[TopicPartition], bool]
     ) -> list[PublishTarget]:
         """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
-        found = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
-        return [renewal_of(state, log, resume) for log, resume in found if resume.found is not None and not resume.hold]
+        due = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
+        return [renewal_of(state, log, resume) for log, resume in due if resume.found is not None and not resume.hold]
 
     def _read(
         self, state: CatalogState, partitions: Sequence[TopicPartition]
@@ -114,16 +114,16 @@ class Positions:
         So it is with a catalog that was set back, or rebuilt by a process that ended before step R5: somebody who knew
         of more may have a transaction open.
         """
-        found = self._broker.positions(partitions)
-        named = buckets_of(one for one in found.values() if one is not None and one.catalog_id == state.catalog_id)
+        held = self._broker.positions(partitions)
+        named = buckets_of(each for each in held.values() if each is not None and each.catalog_id == state.catalog_id)
         first = max(state.buckets, self._fenced)
         if named > first:
             self._catalog.refresh()  # those of a newer owner are not ours to end
             self._broker.fence(range(first, named))
             self._fenced = named
-            found = self._broker.positions(partitions)
-        self._named.update((tp, one.buckets or 0) for tp, one in found.items() if one is not None)
-        return found
+            held = self._broker.positions(partitions)
+        self._named.update((tp, position.buckets or 0) for tp, position in held.items() if position is not None)
+        return held
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
         """Returns whether the position of `tp` is to be committed again, as positions expire one by one.

@@ -21,6 +21,11 @@ from compactor.model.log_transitions import begin_generation, check_invariants
 from compactor.model.position import Position, buckets_of
 from compactor.model.record import OfPartition, TopicPartition
 
+OLDER_BUCKETS: Final = 256
+"""How many transactional ids an older keyfold may have had, which did not write their number to its positions.
+
+It had as many as tasks.max says, or else as Spark has cores; initialising one takes some ms.
+"""
 _LONG_AGO_MS: Final = 0
 """When sending of what the output holds began: not known, so earlier than any."""
 
@@ -107,20 +112,13 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
     return RestoreLog(log=check_invariants(begun))
 
 
-OLDER_BUCKETS: Final = 256
-"""How many transactional ids an older keyfold may have had, which did not write their number to its positions.
-
-It had as many as tasks.max says, or else as Spark has cores; initialising one takes some ms.
-"""
-
-
 def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
     """Returns below which number each transactional id is that a lost catalog may have published a partition by.
 
     `held`: the position of each partition of the source, None if there is none; `buckets`: the new catalog's ids.
     """
-    positions = [one for one in held.values() if one is not None]
-    unsaid = OLDER_BUCKETS if any(one.buckets is None for one in positions) else 0
+    positions = [position for position in held.values() if position is not None]
+    unsaid = OLDER_BUCKETS if any(position.buckets is None for position in positions) else 0
     return max(buckets_of(positions), unsaid, len(held), buckets)
 
 

@@ -20,6 +20,8 @@ from compactor.storage.base import Storage
 LATEST: Final = "LATEST"
 CURRENT: Final = "current"
 _ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
+_READ: Final = 2
+"""How many of the newest snapshots are dropped only after all others: readers may work from them for minutes."""
 
 
 class Unreferenced(Struct, frozen=True, kw_only=True):
@@ -74,10 +76,6 @@ def list_others(place: Storage, state: CatalogState, topic: str) -> tuple[str, .
     return unreferenced(place, state, topic, list_ids(place, state, topic)).others
 
 
-_READ: Final = 2
-"""How many of the newest snapshots are not dropped before others: readers work for minutes from the one before."""
-
-
 def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, ...]:
     """Returns the drops of all snapshots of `topic` but `keep`: first those that a later one repeats, then the oldest.
 
@@ -86,16 +84,17 @@ def expired(state: CatalogState, topic: str, keep: int) -> tuple[DropSnapshot, .
     a clock may have been set back since.
     """
     snapshots = list(state.snapshots_of(topic))
-    repeated = [one for at, one in enumerate(snapshots[:-_READ]) if _is_repeated(one, snapshots[at + 1 :])]
-    others = [one for one in snapshots if one not in repeated]
+    older = snapshots[:-_READ]
+    repeated = [snapshot for at, snapshot in enumerate(older) if _is_repeated(snapshot, snapshots[at + 1 :])]
+    others = [snapshot for snapshot in snapshots if snapshot not in repeated]
     dropped = [*repeated, *others][: max(0, len(snapshots) - max(1, keep))]
-    return tuple(DropSnapshot(topic=topic, id=one.id) for one in snapshots if one in dropped)
+    return tuple(DropSnapshot(topic=topic, id=snapshot.id) for snapshot in snapshots if snapshot in dropped)
 
 
-def _is_repeated(one: AddSnapshot, later: Sequence[AddSnapshot]) -> bool:
-    """Returns whether one of `later` is of the same moment: base runs that end there have the same records."""
-    said = (one.source_offsets, one.records)
-    return any((each.source_offsets, each.records) == said for each in later)
+def _is_repeated(snapshot: AddSnapshot, later: Sequence[AddSnapshot]) -> bool:
+    """Returns whether `later` has one of the same moment: base runs that end there have the same records."""
+    said = (snapshot.source_offsets, snapshot.records)
+    return any((other.source_offsets, other.records) == said for other in later)
 
 
 def delete(place: Storage, path: str) -> None:

@@ -27,6 +27,7 @@ PROBE: Final = f"{TEMPORARY}clock"
 
 _HOLDER: Final = "keyfoldholder"
 _HOLDER_CHARS: Final = 16
+"""Characters of a holder's name, by which the end of a lock's content is known from that of an older version."""
 
 _log = structlog.get_logger()
 
@@ -45,11 +46,11 @@ class Lease:
     @classmethod
     def take(cls, client: ObjectClient, key: str) -> Lease | None:
         """Takes the lock; None where another process holds it, or takes it at the same moment."""
-        lease, found = cls(client, key), client.state(key)
-        if found is None:
+        lease, seen = cls(client, key), client.state(key)
+        if seen is None:
             taken = client.create(key, lease._content, lease._marks)
         else:
-            taken = _is_over(client, key, found) and client.replace(key, lease._content, lease._marks, found)
+            taken = _is_over(client, key, seen) and client.replace(key, lease._content, lease._marks, seen)
         if not taken or not lease.is_current():  # a store that compares nothing lets a second one take it
             return None
         _RENEWALS.add(lease)
@@ -91,10 +92,10 @@ class Lease:
     def _write(self) -> bool:
         """Writes the lock if it is this holder's; returns whether it is. Never takes it from another."""
         with self._turn:
-            found = None if self._released else self._client.state(self._key)
-            if found is None or not self._is_mine(found):
+            seen = None if self._released else self._client.state(self._key)
+            if seen is None or not self._is_mine(seen):
                 return False
-            return self._client.replace(self._key, self._content, self._marks, found)
+            return self._client.replace(self._key, self._content, self._marks, seen)
 
     @property
     def _content(self) -> bytes:
@@ -105,14 +106,14 @@ class Lease:
     def _marks(self) -> Mapping[str, str]:
         return {_HOLDER: self._holder}
 
-    def _is_mine(self, found: ObjectState | None) -> bool:
-        return found is not None and found.attributes.get(_HOLDER) == self._holder
+    def _is_mine(self, state: ObjectState | None) -> bool:
+        return state is not None and state.attributes.get(_HOLDER) == self._holder
 
 
 def held_by(client: ObjectClient, key: str) -> bytes | None:
     """Reads what the holder of the lock `key` wrote last; None where nobody holds it."""
-    found = client.state(key)
-    if found is None or _is_over(client, key, found):
+    state = client.state(key)
+    if state is None or _is_over(client, key, state):
         return None
     try:
         content = client.get(key)
@@ -124,9 +125,9 @@ def held_by(client: ObjectClient, key: str) -> bytes | None:
     return data if len(holder) == _HOLDER_CHARS else content  # without a holder: of an older version
 
 
-def _is_over(client: ObjectClient, key: str, found: ObjectState) -> bool:
-    """Returns whether the lock counts as free, as nobody has renewed it for long."""
-    return _store_time_ms(client, key) - found.modified_ms > LEASE_MS
+def _is_over(client: ObjectClient, key: str, state: ObjectState) -> bool:
+    """Returns whether the lock counts as free, as it was not renewed for long."""
+    return _store_time_ms(client, key) - state.modified_ms > LEASE_MS
 
 
 def _store_time_ms(client: ObjectClient, key: str) -> int:

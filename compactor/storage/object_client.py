@@ -53,6 +53,8 @@ _NO_CREATES: Final = "Choose a store that creates an object only if it is absent
 _NO_RANGE: Final = "416 Range Not Satisfiable"
 _COMPARES_NOT: Final = ("501 Not Implemented", "400 Bad Request")
 """What stores answer that create an object if it is absent, and compare nothing else: S3Proxy with the second."""
+_NO_COPIES: Final = re.compile(r"\b501\b|NotImplemented|Not Implemented")
+"""What stores without copies answer."""
 _NOT_SENT: Final = "builder error"
 """How obstore's message ends where it made no request, as it may not or cannot ask that URL."""
 _NO_URL: Final = (
@@ -94,10 +96,6 @@ class ObjectInfo(Struct, frozen=True):
     modified_ms: int
 
 
-_NO_COPIES: Final = re.compile(r"\b501\b|NotImplemented|Not Implemented")
-"""What stores without copies answer."""
-
-
 class ObjectState(Struct, frozen=True):
     """An object as it was when it was looked at: its attributes, when it was made by the store's clock, its version.
 
@@ -120,8 +118,8 @@ class ObjectClient:
     def __init__(self, bucket: StoreBucket) -> None:
         self._bucket = bucket
         self._store = _open(bucket, {"max_retries": 100, "retry_timeout": timedelta(seconds=RETRY_S)})
-        # Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process.
         self._refuses_copies = False
+        """Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process."""
         self._once = _open(bucket, {"max_retries": 0, "retry_timeout": timedelta(seconds=RETRY_S)})
 
     def url(self, key: str) -> str:
@@ -174,11 +172,11 @@ class ObjectClient:
         REQUESTS.add("head")
         with self._errors("look at", key):
             try:
-                found = obstore.get(self._store, key, options={"head": True})
+                answer = obstore.get(self._store, key, options={"head": True})
             except FileNotFoundError:
                 return None
-        attributes = {str(name).lower(): str(value) for name, value in found.attributes.items()}
-        meta = found.meta
+        attributes = {str(name).lower(): str(value) for name, value in answer.attributes.items()}
+        meta = answer.meta
         return ObjectState(attributes, _info(meta).modified_ms, meta["e_tag"], meta["version"])
 
     def put(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> None:
@@ -207,8 +205,8 @@ class ObjectClient:
             try:
                 obstore.put(self._store, key, data, attributes=dict(attributes), mode=compared, use_multipart=False)
             except (exceptions.PreconditionError, exceptions.AlreadyExistsError, FileNotFoundError):
-                found = self.state(key)
-                return found is not None and attributes.items() <= found.attributes.items()
+                there = self.state(key)
+                return there is not None and attributes.items() <= there.attributes.items()
             except (exceptions.NotSupportedError, NotImplementedError):
                 return self._replace_looking(key, data, attributes, seen)
             except exceptions.BaseError as error:
@@ -283,8 +281,8 @@ class ObjectClient:
                 try:
                     obstore.put(self._once, key, data, mode="create", attributes=dict(marks))
                 except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
-                    found = self.state(key)
-                    return None if found is None else found.attributes.get(_MARK) == marks[_MARK]
+                    there = self.state(key)
+                    return None if there is None else there.attributes.get(_MARK) == marks[_MARK]
                 return True
         except UnsupportedStorageError:
             raise

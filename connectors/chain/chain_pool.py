@@ -18,19 +18,18 @@ from connectors.chain.spec import ChainSpec, Resolve
 from connectors.registry.patience import Patience
 
 _MOST: Final = 256
-"""How many specs have chains that are kept: a worker of more connectors with a registry asks it again and again, and
-reads by jobs of their own what the driver could have read."""
+"""For how many specs chains are kept. With more connectors than that, chains are made again and again, registries are
+asked again, and jobs of their own read what the driver could have read."""
 _lock: Final = threading.Lock()
 _idle: Final[OrderedDict[bytes, list[Chain]]] = OrderedDict()
 
 
 @contextmanager
 def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool, patience: Patience | None = None) -> Iterator[Chain]:
-    """Yields a chain of `spec` that no other thread has; it is kept for the next one, also where the block fails.
-
-    `patience` limits what it takes in the block; None: nothing does.
+    """Yields a chain of `spec` that no other thread has; it is kept for the next one, even if the block fails.
 
     What failed is read again, perhaps while the registry does not answer: then what the chain knows is all there is.
+    `patience` limits what the chain takes in the block; None: nothing does.
     """
     key = msgspec.json.encode((spec, keyed))
     with _lock:

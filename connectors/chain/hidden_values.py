@@ -3,7 +3,7 @@
 A class says what is wrong with the value that it is given. Of a setting with a placeholder only that is said which
 does not depend on the value: the text of the file, and what is allowed.
 
-On its own because checks of a file and reading tasks, where another machine may have other files, both need it.
+On its own because checks of a file need it, and reading tasks, whose machines may have other files.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def values_hidden(texts: Mapping[str, str], options: Iterable[Option]) -> Iterat
     except (ConfigError, ValueError) as error:
         if isinstance(error, SecretError) or not _are_quoted(written, known):
             raise
-        raise ConfigError(f"the settings do not fit: {NOT_SHOWN} {_named(written)}") from None
+        raise ConfigError(f"the settings do not fit: {NOT_SHOWN} {places_of(written)}") from None
     except Exception as error:  # noqa: BLE001  # whatever a class meets in a value may quote it
         raise ConfigError(
-            f"the settings cannot be used ({type(error).__name__}): {NOT_SHOWN} {_named(written)}"
+            f"the settings cannot be used ({type(error).__name__}): {NOT_SHOWN} {places_of(written)}"
         ) from None
 
 
@@ -56,7 +56,7 @@ def _fault(
         return name, f'"{own}" is not allowed: allowed is {allowed}; {NOT_SHOWN}'
     if text.startswith("missing;") or not _are_quoted(written, known):
         return fault
-    return name, f"does not fit: {NOT_SHOWN} {_named(written)}"
+    return name, f"does not fit: {NOT_SHOWN} {places_of(written)}"
 
 
 def _are_quoted(written: Iterable[str], known: Mapping[str, Option]) -> bool:
@@ -65,5 +65,6 @@ def _are_quoted(written: Iterable[str], known: Mapping[str, Option]) -> bool:
     return any(name in known and known[name].kind != "PASSWORD" for name in names)
 
 
-def _named(written: Iterable[str]) -> str:
-    return f"Placeholders are in {', '.join(written)}."
+def places_of(settings: Iterable[str]) -> str:
+    """Returns the sentence that names the settings in which placeholders stand."""
+    return f"Placeholders are in {', '.join(settings)}."

@@ -5,7 +5,7 @@ A `ChainSpec` is what a reading task makes its chain of: names of classes and te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -137,15 +137,12 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
     )
 
 
-def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve, more: Sequence[Option] = ()) -> dict[str, Any]:
-    """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError.
-
-    `more` are settings that its texts may have beside those of the class.
-    """
+def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[str, Any]:
+    """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError."""
     kind = classes.find(spec.name).of.load()
     texts = {name: _resolved(text, spec.limits, resolve) for name, text in spec.texts.items()}
     with values_hidden(spec.texts, kind.OPTIONS):
-        return read((*kind.OPTIONS, *more), settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step)))
+        return read(kind.OPTIONS, settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step)))
 
 
 def made(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Step:

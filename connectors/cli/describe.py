@@ -11,14 +11,14 @@ from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, 
 from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 
-log = structlog.get_logger(__name__)
-
 if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
     from compactor.storage.base import Storage
     from connectors.cli.describe_view import Description, OwnerDescription
     from connectors.cli.source_ends import Ends
     from connectors.config.connector import ConnectorConfig
+
+log = structlog.get_logger(__name__)
 
 
 def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:

@@ -11,8 +11,10 @@ import sys
 import threading
 
 _INTERRUPTED = 130
+"""The exit code of a command that SIGINT has ended, as shells have it."""
 _SAID = b"interrupted\n"
 _AGAIN_S = 0.05
+"""After so long (s) a Ctrl-C that was swallowed is raised again: the hook that has met it is over by then."""
 
 
 def main() -> int:

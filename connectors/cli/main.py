@@ -139,8 +139,8 @@ for heading in _GROUPS:
         if _heading(command.__name__) == heading:
             app.command(cls=_Command, help=_help(command), rich_help_panel=heading)(command)
 for several in (connectors_app, dlq_app):
-    for one in several.registered_commands:
-        one.cls = _Command
+    for registered in several.registered_commands:
+        registered.cls = _Command
     app.add_typer(several, cls=_CommandGroup, rich_help_panel=_heading(several.info.name or ""))
 
 

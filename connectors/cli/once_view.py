@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from compactor.model.state import CatalogState
-from connectors.config.secrets import printable_text
+from connectors.config.secrets import logged_text
 from connectors.progress.terminal import table
 from connectors.runtime.supervised_connector import Connector
 
@@ -68,7 +68,7 @@ def result(connectors: Iterable[Connector], place: Callable[[Connector], str | N
 
 def _connector(connector: Connector, place: str | None) -> OnceConnector:
     supervisor, state = connector.supervisor, connector.catalog_state
-    error = None if supervisor is None or supervisor.error is None else printable_text(str(supervisor.error))
+    error = None if supervisor is None or supervisor.error is None else logged_text(str(supervisor.error))
     counts = supervisor.topics if supervisor is not None else {}
     topics = (
         ()
@@ -123,5 +123,5 @@ def _row(topic: OnceTopic) -> tuple[object, ...]:
 def opening(path: str) -> str:
     """Returns the command by which DuckDB shows the snapshot in the folder `path`."""
     files = f"{path}/data/*.parquet".replace("'", "''")
-    sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, and run by nobody here
+    sql = f"SELECT * FROM '{files}' LIMIT 10"  # noqa: S608  # printed for a person, not run here
     return f"duckdb -c {shlex.quote(sql)}" if _SPECIAL.search(sql) else f'duckdb -c "{sql}"'

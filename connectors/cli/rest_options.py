@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 URL_VARIABLE: Final = "KEYFOLD_REST_URL"
+PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
 _LOOPBACKS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # it is what a listener may be on
 _GIVE_URL: Final = "Give --url with the address that the worker has printed when it began: listening on URL."
-PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
 
 UrlOption = Annotated[
     str | None,

@@ -48,9 +48,9 @@ def run(
     held = HeldSignals()
     with handled({signal.SIGTERM: held.take, signal.SIGINT: held.take}):
         config = worker_of(worker)
-        worked, code, found = _run(connectors or [], config, held, once=once)
+        worked, code, ended = _run(connectors or [], config, held, once=once)
     if once:
-        _say_done(config, found, as_json=as_json)
+        _say_done(config, ended, as_json=as_json)
     log.info("ended", exit_code=code)
     if worked.abandoned:
         _leave(code)

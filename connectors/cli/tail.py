@@ -95,8 +95,8 @@ class WaitingNotice:
         self._numbers = numbers
         self._clock = clock
         self._from_beginning = from_beginning
-        # When the last record came, in monotonic seconds; None once it was said.
         self._since: float | None = clock.monotonic()
+        """When the last record came, in monotonic seconds; None once it was said."""
 
     def polled(self, count: int) -> None:
         """Takes how many records a poll has brought."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
+from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
 
@@ -57,11 +58,8 @@ def check(values: Mapping[str, Any], placeholders: Mapping[str, str]) -> tuple[F
 def _without_values(fault: Fault, rule: Rule, placeholders: Collection[str]) -> Fault:
     if not placeholders or rule in _QUOTE_NOTHING:
         return fault
-    return Fault(fault.key, f"does not fit: what placeholders stand for is not shown, nor why. {_named(placeholders)}")
-
-
-def _named(keys: Collection[str]) -> str:
-    return f"Placeholders are in {', '.join(sorted(keys))}."
+    said = f"does not fit: what placeholders stand for is not shown, nor why. {places_of(sorted(placeholders))}"
+    return Fault(fault.key, said)
 
 
 def output_name(template: str, topic: str) -> str | None:

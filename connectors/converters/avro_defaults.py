@@ -18,19 +18,19 @@ def value_of_default(schema: Schema, node: Any) -> Any:
     match schema.type:
         case Type.STRUCT if schema.name == UNION:
             first = schema.fields[0]
-            return {one.name: None for one in schema.fields} | {first.name: value_of_default(first.schema, node)}
+            return {field.name: None for field in schema.fields} | {first.name: value_of_default(first.schema, node)}
         case Type.STRUCT if isinstance(node, dict):
-            return {one.name: _inner(one.schema, node.get(one.name)) for one in schema.fields}
+            return {field.name: _inner(field.schema, node.get(field.name)) for field in schema.fields}
         case Type.ARRAY if isinstance(node, list) and schema.value_schema is not None:
-            return [_inner(schema.value_schema, one) for one in node]
+            return [_inner(schema.value_schema, item) for item in node]
         case Type.MAP if isinstance(node, dict) and schema.value_schema is not None:
-            return {name: _inner(schema.value_schema, one) for name, one in node.items()}
+            return {name: _inner(schema.value_schema, item) for name, item in node.items()}
         case _:
             return _plain(schema, node)
 
 
 def _inner(schema: Schema, node: Any) -> Any:
-    """Returns a part of a default; where a struct's lacks a field, that field's own."""
+    """Returns a part of a default; if a struct's default lacks a field, the field's own."""
     return schema.default if node is None else value_of_default(schema, node)
 
 
@@ -40,7 +40,7 @@ def _plain(schema: Schema, node: Any) -> Any:
         return node
     if schema.type in {Type.FLOAT32, Type.FLOAT64} and type(node) in {int, float}:
         return _float(schema, node)
-    if schema.type is Type.BYTES and isinstance(node, str) and all(ord(one) < 256 for one in node):
+    if schema.type is Type.BYTES and isinstance(node, str) and all(ord(char) < 256 for char in node):
         return node.encode("latin-1")
     if (schema.type is Type.STRING and isinstance(node, str)) or (schema.type is Type.BOOLEAN and type(node) is bool):
         return node
@@ -58,16 +58,14 @@ def avro_default(schema: Schema, value: Any) -> Any:
     """Returns a default as Avro's schema says it, in JSON."""
     match schema.type:
         case Type.STRUCT if schema.name == UNION:
-            return next(
-                (avro_default(one.schema, value[one.name]) for one in schema.fields if value.get(one.name) is not None),
-                None,
-            )
+            given = next((field for field in schema.fields if value.get(field.name) is not None), None)
+            return None if given is None else avro_default(given.schema, value[given.name])
         case Type.STRUCT:
-            return {one.name: _nested(one.schema, value.get(one.name)) for one in schema.fields}
+            return {field.name: _nested(field.schema, value.get(field.name)) for field in schema.fields}
         case Type.ARRAY if schema.value_schema is not None:
-            return [_nested(schema.value_schema, one) for one in value]
+            return [_nested(schema.value_schema, item) for item in value]
         case Type.MAP if schema.value_schema is not None:
-            return {name: _nested(schema.value_schema, one) for name, one in value.items()}
+            return {name: _nested(schema.value_schema, item) for name, item in value.items()}
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return short_float(value) if schema.type is Type.FLOAT32 else value

@@ -1,29 +1,28 @@
-"""Which names and numbers an Avro schema may have, by the rules of Java's Avro, which its readers have."""
+"""Which names an Avro schema may have, by the rules of Java's Avro, which its readers have."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 from connectors.errors import DataError
 from connectors.rejection import shown
 
 _LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo"})
 """The categories of Unicode of which `Character.isLetter` is true."""
-_DIGITS: Final = frozenset({"Nd"})
+_LATER: Final = _LETTERS | {"Nd"}
+"""Those, and digits, which no name begins with."""
 _ONE_CHAR: Final = 0xFFFF
 """The last character that is one of Java's: of those above it Java sees two halves, which are no letters."""
-_WHOLE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
-_INT: Final = 1 << 31
 
 
 def is_name(text: str) -> bool:
     """Returns whether Java's Avro takes a name (`NameValidator.UTF_VALIDATOR`): letters, digits and "_"."""
-    return bool(text) and all(
-        one == "_" or (ord(one) <= _ONE_CHAR and unicodedata.category(one) in (_LETTERS | _DIGITS if at else _LETTERS))
-        for at, one in enumerate(text)
-    )
+    return bool(text) and _is_part(text[0], _LETTERS) and all(_is_part(char, _LATER) for char in text[1:])
+
+
+def _is_part(char: str, categories: frozenset[str]) -> bool:
+    return char == "_" or (ord(char) <= _ONE_CHAR and unicodedata.category(char) in categories)
 
 
 def check_name(text: str, what: str, action: str) -> None:
@@ -32,11 +31,3 @@ def check_name(text: str, what: str, action: str) -> None:
         raise DataError(
             f"Avro does not take {shown(text)} as the name of a {what}: letters, digits and _ it takes.", action
         )
-
-
-def whole_of(value: Any, what: str) -> int:
-    """Returns a whole number of 32 bits that a schema says, as a number or as a text. Raises DataError."""
-    text = value if isinstance(value, str) else str(value) if type(value) is int and abs(value) < 2 * _INT else ""
-    if not _WHOLE.fullmatch(text) or not -_INT <= int(text) < _INT:
-        raise DataError(f"The {what} is a whole number of 32 bits, and this is {shown(value)}.")
-    return int(text)

@@ -15,6 +15,8 @@ from connectors.rejection import shown
 
 _PARSED: Final = "__fastavro_parsed"
 _NAMED: Final = "__named_schemas"
+_INNER: Final = frozenset({"type", "items", "values"})
+"""The names under which a schema has others, beside the fields of a record."""
 
 
 def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:
@@ -24,10 +26,11 @@ def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:
     """
     symbols: dict[str, str] = {}
     parsed = fastavro.parse_schema(_with_stand_ins(avro, symbols), named_schemas=named)
-    for one in [*named.values(), *(parsed if isinstance(parsed, list) else [parsed])]:
-        if isinstance(one, dict) and one.get("type") == "enum":
-            one["symbols"] = [symbols.get(symbol, symbol) for symbol in one["symbols"]]
-    return [_marked(one, named) for one in parsed] if isinstance(parsed, list) else _marked(parsed, named)
+    branches = parsed if isinstance(parsed, list) else [parsed]
+    for node in [*named.values(), *branches]:
+        if isinstance(node, dict) and node.get("type") == "enum":
+            node["symbols"] = [symbols.get(symbol, symbol) for symbol in node["symbols"]]
+    return [_marked(branch, named) for branch in parsed] if isinstance(parsed, list) else _marked(parsed, named)
 
 
 def _marked(parsed: Any, named: dict[str, Any]) -> Any:
@@ -40,18 +43,15 @@ def _marked(parsed: Any, named: dict[str, Any]) -> Any:
 def _with_stand_ins(avro: Any, symbols: dict[str, str]) -> Any:
     """Returns `avro` with ASCII in place of the symbols of enums that are not; `symbols` gets what they stand for."""
     if isinstance(avro, list):
-        return [_with_stand_ins(one, symbols) for one in avro]
+        return [_with_stand_ins(branch, symbols) for branch in avro]
     if not isinstance(avro, dict):
         return avro
-    made = {
-        name: _with_stand_ins(one, symbols) if name in {"type", "items", "values"} else one
-        for name, one in avro.items()
-    }
+    made = {name: _with_stand_ins(part, symbols) if name in _INNER else part for name, part in avro.items()}
     if isinstance(avro.get("fields"), list):
-        made["fields"] = [{**one, "type": _with_stand_ins(one["type"], symbols)} for one in avro["fields"]]
+        made["fields"] = [{**field, "type": _with_stand_ins(field["type"], symbols)} for field in avro["fields"]]
     if avro.get("type") == "enum":
         made.pop("default", None)
-        made["symbols"] = [_stand_in(one, symbols) for one in avro["symbols"]]
+        made["symbols"] = [_stand_in(symbol, symbols) for symbol in avro["symbols"]]
     return made
 
 
@@ -68,13 +68,15 @@ def _stand_in(symbol: Any, symbols: dict[str, str]) -> str:
 def without_defaults(avro: Any) -> Any:
     """Returns an Avro schema without defaults, which reading needs none of: fastavro refuses some that Java takes."""
     if isinstance(avro, list):
-        return [without_defaults(one) for one in avro]
+        return [without_defaults(branch) for branch in avro]
     if not isinstance(avro, dict):
         return avro
-    kept = {name: without_defaults(one) if name in {"type", "items", "values"} else one for name, one in avro.items()}
+    kept = {name: without_defaults(part) if name in _INNER else part for name, part in avro.items()}
     if isinstance(kept.get("fields"), list):
-        kept["fields"] = [
-            {name: without_defaults(one) if name == "type" else one for name, one in field.items() if name != "default"}
-            for field in kept["fields"]
-        ]
+        kept["fields"] = [_without_default(field) for field in kept["fields"]]
     return kept
+
+
+def _without_default(field: Any) -> dict[str, Any]:
+    kept = {name: part for name, part in field.items() if name != "default"}
+    return {**kept, "type": without_defaults(kept["type"])} if "type" in kept else kept

@@ -22,13 +22,14 @@ from connectors.rejection import reason_of
 
 _SPACES: Final = b" \t\r\n"
 """What may stand around JSON; a value of nothing else is null, as with Java's class."""
-_MARKS: Final = {  # those of UTF-32 begin with those of UTF-16
+_MARKS: Final = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+"""Encodings by their marks (BOM), in this order, as that of UTF-32 begins with that of UTF-16."""
 NEEDS_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from connectors.data.bounds import Extent
+from connectors.data.bounds import Extent, is_int
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.data.values import short_float
 from connectors.errors import DataError
@@ -38,7 +38,6 @@ _SAYING: Final = {
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
 """What is said of values of one type alone."""
-_INT: Final = 1 << 31
 _DEFINITIONS: Final = ("definitions", "$defs")
 
 
@@ -285,6 +284,6 @@ def _merge(found: dict[str, Any], part: Mapping[str, Any]) -> None:
 
 
 def _version(value: Any) -> int:
-    if not isinstance(value, int) or not -_INT <= value < _INT:
+    if not isinstance(value, int) or not is_int(value):
         raise DataError(f"The version of a schema is a whole number of 32 bits, and this is {shown(value)}.")
     return value

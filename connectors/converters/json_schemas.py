@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from connectors.data.bounds import Extent
+from connectors.data.bounds import Extent, is_int
 from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
 
 _NAMED: Final = {kind.value: kind for kind in Type}
-_INT: Final = 1 << 31
 FIX: Final = "Correct what writes the schema; docs/converters.md has the form."
 
 Default = Callable[[Schema, Any], Any]
@@ -104,10 +103,10 @@ def _text(node: Mapping[str, Any], name: str) -> str | None:
 
 
 def _version(node: Mapping[str, Any]) -> int | None:
-    found = node.get("version")
-    if found is not None and (not isinstance(found, int) or isinstance(found, bool) or not -_INT <= found < _INT):
-        raise DataError(f"The version of a schema is a whole number of 32 bits, and this is {shown(found)}.", FIX)
-    return found
+    version = node.get("version")
+    if version is not None and (type(version) is not int or not is_int(version)):
+        raise DataError(f"The version of a schema is a whole number of 32 bits, and this is {shown(version)}.", FIX)
+    return version
 
 
 def _parameters(node: Mapping[str, Any]) -> dict[str, str] | None:

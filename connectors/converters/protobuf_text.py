@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from connectors.converters.protobuf_types import ENUM, ONEOF, TAG, TYPE, UNSIGNED, WRAPPERS, date_of
+from connectors.data.java_calendar import DAY_MS
 from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
@@ -17,11 +18,10 @@ _DIGITS: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _ENUM_NUMBER: Final = re.compile(r"-?\d{1,10}", re.ASCII)
 _MOST_NUMBER: Final = (1 << 29) - 1
+"""The largest number of a field that Protobuf takes."""
 _RESERVED: Final = range(19_000, 20_000)
 """Numbers of fields that Protobuf keeps for itself."""
-_LAST_RESERVED: Final = 19_999
 _MASK: Final = (1 << 64) - 1
-_DAY_MS: Final = 86_400_000
 _SCALARS: Final = {
     Type.INT8: "int32", Type.INT16: "int32", Type.INT32: "int32", Type.INT64: "int64", Type.FLOAT32: "float",
     Type.FLOAT64: "double", Type.BOOLEAN: "bool", Type.STRING: "string", Type.BYTES: "bytes",
@@ -156,7 +156,7 @@ def _numbers(schema: Schema) -> dict[tuple[str, ...], int]:
     last = max(taken, default=0)
     for place, _ in places:
         if place not in found:
-            last = found[place] = _LAST_RESERVED + 1 if last + 1 in _RESERVED else last + 1
+            last = found[place] = _RESERVED.stop if last + 1 in _RESERVED else last + 1
     return found
 
 
@@ -297,7 +297,7 @@ def _date(message: Any, days: int) -> None:
 
 
 def _time(message: Any, ms: int) -> None:
-    seconds = ms % _DAY_MS // 1000
+    seconds = ms % DAY_MS // 1000
     message.hours, message.minutes, message.seconds = seconds // 3600, seconds // 60 % 60, seconds % 60
     message.nanos = ms % 1000 * 1_000_000
 

@@ -15,6 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from msgspec.structs import replace
 
 from connectors.data.bounds import Absences, Extent
+from connectors.data.java_calendar import DAY_MS
 from connectors.data.schema import DATE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
 
@@ -42,7 +43,6 @@ _SCALARS: Final = {
 }
 UNSIGNED: Final = frozenset({"uint64", "fixed64", "google.protobuf.UInt64Value"})
 _SIGN: Final = 1 << 63
-_DAY_MS: Final = 86_400_000
 _FIRST_S: Final = -62_135_596_800
 _LAST_S: Final = 253_402_300_800
 """Seconds of the first moment of the years 1 and 10000, between which timestamp.proto has a moment."""
@@ -196,7 +196,7 @@ def _timestamp(message: Any) -> int:
 
 def _time(message: Any) -> int:
     ms = ((message.hours * 60 + message.minutes) * 60 + message.seconds) * 1000 + message.nanos // 1_000_000
-    if not 0 <= ms <= _DAY_MS:
+    if not 0 <= ms <= DAY_MS:
         raise DataError(f"A time of day is between 0 and 24 hours, and this is {ms} ms.")
     return int(ms)
 
@@ -209,15 +209,9 @@ def _date(message: Any) -> int:
 
 
 _LOGICAL: Final[Mapping[str, Known]] = {
-    "google.protobuf.Timestamp": Known(
-        Schema(type=Type.INT64, name=TIMESTAMP, version=1, optional=True),
-        _timestamp,
-    ),
+    "google.protobuf.Timestamp": Known(Schema(type=Type.INT64, name=TIMESTAMP, version=1, optional=True), _timestamp),
     "google.type.Date": Known(Schema(type=Type.INT32, name=DATE, version=1, optional=True), _date),
-    "google.type.TimeOfDay": Known(
-        Schema(type=Type.INT32, name=TIME, version=1, optional=True),
-        _time,
-    ),
+    "google.type.TimeOfDay": Known(Schema(type=Type.INT32, name=TIME, version=1, optional=True), _time),
 }
 
 

@@ -13,7 +13,6 @@ from connectors.errors import DataError
 from connectors.options import Option
 
 OPTIONAL_STRING: Final = Schema(type=Type.STRING, optional=True)
-
 _NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "utf-7"})
 """Forms that Python calls encodings and Java does not; some take the square of a text's length, or make no Unicode."""
 

@@ -7,9 +7,11 @@ Kafka's own classes give; docs/converters.md has them.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 DEEPEST: Final = 200
 """Levels of a value without a schema. Each takes up to three of the 1,000 calls that Python lets be open at once."""
@@ -26,6 +28,22 @@ DECIMAL_BYTES: Final = 65_536
 """Bytes of a Decimal that becomes a text. PostgreSQL's longest numeric, of 147,455 digits, has 61,231."""
 EMPTY_PARTS: Final = 16
 """Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
+_INT: Final = 1 << 31
+_WHOLE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
+"""A whole number that may fit into 32 bits: Python refuses to read more than 4,300 digits."""
+
+
+def is_int(number: int) -> bool:
+    """Returns whether a whole number fits into Java's int, which has 32 bits."""
+    return -_INT <= number < _INT
+
+
+def whole_of(value: Any, what: str) -> int:
+    """Returns a whole number of 32 bits that a schema says, as a number or as a text. Raises DataError."""
+    text = value if isinstance(value, str) else str(value) if type(value) is int and is_int(value) else ""
+    if not _WHOLE.fullmatch(text) or not is_int(int(text)):
+        raise DataError(f"The {what} is a whole number of 32 bits, and this is {shown(value)}.")
+    return int(text)
 
 
 class Extent:

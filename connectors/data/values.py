@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import base64
 import math
-import re
 import struct
 from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
-from connectors.data.bounds import DECIMAL_BYTES, NUMBER_DIGITS
+from connectors.data.bounds import DECIMAL_BYTES, NUMBER_DIGITS, whole_of
 from connectors.data.java_calendar import DAY_MS, moment_of
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
 
 _FLOAT: Final = struct.Struct(">f")
-_SCALE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
-_INT: Final = 1 << 31
 _WIDE: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Arithmetic that rounds nothing."""
 _NORMAL: Final = 2.0**-126
@@ -81,10 +78,7 @@ def bytes_of_int(number: int) -> bytes:
 
 def scale_of(schema: Schema) -> int:
     """Returns how many digits a Decimal has behind the point. Raises DataError for what is no number of 32 bits."""
-    text = (schema.parameters or {}).get(SCALE, "0")
-    if not _SCALE.fullmatch(text) or not -_INT <= int(text) < _INT:
-        raise DataError(f"The scale of a Decimal is a whole number of 32 bits, and this is {shown(text)}.")
-    return int(text)
+    return whole_of((schema.parameters or {}).get(SCALE, "0"), "scale of a Decimal")
 
 
 def float32(number: float) -> float:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Any, Final, Self
 
 from compactor.catalog import owner_lock
 from compactor.catalog.owner_lock import OwnerLock
@@ -199,15 +199,7 @@ class EmbeddedKafka:
         arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._layout.server_file.name]
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
-            done = subprocess.run(
-                self._java(jars, arguments),
-                cwd=self._layout.root,
-                env={**os.environ, **java_variables(os.environ)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                check=False,
-            )
+            done = subprocess.run(self._java(jars, arguments), check=False, **self._surroundings(output))
         if done.returncode != 0:
             raise UnreachableError(
                 f"The data directory {self._layout.root} could not be formatted:\n{self._tail()}\n",
@@ -219,21 +211,24 @@ class EmbeddedKafka:
         command = self._java(jars, ["kafka.Kafka", self._layout.server_file.name])
         with self.log_file.open("ab") as output:
             self._log_start = output.tell()
-            self._process = subprocess.Popen(
-                command,
-                cwd=self._layout.root,
-                env={**os.environ, **java_variables(os.environ)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            self._process = subprocess.Popen(command, start_new_session=True, **self._surroundings(output))
         self._lifeline = subprocess.Popen(
             ["sh", "-c", _LIFELINE, "lifeline", str(self._process.pid)],
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    def _surroundings(self, output: IO[bytes]) -> dict[str, Any]:
+        """Returns what a JVM is started with: paths of its files count from the data directory."""
+        around = {**os.environ, **java_variables(os.environ)}
+        return {
+            "cwd": self._layout.root,
+            "env": around,
+            "stdin": subprocess.DEVNULL,
+            "stdout": output,
+            "stderr": output,
+        }
 
     def _java(self, jars: Path, arguments: list[str]) -> list[str]:
         log = f"-Dlog4j2.configurationFile={self._layout.log4j_file.name}"

@@ -56,9 +56,9 @@ def _temporary() -> Path:
     folder = Path(tempfile.gettempdir(), f"{_NAME}-cache-{os.getuid()}")
     try:
         folder.mkdir(_PRIVATE, exist_ok=True)
-        found = folder.lstat()
+        state = folder.lstat()
     except OSError as error:
         raise ConfigError(f"There is no cache for keyfold: {error}.", _ACTION) from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
         raise ConfigError(f"{folder} is not this account's alone: others could replace what is kept there.", _ACTION)
     return folder

@@ -36,10 +36,10 @@ class JvmStderr:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        # The last lines, in their order; the thread adds them.
         self._lines: deque[bytes] = deque(maxlen=_KEPT)
-        # Set once no process has the descriptor any more.
+        """The last lines, in their order; the thread adds them."""
         self._ended = threading.Event()
+        """Set once no process has the descriptor any more."""
 
     def reason(self) -> str | None:
         """Returns the line that says why a JVM has ended, waiting for its last ones; None if there is none."""

@@ -318,16 +318,16 @@ class Admin:
         """Returns all answers to a request, sent again while brokers are settling; `right` names the ACL for a key."""
 
         def answers() -> dict[K, T]:
-            found: dict[K, T] = {}
+            known: dict[K, T] = {}
             for key, answer in answered(ask(), self._deadline_s * 2).items():
                 if not isinstance(answer, KafkaError):
-                    found[key] = answer
+                    known[key] = answer
                     continue
-                if is_settling(KafkaException(answer)):
-                    raise KafkaException(answer)
                 error = KafkaException(answer)
+                if is_settling(error):
+                    raise error
                 raise self._typed(error, doing, right(key)) from error
-            return found
+            return known
 
         try:
             return call_again(answers, is_settling, self._deadline_s, _PAUSE_S)

@@ -22,13 +22,13 @@ T = TypeVar("T")
 def answered(futures: Mapping[K, Future[T]], seconds: float) -> dict[K, T | KafkaError]:
     """Returns the answer of each of `futures`, or the error; all of them are waited for for `seconds` together."""
     until = time.monotonic() + seconds
-    found: dict[K, T | KafkaError] = {}
+    answers: dict[K, T | KafkaError] = {}
     for key, future in futures.items():
         try:
-            found[key] = answer_of(future, until - time.monotonic())
+            answers[key] = answer_of(future, until - time.monotonic())
         except KafkaException as error:
-            found[key] = cause(error)
-    return found
+            answers[key] = cause(error)
+    return answers
 
 
 def answer_of(future: Future[T], seconds: float) -> T:

@@ -249,8 +249,10 @@ def _of_sources(found: Sequence[MeasuredConnector], now_ms: int) -> Iterator[Met
     """Yields how far connectors are behind each source topic; nothing of a topic of which that is not known."""
     offsets: dict[tuple[str, str], int] = {}
     behind_ms: dict[tuple[str, str], int] = {}
-    known = [((one.name, log.topic), log.source) for one in found for log in one.logs if log.source is not None]
-    for topic, lag in known:
+    lags = (((connector.name, log.topic), log.source) for connector in found for log in connector.logs)
+    for topic, lag in lags:
+        if lag is None:
+            continue
         offsets[topic] = offsets.get(topic, 0) + lag.offsets
         since_ms = now_ms if lag.since_ms is None else lag.since_ms
         behind_ms[topic] = max(behind_ms.get(topic, 0), now_ms - since_ms)
@@ -275,7 +277,7 @@ def _of_stores() -> Iterator[Metric]:
 
 def _of_partitions(found: Sequence[MeasuredConnector]) -> Iterator[Metric]:
     for name, text, value in PARTITIONS:
-        logs = ((one.name, log) for one in found for log in one.logs)
+        logs = ((connector.name, log) for connector in found for log in connector.logs)
         values = [
             ((connector, log.topic, str(log.partition)), number)
             for connector, log in logs

@@ -72,6 +72,10 @@ class EndHistory(Struct, frozen=True):
         return SourceLag(max(0, self.end - taken_in), since_ms if self.end > taken_in else None)
 
 
+_UNSEEN: Final = EndHistory(0, 0)
+"""That of a partition whose end was not seen yet."""
+
+
 class EndAdmin(Protocol):
     """What is asked of an admin client."""
 
@@ -146,26 +150,22 @@ class SourceEnds:
         self._histories = histories
 
     def _looked(self, admin: EndAdmin, connectors: list[Connector]) -> dict[str, dict[TopicPartition, EndHistory]]:
-        """Returns the histories of `connectors` with what the brokers say now; as they were where nothing is said."""
-        taken_in = {one.name: _taken_in(one) for one in connectors}
+        """Returns the histories of `connectors` with what the brokers say now; as they were if nothing is said."""
+        taken_in = {connector.name: _taken_in(connector) for connector in connectors}
         try:
             ends = admin.offsets_each(frozenset(tp for each in taken_in.values() for tp in each), OffsetSpec.latest())
         except Exception as error:  # noqa: BLE001  # a time-out among them; the connectors themselves say it
             _log.debug("ends of the sources are not known", connectors=sorted(taken_in), exc_info=error)
             ends = {}
         now_ms = self._clock.now_ms()
-        found = {}
+        histories = {}
         for name, positions in taken_in.items():
             known = self._histories.get(name, {})
+            kept = {tp: known[tp] for tp in positions if tp in known}
             fresh = {tp: end for tp in positions if isinstance(end := ends.get(tp), int) and end >= 0}
-            found[name] = {
-                **{tp: known[tp] for tp in positions if tp in known},
-                **{
-                    tp: known.get(tp, EndHistory(now_ms, 0)).seen(now_ms, end, positions[tp])
-                    for tp, end in fresh.items()
-                },
-            }
-        return found
+            seen = {tp: kept.get(tp, _UNSEEN).seen(now_ms, end, positions[tp]) for tp, end in fresh.items()}
+            histories[name] = {**kept, **seen}
+        return histories
 
 
 def _taken_in(connector: Connector) -> dict[TopicPartition, int]:

@@ -91,6 +91,7 @@ class _Asking:
         self._request = request
         self._max_bytes = max_bytes
         self._given_up = False
+        """Set by the thread that waits; the one that asks looks at it."""
         self._answer: HttpAnswer | None = None
         self._error: Exception | None = None
 
@@ -122,13 +123,13 @@ class _Asking:
             self.over.set()
 
     def _ask(self, seconds: float) -> HttpAnswer:
-        one = self._request
+        request = self._request
         limits = httpx.Timeout(seconds, connect=seconds / 2)
         with self._client.stream(
-            one.method,
-            one.url,
-            json=one.body,
-            headers={**one.headers, "Accept-Encoding": "identity"},  # what is compressed may unfold to any size
+            request.method,
+            request.url,
+            json=request.body,
+            headers={**request.headers, "Accept-Encoding": "identity"},  # what is compressed may unfold to any size
             timeout=limits,
             extensions={"trace": self._note},
         ) as response:

@@ -49,7 +49,7 @@ class Patience:
     def waiting(self) -> Iterator[None]:
         """Counts the block as waiting.
 
-        Raises RegistryError where none is allowed, PortionLateError where none is left.
+        Raises RegistryError if none is allowed, PortionLateError if none is left.
         """
         if self._wait_s == 0.0:
             raise RegistryError("A schema registry is to be asked, and a micro-batch of the driver's asks none.", _LEFT)
@@ -62,7 +62,7 @@ class Patience:
             self.waited_s += self._monotonic() - began
 
     def check(self) -> None:
-        """Raises PortionLateError where the time in all is over, or it was stopped."""
+        """Raises PortionLateError if the time in all is over, or it was stopped."""
         if self._stopped():
             raise self.late()
         if self._monotonic() > self._ends_at:

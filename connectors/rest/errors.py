@@ -22,7 +22,6 @@ _log = structlog.get_logger()
 _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (NoConnectorError, HTTPStatus.NOT_FOUND),
     (ConflictError, HTTPStatus.CONFLICT),
-    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
     (UsageError, HTTPStatus.BAD_REQUEST),
     (ConfigError, HTTPStatus.BAD_REQUEST),
     (OffsetChangeError, HTTPStatus.BAD_REQUEST),
@@ -44,17 +43,17 @@ def answer(code: int, message: str) -> JSONResponse:
 def of_keyfold(_: Request, error: Exception) -> Response:
     """Answers for an error of ours, with what to do next."""
     assert isinstance(error, KeyfoldError)
+    if isinstance(error, BusyError):
+        return busy(error)
     code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
-    if isinstance(error, FaultyConfigError):
-        return answer(code, invalid(error.faults))
-    return busy(error) if isinstance(error, BusyError) else answer(code, str(error))
+    return answer(code, invalid(error.faults) if isinstance(error, FaultyConfigError) else str(error))
 
 
 def busy(error: BusyError) -> JSONResponse:
     """Answers for a worker that takes no more of what waits now; the header says when to ask again."""
-    found = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-    found.headers["Retry-After"] = str(RETRY_AFTER_S)
-    return found
+    refusal = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    refusal.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return refusal
 
 
 def of_http(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from connectors.runtime.supervised_connector import Connector
 
 router = APIRouter(prefix="/connectors/{connector}", tags=["lifecycle"])
 _CHANGE: Final = error_responses(404, 409, 503)
+"""How pause, resume and stop are answered if they fail."""
 
 
 @router.get(
@@ -94,25 +95,19 @@ def restart_task(context: ContextDependency, connector: str, task: str) -> None:
         context.herder.restart(connector)
 
 
-@router.put(
-    "/pause", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(404, 409, 503)
-)
+@router.put("/pause", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=_CHANGE)
 async def pause(context: ContextDependency, connector: str) -> None:
     """Has a connector take nothing in and publish nothing; what it has open stays open."""
     await _target(context, connector, TargetState.PAUSED)
 
 
-@router.put(
-    "/resume", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(404, 409, 503)
-)
+@router.put("/resume", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=_CHANGE)
 async def resume(context: ContextDependency, connector: str) -> None:
     """Lets a paused or stopped connector run again."""
     await _target(context, connector, TargetState.RUNNING)
 
 
-@router.put(
-    "/stop", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=error_responses(404, 409, 503)
-)
+@router.put("/stop", status_code=HTTPStatus.NO_CONTENT, response_class=Response, responses=_CHANGE)
 async def stop(context: ContextDependency, connector: str) -> None:
     """Stops a connector and lets go of everything that it holds (KIP-875)."""
     await _target(context, connector, TargetState.STOPPED)

@@ -39,7 +39,7 @@ BODY_MAX: Final = 1 << 20
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 _HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
 LOGIN_THREADS: Final = 4
-"""As many threads read the users' file, and one of them checks a password: no other request takes them."""
+"""Threads of log-ins, which no other request takes: they read the users' file, and one at a time checks a password."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
 _OPEN: Final = ("/health",)

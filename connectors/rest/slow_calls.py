@@ -38,7 +38,7 @@ class SlowCalls:
         self._free = asyncio.Semaphore(most)
 
     async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Makes a call on a thread, and returns what it does. Raises BusyError where none becomes free in WAIT_S.
+        """Makes a call on a thread, and returns what it does. Raises BusyError if none becomes free in WAIT_S.
 
         A client that goes ends neither the call nor its place among the `most`: the call may still wait.
         """

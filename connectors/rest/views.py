@@ -63,11 +63,10 @@ def trace_of(connector: Connector) -> str | None:
 def _not_read(connector: Connector) -> str | None:
     """Returns a line for each source topic that is deleted or set aside, as no state of Connect's tells of it."""
     state = connector.catalog_state
-    closed = (
-        [] if state is None else [one for _, one in sorted(state.topics.items()) if one.closed not in (None, UNNAMED)]
-    )
-    lines = [f"Warning: source topic {one.topic} is not read: {_why(one)}" for one in closed]
-    if closed and state is not None and all(one.closed is not None for one in state.topics.values()):
+    topics = [] if state is None else [topic for _, topic in sorted(state.topics.items())]
+    closed = [topic for topic in topics if topic.closed not in (None, UNNAMED)]
+    lines = [f"Warning: source topic {topic.topic} is not read: {_why(topic)}" for topic in closed]
+    if closed and all(topic.closed is not None for topic in topics):
         lines.append("No other topic is left: nothing is read.")
     return "\n".join(lines) or None
 

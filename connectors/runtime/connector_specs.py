@@ -58,7 +58,9 @@ class ConnectorSpecs:
         self._lock = threading.Lock()
         """Held for moments, while the values below are looked at together or changed."""
         targets = self.stored_targets([file.config.name for file in files])
-        self._specs = {name: ConnectorSpec(file.config, targets[name], file.path) for name, file in _by_name(files)}
+        specs = (ConnectorSpec(file.config, targets[file.config.name], file.path) for file in files)
+        self._specs = {spec.config.name: spec for spec in specs}
+        """What is to be, by name; changed under the lock, read without it."""
         self._storing: dict[str, ConnectorSpec] = {}
         """Those that are being stored: nothing else may take their name or output until that has ended."""
         if self._ownership is not None:
@@ -76,10 +78,10 @@ class ConnectorSpecs:
 
     def get(self, name: str) -> ConnectorSpec:
         """Returns what a connector is to be. Raises NoConnectorError."""
-        found = self._specs.get(name)
-        if found is None:
+        spec = self._specs.get(name)
+        if spec is None:
             raise NoConnectorError(f"Connector {name} not found")
-        return found
+        return spec
 
     # What REST changes waits for the store.
 
@@ -109,7 +111,7 @@ class ConnectorSpecs:
     def _reserve(self, name: str, before: ConnectorSpec | None, spec: ConnectorSpec) -> bool:
         """Takes name and output of a connector that is about to be stored; False if it is not `before` any more.
 
-        Raises FaultyConfigError where it clashes.
+        Raises FaultyConfigError if it clashes.
         """
         with self._lock:
             if self._specs.get(name) is not before:
@@ -189,7 +191,7 @@ class ConnectorSpecs:
             return True
 
     def check_file(self, file: ConnectorFile) -> None:
-        """Raises FaultyConfigError where the file's connector clashes with another of this worker."""
+        """Raises FaultyConfigError if the file's connector clashes with another of this worker."""
         with self._lock:
             self._refuse_clashes(file.config, file.path)
 
@@ -236,7 +238,7 @@ class ConnectorSpecs:
         self._specs[name] = spec
 
     def _owned(self, name: str | None = None) -> StoreOwnership:
-        """Returns what changes are stored with. Raises ConflictError where there is no store, or `name` is a file's."""
+        """Returns what changes are stored with. Raises ConflictError if there is no store, or `name` is a file's."""
         if name is not None:
             self._refuse_file(name)
         if self._ownership is None:
@@ -245,16 +247,16 @@ class ConnectorSpecs:
         return self._ownership
 
     def _refuse_file(self, name: str) -> ConnectorSpec | None:
-        """Returns what the connector is to be, None if there is none. Raises ConflictError where a file says that."""
+        """Returns what the connector is to be, None if there is none. Raises ConflictError if a file says that."""
         spec = self._specs.get(name)
         if spec is not None and spec.file is not None:
             raise ConflictError(f"Connector {name} comes from the file {spec.file}.", MEND_FILE)
         return spec
 
     def _refuse_clashes(self, config: ConnectorConfig, file: Path | None = None) -> None:
-        """Raises FaultyConfigError where another connector of this worker has the name or an output topic of it.
+        """Raises FaultyConfigError if another connector of this worker has the name or an output topic of it.
 
-        `file` is the one that `config` comes from, None where it was sent over REST.
+        `file` is the one that `config` comes from, None if it was sent over REST.
         """
         others = [
             OtherFile(spec.file or Path("this worker"), name, spec.config)
@@ -264,7 +266,3 @@ class ConnectorSpecs:
         faults: Sequence[Fault] = clashes(config, others)
         if faults:
             raise FaultyConfigError(config.name, faults)
-
-
-def _by_name(files: Sequence[ConnectorFile]) -> list[tuple[str, ConnectorFile]]:
-    return [(file.config.name, file) for file in files]

@@ -126,14 +126,14 @@ class ConnectorStore:
         One is RUNNING where none is stored, or what is stored is damaged: that is logged.
         """
         stored = self._targets.read([_checked(name) for name in names]) if names else {}
-        found = dict.fromkeys(names, TargetState.RUNNING)
+        targets = dict.fromkeys(names, TargetState.RUNNING)
         for name, data in stored.items():
             try:
-                found[name] = msgspec.json.decode(data, type=_StoredTarget).target_state
+                targets[name] = msgspec.json.decode(data, type=_StoredTarget).target_state
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 file = self._targets.path(name)
                 _log.error("stored target state cannot be read", file=file, error=str(error))
-        return found
+        return targets
 
     def files_of(self, name: str) -> tuple[str, ...]:
         """Returns the paths of what is stored of the connector `name`, as they are shown in messages."""

@@ -193,10 +193,10 @@ class KafkaBroker:
     def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
         """See Broker. Asks once where nothing is hidden, else for output_visibility.VISIBLE_S at most."""
         published = output_visibility.published_ends(state, topics)
-        found = output_visibility.await_visible(published, self._admin.ends, self._stopped)
-        outputs = {topic.output: topic.topic for topic in state.topics.values()}
-        of_topic = groupby(found, lambda one: outputs[one.place.topic])
-        return {str(topic): output_visibility.reason(hidden) for topic, hidden in of_topic}
+        ends = output_visibility.await_visible(published, self._admin.ends, self._stopped)
+        sources = {topic.output: topic.topic for topic in state.topics.values()}
+        by_source = groupby(ends, lambda end: sources[end.place.topic])
+        return {str(topic): output_visibility.reason(hidden) for topic, hidden in by_source}
 
     def check_visible(self, state: CatalogState, *, letters: bool = False) -> None:
         """Returns once read_committed readers see all that the catalog says was published, with `letters` those too.

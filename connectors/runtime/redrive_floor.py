@@ -104,19 +104,19 @@ class RedriveFloor:
         if data is None:
             return {}
         try:
-            found = msgspec.json.decode(data, type=_Floor)
+            floor = msgspec.json.decode(data, type=_Floor)
         except msgspec.DecodeError as error:
             raise ConflictError(
                 f"{self._storage.location}/{FOLDER}, with the positions of {self._topic}, cannot be read: {error}.",
                 "Restore it from a backup; without it, redrive begins with the first letter.",
             ) from error
-        return found.positions if (found.topic, found.topic_id) == (self._topic, self._id) else {}
+        return floor.positions if (floor.topic, floor.topic_id) == (self._topic, self._id) else {}
 
 
 def _runs(storage: Storage) -> list[int]:
     """Returns the numbers of the runs whose files are there."""
-    names = (name.rpartition("/")[2].removesuffix(".json") for name in storage.list(FOLDER))
-    return [int(name) for name in names if name.isascii() and name.isdigit()]
+    names = (name.removesuffix(".json") for name in storage.list(FOLDER))
+    return [int(name) for name in names if name.isdecimal()]
 
 
 def _path(run: int) -> str:

@@ -17,6 +17,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.clock import Clock
+from connectors.config.secrets import logged_text
 from connectors.errors import EXIT_UNREACHABLE, exit_code, is_outage
 
 SNAPSHOT: Final = "snapshot"
@@ -96,7 +97,8 @@ class RequestHandler:
         except KeyfoldError as error:
             if error.retriable or isinstance(error, BadRequestError | QuarantinedError | SnapshotError):
                 unreachable = exit_code(error) == EXIT_UNREACHABLE or is_outage(error)
-                return Answer(ok=False, message=error.message, action=error.action, unreachable=unreachable)
+                said = logged_text(error.message)  # here: the command's process knows no value of a placeholder
+                return Answer(ok=False, message=said, action=error.action, unreachable=unreachable)
             raise
 
 

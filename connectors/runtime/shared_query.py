@@ -76,7 +76,8 @@ class SharedQuery:
         self._restart = threading.Event()
         self._ending = threading.Event()
         self._failed: BaseException | None = None
-        self._overdue: tuple[int | None, float] = None, 0.0  # the micro-batch that is to end early, and when it is late
+        self._overdue: tuple[int | None, float] = None, 0.0
+        """The micro-batch that is to end early, None if there is none, and when (monotonic s) it is late."""
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 

@@ -10,7 +10,7 @@ wait for a turn has an end (TURN_S).
     lost during a change        the change finds a newer version, and replaces nothing (`versioned_files`); of what the
                                 new owner has not changed it is stored, and refused as the store is asked again: the new
                                 owner reads it with its next start
-    end beside a change         the end waits for its turn; where that does not come the lock ends with the process
+    end beside a change         the end waits for its turn; if that does not come the lock ends with the process
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ChangeTurns:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Holds the turn of one connector. Raises BusyError where it does not come in TURN_S."""
+        """Holds the turn of one connector. Raises BusyError if it does not come in TURN_S."""
         with self._changed:
             self._wait(lambda: not self._all and name not in self._names, f"Connector {name} is being changed.")
             self._names.add(name)
@@ -63,7 +63,7 @@ class ChangeTurns:
 
     @contextmanager
     def of_all(self) -> Iterator[None]:
-        """Holds the turns of all connectors. Raises BusyError where they do not come in TURN_S."""
+        """Holds the turns of all connectors. Raises BusyError if they do not come in TURN_S."""
         with self._changed:
             self._wait(lambda: not self._all and not self._names, "Connectors of this worker are being changed.")
             self._all = True
@@ -109,9 +109,9 @@ class StoreOwnership:
             )
 
     def ensure(self) -> None:
-        """Makes sure that this process has the store, and takes it up where it is free.
+        """Makes sure that this process has the store, and takes it up if it is free.
 
-        Raises ConflictError where another process has it, or the worker ends; BusyError, StorageError.
+        Raises ConflictError if another process has it, or the worker ends; BusyError, StorageError.
         """
         self._refuse_ended()
         if self._has_it and self._store.is_held():
@@ -133,8 +133,8 @@ class StoreOwnership:
     def write(self, change: Callable[[ConnectorStore], object]) -> None:
         """Stores a change, with the turn of its connector; when this returns it is stored, and counts.
 
-        Raises StorageError where it is not stored, or nothing tells whether it is: then the store is read again as soon
-        as it answers. Raises ConflictError where another process has taken the store meanwhile.
+        Raises StorageError if it is not stored, or nothing tells whether it is: then the store is read again as soon
+        as it answers. Raises ConflictError if another process has taken the store meanwhile.
         """
         try:
             change(self._store)
@@ -159,7 +159,7 @@ class StoreOwnership:
         change(self._store)
 
     def _refuse_lost(self) -> None:
-        """Raises ConflictError if another process has the store; where it does not answer the next change asks it."""
+        """Raises ConflictError if another process has the store; if it does not answer the next change asks it."""
         with suppress(StorageError):
             if not self._store.is_held():
                 self._lose()
@@ -181,7 +181,7 @@ class StoreOwnership:
         self._ended.set()
 
     def release(self) -> None:
-        """Gives the store back once no change is under way; where one does not end, the lock ends with the process."""
+        """Gives the store back once no change is under way; if one does not end, the lock ends with the process."""
         self.end()
         with suppress(BusyError), self._turns.of_all():
             self._has_it = False

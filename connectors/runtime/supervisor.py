@@ -76,9 +76,9 @@ class Supervisor:
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
-        # When this process was told to run the connector, among all starts on the storage location: by `hold`, or at
-        # its first run. Restarts by itself keep the number, so that they take nothing from a process that came later.
         self._start: Start | None = None
+        """When this process was told to run the connector, among all starts on the storage location: by `hold`, or at
+        its first run. Restarts by itself keep the number, so that they take nothing from a process that came later."""
         self._draw_start = partial(draw_start, worker)
         self._name = connector.name
         self._given = (connector.given, worker.given)
@@ -92,10 +92,10 @@ class Supervisor:
         self._thread: CancellableThread | None = None
         self._once = False
         self._begins = False
-        # Set by a run that ended because it set a topic aside: the next begins at once, also with `--once`.
         self._goes_on = False
-        # Topics that such runs have set aside since a run has worked: a second error about one is a failure.
+        """Set by a run that ended because it set a topic aside: the next begins at once, also with `--once`."""
         self._set_aside = set[str]()
+        """Topics that such runs have set aside since a run has worked: a second error about one is a failure."""
         self._catalog: Catalog | None = None
         self._stored: CatalogState | None = None
         self._task: ConnectorTask | None = None

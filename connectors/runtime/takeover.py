@@ -67,6 +67,7 @@ class OwnerClaim:
     def __init__(self, storage: Storage, lock: owner_lock.OwnerLock | None) -> None:
         self.held = False
         self.start = 0
+        """This process's place among all starts, as the lock names it; set by the task before it claims."""
         self._storage = storage
         self._given = lock is not None
         self._lock = lock or owner_lock.OwnerLock(storage)

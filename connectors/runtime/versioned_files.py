@@ -8,7 +8,7 @@ being the newest that this process knows; then the folder is listed, as whoever 
 a process that no longer owns the files, and does not know it yet, finds its number taken, or a higher one: its change
 counts for nothing, and it is told so. A removal is a version too, whose content is REMOVED.
 
-*Lost answers.* Where a create fails the version is read back. Where that says nothing either, the outcome is open until
+*Lost answers.* If a create fails the version is read back. If that says nothing either, the outcome is open until
 the next change of the file: that creates the same version with the content of the one before. One of the two creates
 succeeds, whenever the first is carried out, so from then on it is known which, to every process and for good.
 """
@@ -31,7 +31,7 @@ REMOVED: Final = b"null\n"
 KEPT_MS: Final = 7 * 24 * 3_600_000
 """A removal is kept for so long (ms): a writer that was late for longer would find its number free again."""
 _READ_TRIES: Final = 3
-"""How often the files are listed again where one was replaced between the list and the reading."""
+"""How often the files are listed again if one was replaced between the list and the reading."""
 _PATH: Final = re.compile(r".*/(?P<name>[^/@]+)(?:@(?P<number>\d{20}))?\.json")
 
 
@@ -63,17 +63,17 @@ class VersionedFiles:
         """Reads the newest versions of all files that are there, or of `names`, by name."""
         for _ in range(_READ_TRIES):
             with suppress(MissingFileError):
-                found = {name: self._read(newest) for name, newest in self._listed().items() if _is_in(name, names)}
+                newest = {name: self._read(info) for name, info in self._listed().items() if _is_in(name, names)}
                 break
         else:
             raise StorageError(f"{self._storage.location}/{self._folder} changes again and again.", "Ask again.")
-        for name, version in found.items():
+        for name, version in newest.items():
             if name in self._open and version.number >= self._open[name].number:
                 del self._open[name]
-        self._newest.update(found)
+        self._newest.update(newest)
         if names is None:
-            self._newest, self._knows_all = found, True
-        return {name: version.data for name, version in sorted(found.items()) if version.data != REMOVED}
+            self._newest, self._knows_all = newest, True
+        return {name: version.data for name, version in sorted(newest.items()) if version.data != REMOVED}
 
     def path(self, name: str) -> str:
         """Returns the path of the newest version that this process knows, as it is shown in messages."""
@@ -82,8 +82,8 @@ class VersionedFiles:
     def write(self, name: str, data: bytes) -> None:
         """Makes `data` the newest version; when this returns it is that.
 
-        Raises SupersededError where another process has made one that this one does not know; StorageError where it was
-        not made, or where that is not known yet, as the message says then.
+        Raises SupersededError if another process has made one that this one does not know; StorageError if it was
+        not made, or if that is not known yet, as the message says then.
         """
         self._settle(name)
         before = self._known(name)
@@ -111,7 +111,7 @@ class VersionedFiles:
         return bool(self._open)
 
     def settle(self) -> None:
-        """Decides all open outcomes for good. Raises StorageError where the storage does not answer."""
+        """Decides all open outcomes for good. Raises StorageError if the storage does not answer."""
         for name in tuple(self._open):
             with suppress(SupersededError):
                 self._settle(name)
@@ -127,7 +127,7 @@ class VersionedFiles:
         """Returns whether the version whose create has failed is there. Raises StorageError if nothing tells that."""
         after = self._open[name]
         try:
-            found = self._storage.read(self._path(name, after.number))
+            data = self._storage.read(self._path(name, after.number))
         except MissingFileError:
             with suppress(StorageError):  # then it is open: it may still be made, and the next change asks again
                 return self._settle(name)
@@ -136,12 +136,12 @@ class VersionedFiles:
             said = f"Whether {name} was stored is not known: {failure.message}"
             raise StorageError(said, f"Ask for it again. {failure.action}") from failure
         del self._open[name]
-        if found != after.data:
+        if data != after.data:
             raise self._superseded(name)
         return True
 
     def _settle(self, name: str) -> bool:
-        """Decides an open outcome for good; returns whether the version was made. True where none is open."""
+        """Decides an open outcome for good; returns whether the version was made. True if none is open."""
         after = self._open.get(name)
         if after is None:
             return True
@@ -154,7 +154,7 @@ class VersionedFiles:
         return data == after.data
 
     def _confirm(self, name: str, after: Version) -> None:
-        """Takes a version that was made for the newest. Raises SupersededError where another process went further."""
+        """Takes a version that was made for the newest. Raises SupersededError if another process went further."""
         with suppress(StorageError):  # it stands there; what is left below it is passed over, and removed later
             others = [info.path for info in self._infos() if _name(info.path) == name]
             if any(_number(path) > after.number for path in others):
@@ -204,10 +204,10 @@ def _folder(path: str) -> str:
 
 def _name(path: str) -> str:
     """Returns the name of the file that `path` is a version of, "" if it is of none."""
-    found = _PATH.fullmatch(path)
-    return found["name"] if found else ""
+    match = _PATH.fullmatch(path)
+    return match["name"] if match else ""
 
 
 def _number(path: str) -> int:
-    found = _PATH.fullmatch(path)
-    return int(found["number"] or 0) if found else 0
+    match = _PATH.fullmatch(path)
+    return int(match["number"] or 0) if match else 0

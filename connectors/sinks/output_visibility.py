@@ -23,6 +23,7 @@ VISIBLE_S: Final = 30.0
 """How long (s) markers are waited for. A leader that fails over has them after some seconds; a transaction that
 somebody else has left open may last for minutes, which is left to the next try."""
 _PAUSE_S: Final = 0.1
+"""Between two looks (s)."""
 _SAY_AFTER_S: Final = 1.0
 """Markers are late by milliseconds as a rule: only a longer wait is worth a line of the log."""
 

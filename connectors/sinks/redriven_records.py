@@ -63,6 +63,6 @@ class RedrivenRecords:
     def add(self, letter: Letter) -> None:
         """Notes that `letter` has gone."""
         if letter.context.get("connector.name", self._connector) == self._connector:
-            found = record_of(letter)
-            if found is not None:
-                self._gone.add(found)
+            record = record_of(letter)
+            if record is not None:
+                self._gone.add(record)

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 Result = TypeVar("Result")
 
 OFF_S: Final = 5.0
-"""For how long (s) it is off at most where the calls of several threads overlap without a break: garbage in cycles
+"""For how long (s) it is off at most if the calls of several threads overlap without a break: garbage in cycles
 would pile up as long as they read."""
 
 

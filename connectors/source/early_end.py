@@ -29,7 +29,7 @@ class EarlyEnd(Struct, frozen=True):
         return idle_s >= self.idle_s or (self.mark is not None and os.path.lexists(self.mark))
 
     def ask(self) -> None:
-        """Makes the file. Where the disk has no room for it, nothing ends early."""
+        """Makes the file. If the disk has no room for it, nothing ends early."""
         if self.mark is not None:
             with suppress(OSError):
                 Path(self.mark).touch()

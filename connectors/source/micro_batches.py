@@ -78,7 +78,8 @@ class MicroBatches:
         self._run = 0
         self._suspects: set[str] = set()
         self._early_end = NEVER  # of the last micro-batch
-        self._ending: int | None = None  # the number of the micro-batch that was asked to end early
+        self._ending: int | None = None
+        """The number of the micro-batch that was last asked to end early."""
         self._closed = False
 
     def share(self, *, shared: bool) -> None:

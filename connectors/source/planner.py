@@ -59,8 +59,8 @@ class Planner:
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
         self._said: dict[str, float] = {}
-        # Since when (s) every question was answered; None while the last one was not.
         self._answering_since: float | None = None
+        """Since when (s) every question was answered; None while the last one was not."""
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()

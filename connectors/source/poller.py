@@ -34,7 +34,6 @@ _SLOW_AT_ONCE: Final = 4
 _NAMES: Final = ("client.id", "group.id")
 """Settings that differ by connector and change nothing of what an assigned consumer reads."""
 
-
 _log = structlog.get_logger()
 
 

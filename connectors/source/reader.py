@@ -58,11 +58,10 @@ def read(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
 
-    To be closed by who uses it (`contextlib.closing`): an error of theirs keeps it as it stands, with its consumer, for
-    as long as the error is kept. Once `early_end` is due, a range is stated as far as it was read, or not at all. Once
-    `stopped` returns True it ends with PublishInterruptedError. Raises
-    DataLossError, SourceChangedError, UnreachableError, or ConnectorError where reading is refused or a batch is
-    damaged.
+    Who uses it closes it (`contextlib.closing`): an error of theirs would keep it, and its consumer, for as long as the
+    error is kept. Once `early_end` is due, a range is stated as far as it was read, or not at all. Once `stopped`
+    returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError, UnreachableError, or
+    ConnectorError if reading is refused or a batch is damaged.
     """
     if not split.ranges:
         return

@@ -41,8 +41,6 @@ ALONE_IN_DRIVER_MAX: Final = 20_000
 """Offsets that are read alone in this process at most: more than of a micro-batch, as no other connector waits."""
 SHARED_MAX: Final = 200_000
 """Offsets that a portion has at most where other connectors wait for the same micro-batch; more is read alone."""
-
-
 LATE_S: Final = 60.0
 """How long (s) a connector is read alone whose chain took longer than a micro-batch waits: the next portion may be as
 late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
@@ -105,13 +103,15 @@ class Subscription:
         self._ready: Batch | Alone | None = None
         self._error: BaseException | None = None
         self._alone = self._suspect = suspect
-        self._stalled = False  # a large read alone was left in part: the next one is small and finds out why
+        self._stalled = False
+        """Whether a large read alone was left in part: the next one is small and finds out why."""
         self._finished = False
         self._closed = False
         self._paused = False
         self._number = 0
         self._offered_at = float("-inf")
-        self._alone_until = float("-inf")  # until then (monotonic s) it is read alone, as its chain was late
+        self._alone_until = float("-inf")
+        """Until when (monotonic s) it is read alone, as its chain was late."""
 
     def begin(self) -> None:
         """Asks the brokers where reading begins and, pinned, where it ends; plans nothing before.

@@ -34,6 +34,7 @@ USERS_VARIABLES: Final = (
 """Variables that change what Spark does; a shell may have them from another Spark (docs/operating.md)."""
 _NOTED: Final = "SPARK_KEYFOLD_USERS_VARIABLES"
 _SUBMIT: Final = Path("bin", "spark-submit")
+_LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it is not set."
 _OF_SYSTEM: Final = re.compile(
     r"insufficient memory|cannot allocate|not enough space|unable to create native thread", re.IGNORECASE
 )
@@ -101,9 +102,6 @@ def not_started(reason: str | None, environment: Mapping[str, str]) -> KeyfoldEr
     if reason and _OF_MEMORY.search(reason):
         return ConfigError(message, f"Correct spark.driver.memory and the JVM's own options. {_places(environment)}")
     return ConfigError(message, f"Correct what it names. {_places(environment)}")
-
-
-_LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it is not set."
 
 
 def _places(environment: Mapping[str, str]) -> str:

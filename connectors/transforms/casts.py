@@ -22,10 +22,9 @@ _INPUT: Final = (bool, int, float, str, bytes, Decimal)
 _WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,20})")
 """A whole number that may fit into 64 bits, in digits of any script, as Java reads them.
 
-Python refuses to read more than 4,300 digits, zeros among them."""
+Python refuses to read more than 4,300 digits, zeros among them.
+"""
 _FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
-
-
 _MODULO: Final = 1 << 64
 _LAST: Final = 64
 """Digits of a whole number that its last 64 bits depend on: 10**64 is a multiple of 2**64."""
@@ -70,8 +69,8 @@ def _to_int(bits: int) -> Callable[[Any], int]:
 
     def cast(value: Any) -> int:
         if isinstance(value, str):
-            found = _WHOLE.fullmatch(value)
-            if found is None or not -bound <= (number := int(found[1] + found[2])) < bound:
+            match = _WHOLE.fullmatch(value)
+            if match is None or not -bound <= (number := int(match[1] + match[2])) < bound:
                 raise ValueError(value)
             return number
         number = _whole(value, bits)

@@ -29,6 +29,7 @@ _OFFSETS: Final = {
 """How an offset is written, by how often X stands; Z and z have it as XX."""
 _AFTER_GMT: Final = re.compile(r"([+-])(\d\d?):(\d\d)")
 _NONE: Final = -1
+"""In place of a position: what is looked for is not there."""
 
 
 class DateFields:
@@ -36,12 +37,12 @@ class DateFields:
 
     def __init__(self, century_year: int) -> None:
         self.century_year = century_year
-        # By letter, in the order in which they were read: of two that say the hour the later one counts.
         self.values: dict[str, int] = {}
-        # The offset (ms) that was read last, or the name of a zone in its place.
+        """By letter, in the order in which they were read: of two that say the hour the later one counts."""
         self.zone: int | str = 0
-        # Whether the year is one of which only the whole date says whether it is in this century or the next.
+        """The offset (ms) that was read last, or the name of a zone in its place."""
         self.may_be_next_century = False
+        """Whether the year is one of which only the whole date says whether it is in this century or the next."""
 
     def set(self, letter: str, value: int) -> None:
         """Notes a number as the one that was read last."""
@@ -167,11 +168,11 @@ def _read_zone(fields: DateFields, text: str, at: int) -> int:
             return _offset(fields, _AFTER_GMT.match(text, at + 3))
         fields.zone = 0
         return gmt.end()
-    found = zone_names.name_at(text, start)
-    if found is None:
+    named = zone_names.name_at(text, start)
+    if named is None:
         return _NONE
-    fields.zone = found
-    return start + len(found)
+    fields.zone = named
+    return start + len(named)
 
 
 def _start(text: str, at: int) -> int:

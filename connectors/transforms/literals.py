@@ -77,9 +77,10 @@ class _Tokens:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        # Where the next token begins, and the token before it that was looked at and not taken.
         self._end = 0
+        """Where the next token begins."""
         self._seen: str | None = None
+        """The token before it, if it was looked at and not taken."""
 
     @property
     def has_next(self) -> bool:

@@ -8,6 +8,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.clock import SystemClock
+from connectors.data.bounds import is_int
+from connectors.data.java_calendar import DAY_MS
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import (
     DATE,
@@ -29,7 +31,6 @@ from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
 
 _PURPOSE: Final = "converting timestamp formats"
-_DAY: Final = 86_400_000
 _TARGETS: Final = {
     "string": STRING,
     "unix": INT64,
@@ -39,7 +40,6 @@ _TARGETS: Final = {
 }
 _PER_SECOND: Final = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
 _LONG: Final = 1 << 63
-_INT: Final = 1 << 31
 
 
 def _check_format(pattern: str) -> str | None:
@@ -129,7 +129,7 @@ class TimestampConverter(SidedTransform):
 
     def _reader(self, schema: Schema) -> Callable[[Any], int]:
         if schema.name == DATE:
-            return lambda days: days * _DAY
+            return lambda days: days * DAY_MS
         if schema.name in {TIME, TIMESTAMP}:
             return int
         if schema.type is Type.STRING or schema.type is Type.INT64:
@@ -158,13 +158,13 @@ class TimestampConverter(SidedTransform):
             return self._unix(ms)
         if self._target == "Timestamp":
             return ms if plain else Date(ms)
-        days, of_day = divmod(ms, _DAY)
+        days, of_day = divmod(ms, DAY_MS)
         if self._target == "Date":
-            if plain and not -_INT <= days < _INT:
+            if plain and not is_int(days):
                 raise DataError(f"{ms} ms are further away than the 32 bits of a Date's days are.")
-            if days * _DAY < -_LONG:
+            if days * DAY_MS < -_LONG:
                 raise DataError(f"{ms} ms begin a day that is further away than 64 bits of milliseconds are.")
-            return days if plain else Date(days * _DAY)
+            return days if plain else Date(days * DAY_MS)
         return of_day if plain else Date(of_day)
 
     def _unix(self, ms: int) -> int:

@@ -17,6 +17,7 @@ from compactor.model.actions import AddSnapshot
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 from connectors.cli import once_view
+from connectors.known_values import remember
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
 from tests.support.cli import connector_file, invoke, worker_file
@@ -70,6 +71,13 @@ def test_each_topic_has_a_row() -> None:
         ["u", "(deleted)", "0", "0", "0", "0", "-"],
         ["Open", "it:", "duckdb", "-c", *['"SELECT', "*", "FROM", "'/snapshots/c/t/2/data/*.parquet'", "LIMIT", '10"']],
     ]
+
+
+def test_an_error_shows_no_value_of_a_placeholder() -> None:
+    """An error that quotes what a placeholder stands for is said with the placeholder in its place."""
+    remember("${env:ONCE_SECRET}", "s3cr3t-of-once")
+    done = once_view.result([_connector("c", FencedError("The registry says: s3cr3t-of-once.", ""))], lambda _: None)
+    assert done.connectors[0].error == "The registry says: ${env:ONCE_SECRET}."
 
 
 def test_several_connectors_are_told_apart_and_a_failure_is_named() -> None:

@@ -23,6 +23,7 @@ from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
+from connectors.known_values import remember
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
@@ -174,6 +175,13 @@ def test_what_readers_do_not_see_yet_is_told(
     kept.hidden = True
     answer = _asked(storage, handler, kind)
     assert (answer.ok, answer.message, answer.unreachable) == (False, "Readers do not see it.", True)
+
+
+def test_an_answer_shows_no_value_of_a_placeholder(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
+    """What the asker hears of a failure has the placeholder in place of what it stands for."""
+    remember("${env:REQUEST_SECRET}", "s3cr3t-of-a-request")
+    kept.fails = StorageError("The store does not take s3cr3t-of-a-request.", "Wait.")
+    assert _asked(storage, handler, CLEAN).message == "The store does not take ${env:REQUEST_SECRET}."
 
 
 @pytest.mark.parametrize(
