@@ -20,6 +20,7 @@ KeyfoldError (compactor.errors)
 │   │   └── TopicSetAsideError       it was found while it was read: the connector goes on without it at once
 │   ├── OutputError                  output topic missing, recreated or unfit
 │   ├── NotAllowedError              the brokers refuse a right (ACL); retriable, as it may be granted
+│   ├── BrokerRefusedError           the brokers take no such request or setting; retriable
 │   ├── PatternError                 a pattern of the configuration takes too long to match
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
@@ -146,6 +147,15 @@ class OutputError(ConnectorError):
 
 class NotAllowedError(ConnectorError):
     """The brokers' ACLs refuse what a connector has to do; it is tried again, as nothing else shows a grant."""
+
+    retriable = True
+
+
+class BrokerRefusedError(ConnectorError):
+    """The brokers do not do what a connector asks of them: they are too old for it, or set so that they refuse it.
+
+    It is tried again, as nothing else shows that they were changed; without that no try succeeds.
+    """
 
     retriable = True
 

@@ -10,50 +10,64 @@ No promise rests on this order: the epoch alone decides who may commit (`compact
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from compactor.catalog.owner_lock import PROCESS, Owner
-from compactor.errors import StorageError
+from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
 
 FOLDER: Final = "starts"
 KEPT: Final = 100
-"""Numbers that stay in the folder. A frozen process finds the start of its successor as long as fewer than so many
-processes have started since; after more it would take over as it did before there was an order."""
-_ATTEMPTS: Final = 20
-"""How often the next number is tried while other processes draw theirs."""
+"""Numbers that stay in the folder. By them a start here is told from one elsewhere, of a folder that was moved here: of
+the lowest that is kept, and above, each is known; one that was removed is below all that are kept."""
+_ATTEMPTS: Final = 100
+"""How many numbers are tried: other processes may draw theirs at the moment, or have, and a list is behind."""
 
 
 class Start:
-    """One start of a process that takes connectors over; `number` is its place in the order."""
+    """One start of a process that takes connectors over; `number` is its place in the order, 0 if it has none."""
 
     def __init__(self, storage: Storage, number: int) -> None:
         self.number = number
         self._storage = storage
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it has a place in the order."""
+        return self.number > 0
 
     def is_before(self, owner: Owner) -> bool:
         """Returns whether `owner` is a process that drew a later number in this storage location. Raises StorageError.
 
         A number that was drawn elsewhere does not count: folders of connectors are moved between storage locations.
         """
-        if owner.start <= self.number or owner.process == PROCESS:
+        if not self.is_ordered or owner.start <= self.number or owner.process == PROCESS:
             return False
-        path = _path(owner.start)
-        return self._storage.exists(path) and self._storage.read(path) == owner.process.encode()
+        try:
+            return self._storage.read(_path(owner.start)) == owner.process.encode()
+        except MissingFileError:
+            return owner.start < min(_drawn(self._storage), default=0)
 
 
 def draw(storage: Storage) -> Start:
     """Draws the next number in the worker's own folder `storage`. Raises StorageError."""
-    for _ in range(_ATTEMPTS):
-        drawn = [int(name) for name in storage.list(FOLDER) if name.isdecimal()]
-        number = max(drawn, default=0) + 1
+    drawn = _drawn(storage)
+    first = max(drawn, default=0) + 1
+    for number in range(first, first + _ATTEMPTS):  # others draw as well, and a list may be behind
         if storage.create(_path(number), PROCESS.encode()):
-            storage.delete_all(_path(old) for old in sorted(drawn)[: -KEPT + 1])
+            with suppress(StorageError):  # the next start removes them
+                storage.delete_all(_path(old) for old in sorted(drawn)[: -KEPT + 1])
             return Start(storage, number)
     raise StorageError(
         f"{storage.location}/{FOLDER}: {_ATTEMPTS} numbers in a row were drawn by other processes.",
         "Start fewer processes on this storage.location at the same moment.",
     )
+
+
+def _drawn(storage: Storage) -> list[int]:
+    """Returns the numbers that are kept, as far as the list shows them."""
+    return [int(name) for name in storage.list(FOLDER) if name.isascii() and name.isdigit()]
 
 
 def _path(number: int) -> str:

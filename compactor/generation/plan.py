@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
-from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of
+from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 
@@ -201,8 +201,11 @@ def _unpublished_from(log: PartitionLog, found: FoundPartition) -> int:
 
 
 def _lost(log: PartitionLog, to: int, found: FoundPartition) -> dict[TopicPartition, Gap]:
-    """Returns the gap that a generation from `to` on leaves below it, if any."""
-    first = _unpublished_from(log, found)
+    """Returns the gap that a generation from `to` on leaves below it, if any.
+
+    If nothing of the last generation is published, nothing may have counted yet what that one gave up.
+    """
+    first = min([_unpublished_from(log, found), *(gap.start for gap in log.gaps if lost_by(log))])
     return {log.tp: Gap(first, to)} if first < to else {}
 
 

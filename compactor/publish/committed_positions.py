@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from compactor.catalog.catalog import Catalog
 from compactor.model.actions import AnyAction, Publish
 from compactor.model.log import PartitionLog, end_within
-from compactor.model.position import MOST_BUCKETS, Position, ResumePoint, buckets_of
+from compactor.model.position import MOST_BUCKETS, Position, ResumePoint
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker
+from compactor.publish.named_ids import read_shut_out
 from compactor.publish.plan import open_logs, published_logs, renewal_of
 from compactor.publish.resume import resume_point
 from compactor.settings import EngineSettings
@@ -39,7 +40,7 @@ class Positions:
         self._named: dict[TopicPartition, int] = {}
         """How many transactional ids the position of each partition names, by which it may have been published."""
         self._fenced = 0
-        """How many ids, from 0, this run has initialised beyond those of its catalog."""
+        """How many ids, from 0, this run has initialised, where they are more than those of its catalog."""
 
     def __getitem__(self, tp: TopicPartition) -> ResumePoint:
         return self._resume[tp]
@@ -109,21 +110,10 @@ class Positions:
     def _read(
         self, state: CatalogState, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Position | None]:
-        """Reads positions; if they name more ids than the catalog has, those are initialised first.
-
-        So it is with a catalog that was set back, or rebuilt by a process that ended before step R5: somebody who knew
-        of more may have a transaction open.
-        """
-        held = self._broker.positions(partitions)
-        named = buckets_of(each for each in held.values() if each is not None and each.catalog_id == state.catalog_id)
-        first = max(state.buckets, self._fenced)
-        if named > first:
-            self._catalog.refresh()  # those of a newer owner are not ours to end
-            self._broker.fence(range(first, named))
-            self._fenced = named
-            held = self._broker.positions(partitions)
-        self._named.update((tp, position.buckets or 0) for tp, position in held.items() if position is not None)
-        return held
+        """Reads positions, once all ids that they name are initialised."""
+        found, self._fenced = read_shut_out(self._catalog, self._broker, partitions, max(state.buckets, self._fenced))
+        self._named.update((tp, one.buckets or 0) for tp, one in found.items() if one is not None)
+        return found
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
         """Returns whether the position of `tp` is to be committed again, as positions expire one by one.

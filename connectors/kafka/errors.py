@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from compactor.errors import KeyfoldError, PublishInterruptedError
-from connectors.errors import CHECK_BROKERS, NotAllowedError, OutputError, UnreachableError
+from connectors.errors import CHECK_BROKERS, BrokerRefusedError, NotAllowedError, OutputError, UnreachableError
 
 FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 """Another producer with the same transactional id was initialised after ours."""
@@ -85,6 +85,17 @@ _SETTINGS: Final[Mapping[int, str]] = {
 """Topics that the brokers will not make as they were asked for."""
 
 
+UNFIT: Final[Mapping[int, str]] = {
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Set the producer's transaction.timeout.ms to at most the brokers' "
+    "transaction.max.timeout.ms, or raise that.",
+    KafkaError.UNSUPPORTED_VERSION: "Use newer brokers: these do not know the request.",
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: "Raise the message format of the topic (message.format.version).",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "Set the brokers' offset.metadata.max.bytes to 4096, their default.",
+    KafkaError.INVALID_COMMIT_OFFSET_SIZE: "Raise the brokers' message.max.bytes, or that of __consumer_offsets.",
+}
+"""What brokers refuse for what they, or the connector's clients, are set to, and what mends that: no wait does."""
+
+
 def cause(error: BaseException) -> KafkaError:
     """Returns the KafkaError inside an exception of confluent-kafka."""
     found = error.args[0] if error.args else None
@@ -108,12 +119,14 @@ def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = Non
     """Returns the typed error for `error`; its message begins with `doing`, which names connector, topic, partition.
 
     `right`: the one that it takes, and on what. A missing right is a NotAllowedError, a topic that the brokers do not
-    make as asked for an OutputError. An error that passes by itself is a PublishInterruptedError or an
-    UnreachableError: both are retriable.
+    make as asked for an OutputError, what no wait mends a BrokerRefusedError. An error that passes by itself is a
+    PublishInterruptedError or an UnreachableError: both are retriable.
     """
     code = error.code()
     if code in NOT_ALLOWED:
         return not_allowed(error, doing, right)
+    if code in UNFIT:
+        return BrokerRefusedError(f"{doing}: {error.str()}.", f"{UNFIT[code]} It is tried again by itself.")
     if code in _SETTINGS:
         return OutputError(f"{doing}: {error.str()}.", _SETTINGS[code])
     if code in MISSING:  # of one broker at one moment: only step T3, which asks for longer, calls a topic deleted

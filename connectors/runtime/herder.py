@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 import structlog
 
 from compactor.catalog.owner_starts import Start
-from compactor.errors import FencedError, StorageError
+from compactor.errors import FencedError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
@@ -91,8 +91,8 @@ class Herder:
         self._locks.wait(HOLD_S)
 
     def _draw_start(self) -> None:
-        with suppress(StorageError):  # each connector draws its own then, and raises what the storage raises
-            self._start = draw_start(self._worker)
+        start = draw_start(self._worker)
+        self._start = start if start.is_ordered else None  # each connector draws its own then
 
     def _hold(self, supervisor: Supervisor) -> None:
         supervisor.hold(self._start)

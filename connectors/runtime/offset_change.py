@@ -29,6 +29,7 @@ from compactor.model.position import Position, ResumePoint, encode
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
+from compactor.publish.named_ids import read_shut_out
 from compactor.publish.plan import bucket_plans
 from compactor.publish.resume import check_catalog, resume_point
 from connectors.config.connector import ConnectorConfig
@@ -158,7 +159,8 @@ class OffsetChanger:
         """Returns from where publishing would go on, None where that is not known; the catalog catches up first."""
         state = self._catalog.state
         logs = [log for log in state.logs if log.tp in change.offsets and log.topic in topics]
-        positions = self._broker.positions([log.tp for log in logs])
+        tps = [log.tp for log in logs]
+        positions, _ = read_shut_out(self._catalog, self._broker, tps, state.buckets)  # G4 writes them anew
         self._newest = {tp: one.generation for tp, one in positions.items() if one is not None}
         found = {log.tp: self._resume(state, log, positions.get(log.tp)) for log in logs}
         missed = [

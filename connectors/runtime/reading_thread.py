@@ -71,6 +71,7 @@ class ReadingThread(CancellableJob):
         self._is_paused = False
         self._ticks = Interval(clock, TICK_MS / 1000)
         self._renewals = Interval(clock, RENEW_S)
+        self._renewal_failed = False  # whether the last one did, in which case topics are looked for before the next
         self._topics_at = clock.monotonic() + TOPICS_CHECK_MS / 1000  # the take-over has just looked for them
         self._topics_due = False
         self._subscription: Subscription | None = None
@@ -110,10 +111,18 @@ class ReadingThread(CancellableJob):
             _log.info("resumed")
 
     def _renew_positions(self) -> None:
-        """Commits old positions again; brokers that do not answer leave the connector paused, and are asked later."""
+        """Commits old positions again; brokers that do not answer leave the connector paused, and are asked later.
+
+        Topics are looked for before that next try: a group takes no position for a source topic that was deleted, which
+        would keep back those of all others until it is closed.
+        """
         try:
+            if self._renewal_failed:
+                self._engine.commit(self._look, self._clock.now_ms())
             self._engine.renew_positions(self._clock.now_ms())
+            self._renewal_failed = False
         except (UnreachableError, PublishInterruptedError, OutcomeUnknownError) as error:
+            self._renewal_failed = True
             _log.warning("positions not committed again", error=str(error), again_in_s=RENEW_S)
 
     @property

@@ -224,8 +224,7 @@ class Supervisor:
         try:
             known = None if self._catalog is None else self._catalog.state.catalog_id
             change = partial(self._resync, resyncs) if resyncs else None
-            self._start = self._start or self._draw_start()
-            task.run(stop, query, once=self._once, start=self._start, known=known, change=change)
+            task.run(stop, query, once=self._once, start=self._place(), known=known, change=change)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             self._take_counts(task.counted)
@@ -248,6 +247,14 @@ class Supervisor:
             return True
         self._status.show(status.stopped(self._status.current))
         return False
+
+    def _place(self) -> Start:
+        """Returns its place among all starts; one that the storage did not give is asked for again by the next run."""
+        if self._start is not None:
+            return self._start
+        start = self._draw_start()
+        self._start = start if start.is_ordered else None
+        return start
 
     def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""

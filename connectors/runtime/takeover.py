@@ -110,8 +110,19 @@ def abandoned_s(storage: Storage) -> float:
 
 
 def draw_start(worker: WorkerConfig) -> Start:
-    """Draws a number in the order of starts on the worker's storage.location. Raises StorageError."""
-    return owner_starts.draw(worker_storage(worker).sub(FOLDER))
+    """Draws a number in the order of starts on the worker's storage.location.
+
+    A storage that gives none is no reason to run nothing: the start then has no place, and that is logged.
+    """
+    storage = worker_storage(worker).sub(FOLDER)
+    try:
+        return owner_starts.draw(storage)
+    except StorageError as error:
+        _log.warning(
+            "the order of starts is not known: another worker that starts meanwhile may share the connectors",
+            error=str(error),
+        )
+        return Start(storage, 0)
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, described, group_id
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.consumers import every_latest_offset
-from connectors.kafka.errors import FENCED, NOT_ALLOWED, cause, not_allowed, typed
+from connectors.kafka.errors import FENCED, NOT_ALLOWED, UNFIT, cause, not_allowed, typed
 from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.producers import (
     LARGEST_BATCH,
@@ -197,7 +197,7 @@ class ProducerSession:
         """Returns the typed error for `error` of the producer; raises FencedError where a newer owner caused it."""
         if error.code() in NOT_ALLOWED:  # first, as a right on the transactional id that is gone is fatal to librdkafka
             return not_allowed(error, f"{self.bucket}: {doing}", self._right(error.code()))
-        if error.code() in FENCED or error.fatal():
+        if error.code() in FENCED or (error.fatal() and error.code() not in UNFIT):
             self.check_epoch()
             return PublishInterruptedError(
                 f"{self.bucket}: {doing}: its producer was shut out, by a later publish of this worker, by "

@@ -105,6 +105,33 @@ def test_a_paused_connector_commits_its_positions_again(
     assert ran.caught_up()
 
 
+def test_a_deleted_topic_keeps_no_position_of_a_paused_connector_from_being_renewed(
+    spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed while the connector is paused, and the others are renewed.
+
+    The group has no position for it any more and takes none; without source headers the output does not tell one.
+    """
+    ran.settings["output.source.headers.enable"] = False
+    other = create_topic(ran.bootstrap, f"{ran.topic}-other", 2, cleanup_policy="delete")
+    ran.settings["topics"] = f"{ran.topic},{other}"
+    produce(ran.bootstrap, other, random_records(2, 50))
+    ran.run_once(spark)
+    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
+    monkeypatch.setattr(
+        connector_task,
+        "engine_settings",
+        lambda one: replace(engine_settings(one), first_refresh_ms=0, position_refresh_ms=0),
+    )
+    before = positions(ran)
+    with ran.running(spark, paused=True):
+        for delete in (lambda: None, lambda: delete_topic(ran.bootstrap, other)):
+            delete()
+            hold(ran, {tp: replace(one, buckets=None) for tp, one in before.items()})
+            wait_until(lambda: positions(ran) == before, "the positions of the topic that is there are renewed")
+    assert ran.state().topics[other].closed == "deleted"
+
+
 def test_two_storages_under_one_name(spark: SparkSession, lived: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second storage finds another catalog's positions: FAILED, with both ids and the choices, before it reads."""
     kept = lived.worker["storage.location"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 from compactor.catalog import owner_lock, owner_starts
@@ -57,6 +59,62 @@ def test_old_numbers_are_removed_and_never_drawn_again() -> None:
     numbers = [draw(storage).number for _ in range(KEPT + 5)]
     assert numbers == list(range(1, KEPT + 6))
     assert len(storage.list(FOLDER)) == KEPT
+
+
+def test_a_start_whose_number_was_removed_still_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands draw numbers too: a process may be frozen while a hundred of them run, and its successor goes on."""
+    storage = MemoryStorage()
+    frozen, _ = start_of(storage, "a", monkeypatch)
+    _, successor = start_of(storage, "b", monkeypatch)
+    for number in range(KEPT + 5):
+        newest, _ = start_of(storage, f"command-{number}", monkeypatch)
+    assert f"{successor.start:012}" not in storage.list(FOLDER)
+    assert frozen.is_before(successor)
+    assert not newest.is_before(successor)
+    elsewhere = Owner(host="h", pid=1, process="x", start=newest.number + 50)
+    assert not newest.is_before(elsewhere), "its folder was moved here from a location with more starts"
+
+
+def test_numbers_that_a_late_list_does_not_show_are_passed_over() -> None:
+    """A network file system may show an old list for half a minute."""
+    storage = _Late()
+    for _ in range(30):
+        storage.create(f"{FOLDER}/{len(storage._files) + 1:012}", b"another")
+    assert draw(storage).number == 31
+
+
+def test_old_numbers_that_cannot_be_removed_do_not_matter() -> None:
+    """They only take room: the process has its number."""
+    storage = MemoryStorage()
+    for _ in range(KEPT):
+        draw(storage)
+    failing = FailingStorage(storage)
+    failing.before("delete", Mock(side_effect=StorageError("No.")))
+    assert draw(failing).number == KEPT + 1
+
+
+def test_a_start_without_a_number_comes_before_nobody() -> None:
+    """It knows no order, and the owner that it takes over from may well have ended long ago."""
+    storage = MemoryStorage()
+    earlier = draw(storage)
+    owner = Owner(host="h", pid=1, process="b", start=earlier.number)
+    assert (Start(storage, 0).is_ordered, earlier.is_ordered) == (False, True)
+    assert not Start(storage, 0).is_before(owner)
+
+
+def test_strange_names_in_the_folder_are_no_numbers() -> None:
+    """Whoever puts them there stops no worker."""
+    storage = MemoryStorage()
+    for name in ("²", "7.bak", "-3", "notes"):
+        storage.create(f"{FOLDER}/{name}", b"")
+    assert draw(storage).number == 1
+
+
+class _Late(MemoryStorage):
+    """A storage whose list shows nothing yet."""
+
+    def list(self, folder: str) -> list[str]:
+        return []
 
 
 class _Contended(MemoryStorage):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from compactor.errors import OffsetChangeError
 from compactor.generation.plan import FoundPartition, FoundTopic, OffsetChange, actions_of, plan_change
 from compactor.model.actions import AnyAction, Append, BeginGeneration, CloseTopic, PlanFold, Publish, Skip
-from compactor.model.log import Gap, Generation, OutputPoint, Run
+from compactor.model.log import Gap, Generation, OutputPoint, Run, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from tests.support.engine import new_state
@@ -213,6 +213,17 @@ def test_tombstones_that_were_not_sent_are_no_loss() -> None:
     found = {T0: replace(BEGINS_ABOVE[T0], position=-3)}
     (action,) = decided({T0: None}, known=waiting, found=found, accepts_loss=True)
     assert action == replace(begun(3, 65, 100), gap=Gap(30, 65))
+
+
+@pytest.mark.parametrize("start", [65, 70], ids=["from there again", "the source has lost more"])
+def test_a_loss_that_nothing_has_counted_is_not_forgotten(start: int) -> None:
+    """If a change of offsets is asked for twice before a worker has run, the second counts what the first gave up."""
+    waiting = state(replace(begun(2, 65, 100), gap=Gap(40, 65)))
+    found = {T0: replace(BEGINS_ABOVE[T0], start=start, position=65)}
+    (action,) = decided({T0: None}, known=waiting, found=found, accepts_loss=True, anew=True)
+    assert isinstance(action, BeginGeneration)
+    assert action.gap == Gap(40, start)
+    assert lost_by(apply(waiting, [action]).log(T0)) == start - 40
 
 
 def test_offsets_of_another_topic_are_no_loss() -> None:

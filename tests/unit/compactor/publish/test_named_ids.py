@@ -9,12 +9,20 @@ import pytest
 
 from compactor.errors import PublishInterruptedError
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from connectors.runtime import offset_change
 from tests.support.memory.journal import Event, Journal, JournalEntry
 from tests.support.memory.publisher import PublishFault, PublishStep
 from tests.support.oracle.oracle import Oracle
 from tests.support.oracle.simulation import Simulation
-from tests.support.oracle.steps import FailingPublisher, Ingest, Restart, Settings, SourceRecord, Tick
+from tests.support.oracle.steps import (
+    ChangeOffset,
+    FailingPublisher,
+    Ingest,
+    Restart,
+    Settings,
+    SourceRecord,
+    Tick,
+)
 
 ONE, TWO = Restart(Settings(buckets=1)), Restart(Settings(buckets=2))
 T0 = TopicPartition("t", 0)
@@ -80,22 +88,31 @@ def test_a_position_inside_a_fold_stays_inside(tmp_path: Path) -> None:
     assert [one.source_offset for one in oracle.simulation.broker.output.records[T0]] == [0, 1]
 
 
-def test_a_catalog_that_was_set_back_shuts_out_what_it_does_not_know(tmp_path: Path) -> None:
-    """The positions name an id of its later owner, who is frozen with a transaction open: it commits nothing more."""
-    simulation = Simulation(None, tmp_path)
+def set_back_with_a_frozen_owner(folder: Path) -> tuple[Simulation, Journal, int]:
+    """A catalog of one id, restored from before its later owner had two, who is frozen as it sends by id 1.
+
+    Returns also the journal of that owner, and its producer.
+    """
+    simulation = Simulation(None, folder)
     simulation.perform(ONE)
     simulation.perform(records(0, 1))
-    state, store = _catalog(simulation), Path(simulation.storage.location)
-    shutil.copytree(store, tmp_path / "copy")
+    store = Path(simulation.storage.location)
+    shutil.copytree(store, folder / "copy")
     simulation.perform(TWO)
     simulation.perform(records(0, 1))
     frozen = Journal(simulation.broker._storage)
     producer = frozen.open(1)
     shutil.rmtree(store)
-    shutil.copytree(tmp_path / "copy", store)
+    shutil.copytree(folder / "copy", store)
+    return simulation, frozen, producer
+
+
+def test_a_catalog_that_was_set_back_shuts_out_what_it_does_not_know(tmp_path: Path) -> None:
+    """The positions name an id of its later owner, who is frozen with a transaction open: it commits nothing more."""
+    simulation, frozen, producer = set_back_with_a_frozen_owner(tmp_path)
     before = len(simulation.broker.entries)
     simulation.perform(ONE)
-    assert (state.buckets, opened(simulation, before)) == (1, [0, 1])
+    assert opened(simulation, before) == [0, 1]
     frozen.read()
     with pytest.raises(PublishInterruptedError):
         frozen.check(1, producer)
@@ -104,5 +121,20 @@ def test_a_catalog_that_was_set_back_shuts_out_what_it_does_not_know(tmp_path: P
     assert 1 not in opened(simulation, before), "once is enough"
 
 
-def _catalog(simulation: Simulation) -> CatalogState:
-    return simulation.components.catalog.state
+@pytest.mark.parametrize("offset", [None, 2], ids=["anew", "a gap"])
+def test_a_change_of_offsets_shuts_out_what_the_catalog_does_not_know(
+    offset: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the output is read: the new positions name the catalog's ids only, and nothing else would end the others.
+
+    So it is for a rebuilt catalog as well, if the rebuild ended before it had initialised the lost one's ids.
+    """
+    simulation, frozen, producer = set_back_with_a_frozen_owner(tmp_path)
+    simulation.components = simulation.components._replace(settings=Settings(buckets=1))
+    before, steps = len(simulation.broker.entries), dict[str, list[int]]()
+    monkeypatch.setattr(offset_change, "hit", lambda name: steps.setdefault(name, opened(simulation, before)))
+    assert simulation.perform(ChangeOffset(0, offset))
+    assert steps["generation.read"] == [0, 1]
+    frozen.read()
+    with pytest.raises(PublishInterruptedError):
+        frozen.check(1, producer)

@@ -302,6 +302,27 @@ def test_brokers_that_do_not_answer_leave_it_paused(error: type[KeyfoldError]) -
     assert [line["event"] for line in lines].count("positions not committed again") == 2
 
 
+def test_topics_are_looked_for_before_positions_are_tried_again() -> None:
+    """A group takes no position for a topic that was deleted: it is closed first, or those of all others would expire.
+
+    Without a failure a paused connector does not look for topics.
+    """
+    reading, order = Reading(None), list[str]()
+    answers = iter([None, PublishInterruptedError("A source topic is gone.", "Close it."), None, None])
+
+    def renew(_now_ms: int) -> None:
+        order.append("renew")
+        error = next(answers)
+        if error is not None:
+            raise error
+
+    reading.engine.renew_positions.side_effect = renew
+    reading.engine.commit.side_effect = lambda *_: order.append("topics")
+    paused_for(reading, 4 * RENEW_S)
+    assert order[:5] == ["renew", "renew", "topics", "renew", "renew"]
+    assert reading.thread.failure is None
+
+
 @pytest.mark.parametrize("error", [FencedError, PositionError, StorageError])
 def test_what_would_end_a_running_connector_ends_a_paused_one(error: type[KeyfoldError]) -> None:
     """A newer owner, for one."""

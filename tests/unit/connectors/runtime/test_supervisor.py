@@ -479,6 +479,14 @@ def test_restarts_by_itself_keep_the_place_among_all_starts(ground: Ground) -> N
     assert runs.starts == [1, 1, 1]
 
 
+def test_a_place_that_could_not_be_had_is_asked_for_again(ground: Ground) -> None:
+    """The storage may only have been away: a run without a place goes on, and the next one asks for it."""
+    places = iter([Start(ground.storage, 0), Start(ground.storage, 7)])
+    ground.one._draw_start = lambda: next(places)  # type: ignore[assignment]
+    runs = ground.run(*[(0, AWAY)] * 2)
+    assert runs.starts == [0, 7, 7]
+
+
 def test_without_spark_nothing_is_started_again(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What a dead JVM breaks fails with what happened, and for good: exit code 1."""
     gone = SparkGoneError("Spark's JVM has ended (signal 9).")

@@ -56,6 +56,20 @@ def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(
         assert again(storage, None, draw(shared)).catalog.epoch == epoch + 1  # an operator asked for it again
 
 
+def test_a_place_in_the_order_of_starts_is_no_condition(again: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account may have rights on its connectors' folders alone: it takes them over without one, and that is said."""
+    monkeypatch.setattr(owner_starts, "draw", Mock(side_effect=StorageError("Could not create it: not allowed.")))
+    monkeypatch.setattr(takeover, "worker_storage", lambda _: MemoryStorage())
+    with capture_logs() as lines:
+        start = takeover.draw_start(Mock())
+    assert [(line["log_level"], line["event"]) for line in lines] == [
+        ("warning", "the order of starts is not known: another worker that starts meanwhile may share the connectors")
+    ]
+    storage = MemoryStorage()
+    assert not start.is_ordered
+    assert [again(storage, None, start).catalog.epoch for _ in range(2)] == [1, 2]
+
+
 def test_the_same_catalog_is_taken_over_again(again: Any) -> None:
     """By its id, whoever owned it meanwhile; a first life takes what there is."""
     storage = MemoryStorage()

@@ -16,9 +16,9 @@ from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.publish.retired import RETIRED
-from connectors.errors import NotAllowedError, UnreachableError
+from connectors.errors import BrokerRefusedError, NotAllowedError, UnreachableError, is_outage
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.errors import typed
+from connectors.kafka.errors import UNFIT, typed
 from connectors.sinks.batching import partition_batches
 from connectors.sinks.producer_session import Bucket, ProducerSession
 from connectors.sinks.publish_progress import PublishProgress
@@ -149,6 +149,8 @@ def test_a_commit_that_must_be_aborted_is() -> None:
         (KafkaError._TRANSPORT, UnreachableError, "localhost:1 did not answer"),
         (KafkaError._NOENT, UnreachableError, "localhost:1 did not answer"),
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, PublishInterruptedError, "tried again"),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, BrokerRefusedError, "transaction.max.timeout.ms"),
+        (KafkaError.UNSUPPORTED_VERSION, BrokerRefusedError, "Use newer brokers"),
     ],
 )
 def test_errors_say_who_has_to_act(code: int, kind: type[KeyfoldError], text: str) -> None:
@@ -157,6 +159,15 @@ def test_errors_say_who_has_to_act(code: int, kind: type[KeyfoldError], text: st
     assert isinstance(found, kind)
     assert "Connector c, bucket 0" in str(found)
     assert text in str(found)
+
+
+@pytest.mark.parametrize("code", sorted(UNFIT))
+def test_what_no_wait_mends_is_no_outage(code: int) -> None:
+    """A connector whose brokers refuse what it is set to is FAILED: RESTARTING would say that it heals by itself."""
+    for fatal in (False, True):
+        with pytest.raises(BrokerRefusedError) as caught:
+            send(Producer(error(code, fatal=fatal, txn_requires_abort=True)))
+        assert (is_outage(caught.value), caught.value.retriable) == (False, True)
 
 
 @pytest.mark.parametrize("newest", [1, 2])
