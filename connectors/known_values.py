@@ -26,6 +26,11 @@ _SHORTEST: Final = 6
 """The shortest value (characters) that is hidden everywhere: `true` or `9092` would be hidden where nobody meant it."""
 _SHORTEST_PART: Final = 4
 """The shortest part of a value that is hidden: a line, an element of a list, the password of USER:PASSWORD."""
+_QUOTED: Final = 100
+_ENDS: Final = (47, 48)
+"""How messages quote a value that is longer than `_QUOTED` characters: as many of its beginning, or of both its ends.
+These pieces are searched for, and no shorter beginning: each one that is found would tell whoever may be quoted one
+character more of a guess."""
 _LONGEST: Final = 1 << 20
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 
@@ -89,6 +94,8 @@ def _parts(value: str) -> Iterator[str]:
             yield part
             yield repr(part)[1:-1]
             yield quote(part, safe="")
+        if len(part) > _QUOTED:
+            yield from (part[:_QUOTED], part[: _ENDS[0]], part[-_ENDS[1] :])
 
 
 def _of_address(text: str) -> Iterator[str]:

@@ -378,14 +378,14 @@ def test_no_secret_comes_out(with_variables: RestWorker, monkeypatch: pytest.Mon
 
 def test_what_is_hidden_stays_when_it_is_sent_back(worker: RestWorker) -> None:
     """A client reads a config, changes a key, and sends all of it: the password is what it was."""
-    url = f"https://user:{SECRET}@host/token"
-    own = {"consumer.override.sasl.password": SECRET, "consumer.override.sasl.oauthbearer.token.endpoint.url": url}
+    url, place = f"http://user:{SECRET}@host/registry", "value.converter.schema.registry.url"
+    own = {"consumer.override.sasl.password": SECRET, "value.converter": "keyfold.Avro", place: url}
     assert worker.create("a", **own).status_code == 201
     shown = worker.ask("GET", "/connectors/a/config").json()
     assert worker.ask("PUT", "/connectors/a/config", json={**shown, "tasks.max": "1"}).status_code == 200
     given = worker.herder.connector("a").spec.config.given
     assert (given["consumer.override.sasl.password"], given["tasks.max"]) == (SECRET, "1")
-    assert given["consumer.override.sasl.oauthbearer.token.endpoint.url"] == url
+    assert given[place] == url
     patched = worker.ask("PATCH", "/connectors/a/config", json={"consumer.override.sasl.password": "[hidden]"})
     assert patched.status_code == 200
     assert worker.herder.connector("a").spec.config.given["consumer.override.sasl.password"] == SECRET
