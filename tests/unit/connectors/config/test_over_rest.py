@@ -101,14 +101,14 @@ def test_no_client_runs_code_or_sends_secrets_elsewhere(
     """A file may say so, REST may not: not to a client that checks it, nor to one that is made of what was stored."""
     assert name in CLIENT_SETTINGS
     key = f"{kind}.override.{name}"
-    (said,) = faults({**LEAST, key: "/tmp/x.so"}, worker)
-    assert said.startswith(f'{key}: "/tmp/x.so" is not allowed: ')
+    (said,) = faults({**LEAST, key: "/x/code.so"}, worker)
+    assert said.startswith(f'{key}: "/x/code.so" is not allowed: ')
     assert not any(name in config for config in asked)
-    stored = ConnectorConfig.model_validate({**LEAST, key: "/tmp/x.so"}, context=worker.limits(over_rest=True))
+    stored = ConnectorConfig.model_validate({**LEAST, key: "/x/code.so"}, context=worker.limits(over_rest=True))
     with pytest.raises(FaultyConfigError):
         client_config(kind, worker, stored, {})
-    of_file = ConnectorConfig.model_validate({**LEAST, key: "/tmp/x.so"}, context=worker.limits(over_rest=False))
-    assert client_config(kind, worker, of_file, {})[name] == "/tmp/x.so"
+    of_file = ConnectorConfig.model_validate({**LEAST, key: "/x/code.so"}, context=worker.limits(over_rest=False))
+    assert client_config(kind, worker, of_file, {})[name] == "/x/code.so"
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
