@@ -181,6 +181,7 @@ REFUSED: Final[dict[str, str]] = {
 
 NOT_OVER_REST: Final[dict[str, str]] = {
     "ssl.providers": "OpenSSL runs the code of each file that it names",
+    "debug": "librdkafka writes all settings to the worker's log, also what the worker's placeholders stand for",
     "sasl.oauthbearer.token.endpoint.url": "the client sends its secret there, which may be the worker's",
 }
 """Names of librdkafka's that a connector made over REST may not set, and why: anyone who may ask REST can make one."""
