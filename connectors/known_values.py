@@ -26,9 +26,12 @@ _SHORTEST: Final = 6
 """The shortest value (characters) that is hidden everywhere: `true` or `9092` would be hidden where nobody meant it."""
 _SHORTEST_PART: Final = 4
 """The shortest part of a value that is hidden: a line, an element of a list, the password of USER:PASSWORD."""
-_ENOUGH: Final = 24
-"""How much of a longer value (characters) is hidden: messages quote the beginning, or both ends, of long texts. With
-less, another address that begins alike would be hidden as well."""
+_QUOTED: Final = 100
+_ENDS: Final = (47, 48)
+"""How messages quote a value that is longer than `_QUOTED` characters: as many of its beginning, or of both its ends.
+These pieces are searched for, and no shorter beginning: each one that is found would tell whoever may be quoted one
+character more of a guess."""
+_LONGEST: Final = 1 << 20
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 
 _lock: Final = threading.Lock()
@@ -49,7 +52,7 @@ def remember(written: str, value: str) -> None:
         while len(_values) >= _MOST:
             del _values[next(iter(_values))]
         _values[written] = parts
-        long = ((part, name) for name, known in _values.items() for part in known if len(part) >= _SHORTEST)
+        long = ((part, name) for name, parts in _values.items() for part in parts if len(part) >= _SHORTEST)
         _everywhere = sorted(long, key=_by_length)
 
 
@@ -60,7 +63,7 @@ def hide_all(text: str) -> str:
 
 def hide_in(text: str, settings: Iterable[str]) -> str:
     """Returns `text` without the values of the placeholders in `settings`, texts as a file has them, however short."""
-    written = {match[0] for setting in settings for match in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
+    written = {found[0] for setting in settings for found in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
     with _lock:
         known = [(name, _values[name]) for name in sorted(written & _values.keys())]
     return _replaced(text, sorted(((part, name) for name, parts in known for part in parts), key=_by_length))
@@ -72,40 +75,18 @@ def _by_length(pair: tuple[str, str]) -> int:
 
 def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
     for part, written in pairs:
-        if len(part) > _ENOUGH:
-            text = _without_ends(text, part, written)
-        elif part not in text:
+        if part not in text:
             continue
-        elif len(part) >= _SHORTEST:
+        if len(part) >= _SHORTEST:
             text = text.replace(part, written)
         else:  # as a word alone: a single digit stands in many others
             text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _, by=written: by, text)  # type: ignore[misc]
     return text
 
 
-def _without_ends(text: str, part: str, written: str) -> str:
-    """Returns `text` with `written` in place of `part`, and of each beginning or end of it that is long enough."""
-    at = text.find(part[:_ENOUGH])
-    while at >= 0:
-        text = text[:at] + written + text[at + _alike(part, text[at : at + len(part)]) :]
-        at = text.find(part[:_ENOUGH], at + len(written))
-    end = text.find(part[-_ENOUGH:])
-    while end >= 0:
-        until = end + _ENOUGH
-        begin = until - _alike(part[::-1], text[max(0, until - len(part)) : until][::-1])
-        text = text[:begin] + written + text[until:]
-        end = text.find(part[-_ENOUGH:], begin + len(written))
-    return text
-
-
-def _alike(part: str, text: str) -> int:
-    """Returns how many characters two texts have in common from their beginning."""
-    return next((at for at, (one, other) in enumerate(zip(part, text, strict=False)) if one != other), len(text))
-
-
 def _parts(value: str) -> Iterator[str]:
     """Yields the value and what of it may be quoted alone, each also as a URL and as Python write it."""
-    whole = value.strip()
+    whole = value[:_LONGEST].strip()
     some = [whole, *(part.strip() for part in _SEPARATORS.split(whole)[:_MOST_PARTS])]
     some += [piece for part in some[:_MOST_PARTS] for piece in _of_address(part)]
     for number, part in enumerate(some):
@@ -113,6 +94,8 @@ def _parts(value: str) -> Iterator[str]:
             yield part
             yield repr(part)[1:-1]
             yield quote(part, safe="")
+        if len(part) > _QUOTED:
+            yield from (part[:_QUOTED], part[: _ENDS[0]], part[-_ENDS[1] :])
 
 
 def _of_address(text: str) -> Iterator[str]:

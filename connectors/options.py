@@ -25,7 +25,7 @@ class Option(Struct, frozen=True):
     """One setting (ConfigDef.ConfigKey). `default` is a value, not a text; `doc` is a sentence or more.
 
     `allowed`: the only texts that are taken, in any case where `any_case`. `check` returns what is wrong with a value,
-    or None.
+    or None. `is_file`: it names a file that the class reads.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Option(Struct, frozen=True):
     any_case: bool = False
     check: Callable[[Any], str | None] | None = None
     importance: Literal["HIGH", "MEDIUM", "LOW"] = "MEDIUM"
+    is_file: bool = False
 
     @property
     def valid_values(self) -> str:

@@ -21,6 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from compactor.storage.no_links import open_below
 from connectors.errors import ConfigError, PatternError
 from connectors.java_pattern import java_pattern
 from connectors.known_values import BRACES, remember
@@ -96,6 +97,15 @@ def resolve(
     if len(resolved) > max(_LONGEST, len(text)):
         raise SecretError(f"its placeholders stand for more than {_LONGEST >> 10} Ki characters.")
     return resolved
+
+
+def check_path(path: str, limits: Limits) -> None:
+    """Raises SecretError for the path of a file, in a setting that was sent over REST, which `${file:…}` may not read.
+
+    A class or a client opens that file, and may send it, or say of it whether it is there and what form it has.
+    """
+    if limits.over_rest and not _is_allowed(os.path.realpath(path), limits.files or ()):
+        raise SecretError(f"a connector made over REST may name no file but those that {FILES} allows.")
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str], limits: Limits) -> str:
@@ -189,10 +199,11 @@ _READERS: Final[dict[str, Callable[[str, str, Limits], str]]] = {"file": _from_f
 def _read(path: str, provider: str, allowed: tuple[str, ...] | None, limits: Limits) -> bytes:
     """Reads a small regular file. Raises ValueError for any other and for one that is not allowed, OSError."""
     place = os.path.realpath(path)
-    if allowed is not None and not any(_is_below(place, os.path.realpath(folder)) for folder in allowed):
+    if allowed is not None and not _is_allowed(place, allowed):
         raise ValueError(_not_allowed(provider, limits, "the file is not below", is_set=bool(allowed)))
-    # Neither opening nor reading waits: of a pipe, a device or a trace of the kernel for somebody who writes to it.
-    file = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    # Links were followed above: one that is there by now leads elsewhere. Neither opening nor reading waits: of a pipe,
+    # a device or a trace of the kernel for somebody who writes to it.
+    file = open_below("/", place.removeprefix("/"))
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise ValueError("it is no regular file")
@@ -210,5 +221,6 @@ def _content(file: int) -> bytes:
     return bytes(data)
 
 
-def _is_below(place: str, folder: str) -> bool:
-    return Path(place).is_relative_to(folder)
+def _is_allowed(place: str, allowed: tuple[str, ...]) -> bool:
+    """Returns whether `place`, in which no link is left, is one of `allowed` or below it."""
+    return any(Path(place).is_relative_to(os.path.realpath(one)) for one in allowed)

@@ -5,7 +5,8 @@ must not exist (rename would replace, and `O_EXCL` would show a file that is sti
 where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
 
 Only the account that makes a file may read it, as records lie in it; where a store is shared, also the accounts that
-may read the folder that was made for it.
+may read the folder that was made for it. So nothing is copied there through a symbolic link: the folder may be somebody
+else's, who would be shown any file that this account may read.
 """
 
 # ruff: noqa: D102 - `Storage` says what each method gives
@@ -28,6 +29,7 @@ import pyarrow as pa
 
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, relative
+from compactor.storage.no_links import open_below
 
 _OWNER: Final = 0o700
 _READABLE: Final = 0o055
@@ -98,8 +100,8 @@ class LocalStorage:
 
     def copy(self, source: str, target: str) -> None:
         with (
-            _storage_errors("read", self._at(source)) as found,
-            found.open("rb", buffering=0) as original,
+            _storage_errors("read", self._at(source)),
+            os.fdopen(open_below(self._root, relative(source)), "rb", buffering=0) as original,
             _storage_errors("write", self._at(target)) as file,
             self._temporary(file) as temporary,
         ):

@@ -5,7 +5,7 @@ A `ChainSpec` is what a reading task makes its chain of: names of classes and te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from connectors.converters.names import AVRO as AVRO_CONVERTER
 from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
 from connectors.errors import ConfigError
 from connectors.options import Option, OptionsError, read, unknown
-from connectors.placeholders import SHOWN, UNLIMITED, Limits, has_placeholder
+from connectors.placeholders import SHOWN, UNLIMITED, Limits, SecretError, check_path, has_placeholder
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Side, SidedTransform, Step
 
@@ -141,8 +141,21 @@ def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[s
     """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError."""
     kind = classes.find(spec.name).of.load()
     texts = {name: _resolved(text, spec.limits, resolve) for name, text in spec.texts.items()}
+    texts = settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step))
+    if faults := tuple(_file_faults(kind.OPTIONS, texts, spec.limits)):
+        raise OptionsError(faults)
     with values_hidden(spec.texts, kind.OPTIONS):
-        return read(kind.OPTIONS, settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step)))
+        return read(kind.OPTIONS, texts)
+
+
+def _file_faults(options: Iterable[Option], texts: Mapping[str, str], limits: Limits) -> Iterator[Fault]:
+    """Yields a fault for each file that a setting sent over REST names and nobody has allowed: it is not opened."""
+    for option in options:
+        if option.is_file and option.name in texts:
+            try:
+                check_path(texts[option.name].strip(), limits)
+            except SecretError as error:
+                yield option.name, str(error)
 
 
 def made(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Step:
@@ -319,6 +332,9 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
     for name in strange:
         known = ", ".join(option.name for option in kind.OPTIONS) or "none"
         yield name, reason(name, kind.OPTIONS) or f"{named.of.simple} has no such setting; it has: {known}."
+    for name, text in _file_faults(kind.OPTIONS, texts, spec.limits):
+        secret.add(name)
+        yield name_in_file(name, spec.texts), text
     try:
         with values_hidden(spec.texts, kind.OPTIONS):
             options = read([one for one in kind.OPTIONS if one.name not in secret], texts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from connectors.config import librdkafka
-from connectors.config.client_names import CLIENT_SETTINGS
+from connectors.config.client_names import FILES, SYSTEMS
 from connectors.config.client_translate import JAVA
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
@@ -23,7 +23,6 @@ _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
     "producer": {"transactional.id": "keyfold-check"},
     "admin": {},
 }
-_FILES: Final = frozenset(name for name in CLIENT_SETTINGS if name.endswith((".location", ".file")))
 _SHORTEST_SECRET: Final = 4
 _STORE: Final = "ssl.keystore.location with ssl.keystore.type=PEM"
 _JAVA: Final = {
@@ -58,15 +57,18 @@ def _of_kind(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig 
 
 
 def _unreadable(config: Mapping[str, Any]) -> str | None:
-    """Returns a sentence for a file of keys or certificates that cannot be read: OpenSSL's own words do not name it."""
-    places = {name: Path(str(value)) for name, value in config.items() if name in _FILES and value != "probe"}
+    """Returns a sentence for a file of keys or certificates that cannot be read: OpenSSL's own words do not name it.
+
+    A pipe or a device is none: librdkafka would wait for it, and all threads of this process for librdkafka.
+    """
+    places = {name: Path(str(value)) for name, value in config.items() if name in FILES and value != SYSTEMS}
     return next(
         (f"{name} names nothing that can be read." for name, path in places.items() if not _readable(path)), None
     )
 
 
 def _readable(path: Path) -> bool:
-    return os.access(path, os.R_OK)
+    return os.access(path, os.R_OK) and (path.is_file() or path.is_dir())
 
 
 def _quoted(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig | None) -> list[str]:

@@ -53,6 +53,11 @@ CLIENT_SETTINGS: Final[dict[str, ClientKind | None]] = {
 Left out are callbacks, what is deprecated there, and what stands in `REFUSED`.
 """
 
+FILES: Final = frozenset(name for name in CLIENT_SETTINGS if name.endswith((".location", ".file")))
+"""Those that name a file, or a folder, that the client reads."""
+SYSTEMS: Final = "probe"
+"""librdkafka's word for the system's certificates, in place of a file of them."""
+
 ALIASES: Final[dict[str, str]] = {
     "metadata.broker.list": "bootstrap.servers",
     "max.in.flight": "max.in.flight.requests.per.connection",
@@ -172,6 +177,14 @@ REFUSED: Final[dict[str, str]] = {
     "sasl.oauthbearer.header.urlencode": _NO_EQUAL,
 }
 """Patterns of names, and why."""
+
+
+NOT_OVER_REST: Final[dict[str, str]] = {
+    "ssl.providers": "OpenSSL runs the code of each file that it names",
+    "debug": "librdkafka writes all settings to the worker's log, also what the worker's placeholders stand for",
+    "sasl.oauthbearer.token.endpoint.url": "the client sends its secret there, which may be the worker's",
+}
+"""Names of librdkafka's that a connector made over REST may not set, and why: anyone who may ask REST can make one."""
 
 
 def reason(name: str) -> str | None:

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from connectors.config import client_translate
-from connectors.config.client_names import ALIASES
+from connectors.config.client_names import ALIASES, FILES, NOT_OVER_REST, SYSTEMS
 from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
 from connectors.config.librdkafka import ClientKind
 from connectors.config.worker import WorkerConfig
-from connectors.placeholders import UNLIMITED, Limits, resolve
+from connectors.placeholders import UNLIMITED, Limits, check_path, resolve
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -74,7 +74,19 @@ def _merge(
 
 
 def _resolved(kind: ClientKind, name: str, text: str, limits: Limits) -> dict[str, str]:
-    return client_translate.to_librdkafka(kind, name, resolve(text, limits))
+    found = client_translate.to_librdkafka(kind, name, resolve(text, limits))
+    if limits.over_rest:
+        _check_over_rest(found, limits)
+    return found
+
+
+def _check_over_rest(found: Mapping[str, str], limits: Limits) -> None:
+    """Raises ValueError for settings by which whoever may ask REST would run code here, or read what the worker can."""
+    for name, value in found.items():
+        if name in NOT_OVER_REST:
+            raise RefusedValueError(f"{NOT_OVER_REST[name]}; set it in the worker file, or make a connector file.")
+        if name in FILES and (value != SYSTEMS or not name.endswith("ca.location")):
+            check_path(value, limits)
 
 
 def _fault(key: str, text: str, error: ValueError) -> Fault:

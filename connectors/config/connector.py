@@ -241,7 +241,9 @@ class ConnectorConfig(BaseModel):
     """Longest such wait."""
     limits: InstanceOf[Limits] = Field(UNLIMITED, repr=False)
     given: dict[str, str] = Field(repr=False)
-    output_topic_config: Annotated[dict[str, str], family_texts(rules.topic_settings)] = family("output.topic.config.")
+    output_topic_config: Annotated[dict[str, str], family_texts(rules.topic_settings, are_shown=True)] = family(
+        "output.topic.config."
+    )
     """A topic setting for output topics that keyfold creates, under Kafka's name:
     `output.topic.config.min.insync.replicas`."""
     key_converter_settings: ClassSettings = family("key.converter.")

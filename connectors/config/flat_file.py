@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError
+from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError, ValidationInfo
 
 from connectors.config import errors
 from connectors.config.definitions import definitions, families, family_of
 from connectors.config.errors import Fault, FaultyConfigError, SeveralFaultsError
-from connectors.config.fields import RefusalError, as_text
+from connectors.config.fields import RefusalError, as_text, limits_of, text_of
 from connectors.config.secrets import masked
+from connectors.placeholders import SecretError
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -70,15 +71,20 @@ def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint:
     return Fault(name, errors.not_yet(name) or hint(name) or errors.unknown(name, known))
 
 
-def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]]) -> BeforeValidator:
+def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_shown: bool = False) -> BeforeValidator:
     """Makes the validator of a family: it takes texts, without blanks around them, in which `check` finds no fault.
 
-    Placeholders stay until a text is used.
+    Placeholders stay until a text is used; if `are_shown`, as the settings of a topic are, they are resolved now.
     """
 
-    def read_texts(values: Mapping[str, str | RefusalError]) -> dict[str, str]:
+    def read_texts(values: Mapping[str, str | RefusalError], info: ValidationInfo) -> dict[str, str]:
         texts = {name: text.strip() for name, text in values.items() if isinstance(text, str)}
-        faults = (*_refusals(values), *check(texts))
+        faults = [*_refusals(values), *check(texts)]
+        for name, text in texts.items() if are_shown else ():
+            try:
+                texts[name] = text_of(text, limits_of(info))
+            except SecretError as error:
+                faults.append(Fault(name, str(error)))
         if faults:
             raise SeveralFaultsError(faults)
         return texts

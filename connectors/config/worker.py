@@ -222,8 +222,9 @@ class WorkerConfig(BaseSettings):
     storage_gcs_allow_http: Flag = _stores("storage.gcs.allow.http", "false")
     """Whether that may be without TLS."""
     file_paths: Paths | None = _secrets(FILES, None)
-    """The files, and folders with all below them, that `${file:…}` may read in settings of connectors. Not set: in
-    connectors of files any, in those made over REST none."""
+    """The files, and folders with all below them, that `${file:…}` may read in settings of connectors, and that clients
+    and registries of connectors made over REST may read. Not set: in connectors of files any, in those made over REST
+    none."""
     directory_paths: Paths | None = _secrets(DIRECTORIES, None)
     """The same for `${directory:…}`."""
     variables_pattern: JavaRegex | None = _secrets(VARIABLES, None)

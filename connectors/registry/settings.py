@@ -55,9 +55,14 @@ OPTIONS: Final = (
         None,
         "A file of certificates (PEM) that are trusted.",
         check=_certificates,
+        is_file=True,
     ),
     Option(
-        "schema.registry.ssl.keystore.location", "STRING", None, "A file of the client's certificate and key (PEM)."
+        "schema.registry.ssl.keystore.location",
+        "STRING",
+        None,
+        "A file of the client's certificate and key (PEM).",
+        is_file=True,
     ),
     Option("schema.registry.ssl.key.password", "PASSWORD", None, "The key's password."),
     Option(

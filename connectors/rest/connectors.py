@@ -14,6 +14,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import RefusalError, as_text
 from connectors.config.files import checked
+from connectors.config.secrets import masked
 from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
@@ -95,7 +96,8 @@ async def patch_config(context: ContextDependency, connector: str, request: Requ
     def merged(before: Mapping[str, str]) -> dict[str, str]:
         if not before:  # it was never there, or was deleted a moment ago
             raise NoConnectorError(f"Connector {connector} not found")
-        return {**{name: text for name, text in before.items() if body.get(name, "") is not None}, **changed}
+        shown = masked(before)  # what is not sent counts as what a client is shown that sends all of it back
+        return {**{name: text for name, text in shown.items() if body.get(name, "") is not None}, **changed}
 
     return await context.slow.changes.run(_put, context, connector, merged)
 

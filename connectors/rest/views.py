@@ -19,6 +19,10 @@ from connectors.source.source_errors import FAULTS, UNNAMED, advice
 TASK_CLASS: Final = f"{CONNECTOR_CLASS}Task"
 VERSION: Final = metadata.version("keyfold")
 _UNKNOWN: Final = f"{HIDDEN} stands for a secret that is not known here; send the secret, or a placeholder for it."
+_MOVED: Final = f"{HIDDEN} stays what it was only as long as the address that it is sent to stays; send the secret too."
+_CONVERTERS: Final = ("key.converter.", "value.converter.")
+_ADDRESSES: Final = ("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port")
+"""The settings of a converter that say where its secrets are sent. Clients of Kafka have none that REST may set."""
 
 
 def config(connector: Connector) -> dict[str, str]:
@@ -91,11 +95,20 @@ def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
     """Returns the config `sent`, where a setting that was shown with `[hidden]` in it is as it is in `before`.
 
     A client that reads a config, changes a key and sends it back keeps what it was not shown. Raises FaultyConfigError
-    for `[hidden]` in any other place: it would be taken for a password.
+    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: whoever is
+    not shown it could have it sent to himself.
     """
     shown = masked(before)
-    found = {name: before[name] if name in before and text == shown[name] else text for name, text in sent.items()}
+    kept = {name for name, text in sent.items() if name in before and text == shown[name] != before[name]}
+    found = {name: before[name] if name in kept else text for name, text in sent.items()}
     faults = [Fault(name, _UNKNOWN) for name, text in found.items() if HIDDEN in text and text != before.get(name)]
+    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, found, before)]
     if faults:
         raise FaultyConfigError("config", faults)
     return found
+
+
+def _is_moved(name: str, settings: Mapping[str, str], before: Mapping[str, str]) -> bool:
+    """Returns whether the secret `name` of a converter goes to another address by `settings` than it did `before`."""
+    prefix = next((one for one in _CONVERTERS if name.startswith(one)), None)
+    return prefix is not None and any(settings.get(prefix + one) != before.get(prefix + one) for one in _ADDRESSES)

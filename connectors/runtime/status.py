@@ -13,11 +13,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import StorageError
+from compactor.errors import RejectedRecordError, StorageError
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
 from connectors.config.secrets import text_of_connector
+from connectors.config.worker import WorkerConfig
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
@@ -92,6 +94,18 @@ def waiting(
     since_ms = now_ms if status.waiting_since_ms is None else status.waiting_since_ms
     shown = failed(status, error, next_restart_ms, *given)
     return replace(shown, state=ConnectorState.RESTARTING, waiting_since_ms=since_ms)
+
+
+def hidden_in(worker: WorkerConfig, connector: ConnectorConfig, error: BaseException) -> tuple[Mapping[str, str], ...]:
+    """Returns the settings of which what placeholders stand for is hidden in the text of `error`, for `failed`.
+
+    Whoever sees a guess hidden knows that it is right. So nothing is hidden if the error quotes a record, in which the
+    chain has hidden its own values, and nothing of the worker's if the connector was sent over REST, as errors quote
+    its settings.
+    """
+    if isinstance(error, RejectedRecordError):
+        return ()
+    return (connector.given,) if connector.limits.over_rest else (connector.given, worker.given)
 
 
 class StatusFile:

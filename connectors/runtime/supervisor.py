@@ -81,7 +81,7 @@ class Supervisor:
         its first run. Restarts by itself keep the number, so that they take nothing from a process that came later."""
         self._draw_start = partial(draw_start, worker)
         self._name = connector.name
-        self._given = (connector.given, worker.given)
+        self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
         self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
@@ -274,10 +274,11 @@ class Supervisor:
         self.error = error
         current, now_ms = self._status.current, self._clock.now_ms()
         next_ms = None if self._once else self._backoff.next_restart_ms(error, current.failures + 1, now_ms)
+        hides = self._hides(error)
         if next_ms is not None and is_outage(error):
-            failed = status.waiting(current, error, next_ms, now_ms, *self._given)
+            failed = status.waiting(current, error, next_ms, now_ms, *hides)
         else:
-            failed = status.failed(current, error, next_ms, *self._given)
+            failed = status.failed(current, error, next_ms, *hides)
         self._status.current = failed
         if not isinstance(error, FencedError):  # then the file is the new owner's
             self._status.show()

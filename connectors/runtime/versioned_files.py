@@ -16,7 +16,7 @@ succeeds, whenever the first is carried out, so from then on it is known which, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -118,8 +118,11 @@ class VersionedFiles:
 
     def forget_removed(self, now_ms: int) -> None:
         """Removes what is left of files that were removed long ago; to be called by who owns the files."""
-        for name, info in self._listed().items():
+        infos = self._infos()
+        for name, info in _newest_of(infos).items():
             if _is_removal(info) and now_ms - info.modified_ms > KEPT_MS:
+                # First what may be left below it: without the removal that would count again.
+                self._storage.delete_all([one.path for one in infos if _name(one.path) == name and one != info])
                 self._storage.delete(info.path)
                 self._newest.pop(name, None)
 
@@ -133,8 +136,7 @@ class VersionedFiles:
                 return self._settle(name)
             return False
         except StorageError:
-            said = f"Whether {name} was stored is not known: {failure.message}"
-            raise StorageError(said, f"Ask for it again. {failure.action}") from failure
+            raise _not_known(name, failure) from failure
         del self._open[name]
         if data != after.data:
             raise self._superseded(name)
@@ -154,12 +156,20 @@ class VersionedFiles:
         return data == after.data
 
     def _confirm(self, name: str, after: Version) -> None:
-        """Takes a version that was made for the newest. Raises SupersededError if another process went further."""
-        with suppress(StorageError):  # it stands there; what is left below it is passed over, and removed later
+        """Takes a version that was made for the newest. Raises SupersededError if another process went further.
+
+        Raises StorageError, and the outcome is open, where nothing tells that.
+        """
+        try:
             others = [info.path for info in self._infos() if _name(info.path) == name]
-            if any(_number(path) > after.number for path in others):
+        except StorageError as error:
+            self._open[name] = after
+            raise _not_known(name, error) from error
+        if any(_number(path) > after.number for path in others):
+            with suppress(StorageError):  # it counts for nothing below the higher one
                 self._storage.delete(self._path(name, after.number))
-                raise self._superseded(name)
+            raise self._superseded(name)
+        with suppress(StorageError):  # what is left below it is passed over, and removed with the next change
             self._storage.delete_all([path for path in others if _number(path) < after.number])
         self._newest[name] = after
 
@@ -180,7 +190,7 @@ class VersionedFiles:
 
     def _listed(self) -> dict[str, FileInfo]:
         """Lists the newest version of each file, by name."""
-        return {_name(info.path): info for info in sorted(self._infos(), key=lambda info: _number(info.path))}
+        return _newest_of(self._infos())
 
     def _infos(self) -> list[FileInfo]:
         infos = self._storage.walk(self._folder)
@@ -188,6 +198,16 @@ class VersionedFiles:
 
     def _path(self, name: str, number: int) -> str:
         return f"{self._folder}/{name}@{number:020d}.json" if number else f"{self._folder}/{name}.json"
+
+
+def _newest_of(infos: Iterable[FileInfo]) -> dict[str, FileInfo]:
+    """Returns the newest version of each file, by name."""
+    return {_name(info.path): info for info in sorted(infos, key=lambda info: _number(info.path))}
+
+
+def _not_known(name: str, failure: StorageError) -> StorageError:
+    said = f"Whether {name} was stored is not known: {failure.message}"
+    return StorageError(said, f"Ask for it again. {failure.action}")
 
 
 def _is_in(name: str, names: Collection[str] | None) -> bool:

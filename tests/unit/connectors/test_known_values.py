@@ -11,6 +11,7 @@ from compactor.errors import KeyfoldError
 from connectors import known_values, logging_setup
 from connectors.known_values import hide_all, hide_in, remember
 from connectors.placeholders import resolve
+from connectors.rejection import shown
 from connectors.runtime import status
 from tests.support.cli import own_logging
 
@@ -32,6 +33,8 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
         ("geheim1\ngeheim2", "line geheim2"),
         ("geheim1, geheim2", "no field geheim2"),
         ("user:geheim", "401 for geheim"),
+        ("geheim-4711 " * 20, f"{shown('geheim-4711 ' * 20)} is no number"),
+        ("geheim-4711 " * 20, f"{'geheim-4711 ' * 20:.100} is no number"),
         (URL, "ConnectTimeout at http://reg1stry.example:8081"),
         (URL, "user us3r"),
     ],

@@ -139,3 +139,20 @@ def test_a_pattern_of_names_holds_nobody() -> None:
     """A name that the pattern is not done with in its time is not allowed."""
     with pytest.raises(SecretError, match="does not match"):
         resolve(f"${{env:{'a' * 60}}}", Limits(variables="(a|aa)+b"), environ={})
+
+
+def test_a_folder_that_becomes_a_link_leads_nowhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may write to an allowed folder may replace what was looked at before it is opened."""
+    (folder / "allowed" / "sub").mkdir()
+    (folder / "allowed" / "sub" / "pw").write_text("allowed")
+    is_below = Path.is_relative_to
+
+    def looked_at(place: Path, *other: str) -> bool:
+        found = is_below(place, *other)
+        (folder / "allowed" / "sub").rename(folder / "allowed" / "before")
+        (folder / "allowed" / "sub").symlink_to("../other")
+        return found
+
+    monkeypatch.setattr(Path, "is_relative_to", looked_at)
+    with pytest.raises(SecretError, match="cannot be resolved"):
+        resolve(f"${{directory:{folder}/allowed/sub:pw}}", Limits(directories=(f"{folder}/allowed",)))

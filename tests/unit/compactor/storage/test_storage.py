@@ -55,6 +55,23 @@ def test_write_replaces(storage: Storage) -> None:
     assert storage.read("a") == b"short"
 
 
+@pytest.mark.parametrize("linked", ["data/part", "data"])
+def test_a_copy_follows_no_link(tmp_path: Path, linked: str) -> None:
+    """The folder may be somebody else's, who could lead the copy to a file that he may not read."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "part").write_text("secret")
+    (tmp_path / "store").mkdir()
+    if linked == "data":
+        (tmp_path / "store" / "data").symlink_to("../other")
+    else:
+        (tmp_path / "store" / "data").mkdir()
+        (tmp_path / "store" / "data" / "part").symlink_to("../../other/part")
+    (tmp_path / "link").symlink_to("store")
+    with pytest.raises(StorageError, match="Could not read"):
+        LocalStorage(str(tmp_path / "link")).copy("data/part", "new/part")
+    assert [file.name for file in (tmp_path / "store").rglob("*") if file.is_file() and not file.is_symlink()] == []
+
+
 def test_a_copy_is_a_file_of_its_own(storage: Storage) -> None:
     """Copy makes or replaces a file, whole, also in a folder that is new; what becomes of the other is no matter."""
     large = os.urandom(3_000_000)

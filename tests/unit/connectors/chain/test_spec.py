@@ -291,8 +291,7 @@ def test_a_secret_that_cannot_be_resolved_is_a_fault_of_its_own_key() -> None:
 def test_a_converter_that_cannot_be_made_is_a_fault_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no setting of its own is to blame: here certificates of the environment that are not there."""
     monkeypatch.setenv("SSL_CERT_FILE", "/does/not/exist")
-    registry = {"value.converter.schema.registry.url": "https://registry:8081"}
-    ((key, text),) = chain_faults({**AVRO, **registry}, str)
+    ((key, text),) = chain_faults(AVRO | {"value.converter.schema.registry.url": "https://registry"}, str)
     assert (key, "SSL_CERT_FILE" in text) == ("value.converter", True)
 
 

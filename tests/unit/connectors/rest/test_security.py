@@ -22,7 +22,7 @@ from connectors.rest.security import BODY_MAX
 from tests.support.certificates import certificate
 from tests.support.cli import worker_file
 from tests.support.kafka import wait_until
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, message, rest_worker, stand_ins
 
 SECRET = "geheim-4711"
 PASSWORDS = {"ann": "one", "bob": "two"}
@@ -376,16 +376,43 @@ def test_no_secret_comes_out(with_variables: RestWorker, monkeypatch: pytest.Mon
     assert config["consumer.override.sasl.password"] == "[hidden]"
 
 
+@pytest.mark.parametrize("how", ["PUT", "PATCH"])
+@pytest.mark.parametrize(
+    "elsewhere", [{"schema.registry.url": "http://elsewhere:1"}, {"proxy.host": "elsewhere", "proxy.port": "1"}]
+)
+def test_what_is_hidden_is_not_sent_elsewhere(worker: RestWorker, how: str, elsewhere: dict[str, str]) -> None:
+    """Who is not shown a password of a registry cannot have it sent to a registry or a proxy of his own."""
+    prefix = "value.converter"
+    own = {
+        prefix: "keyfold.Avro",
+        f"{prefix}.schema.registry.url": "http://registry:8081",
+        f"{prefix}.basic.auth.credentials.source": "USER_INFO",
+        f"{prefix}.basic.auth.user.info": f"user:{SECRET}",
+    }
+    assert worker.create("a", **own).status_code == 201
+    before = worker.herder.connector("a").spec.config.given
+    shown = worker.ask("GET", "/connectors/a/config").json()
+    moved = {f"{prefix}.{name}": text for name, text in elsewhere.items()}
+    sent = {**(shown if how == "PUT" else {}), **moved}
+    answer = worker.ask(how, "/connectors/a/config", json=sent)
+    assert answer.status_code == 400
+    assert f"{prefix}.basic.auth.user.info: [hidden] stays what it was only as long" in message(answer)
+    assert worker.herder.connector("a").spec.config.given == before
+    known = {**sent, f"{prefix}.basic.auth.user.info": f"user:{SECRET}"}
+    assert worker.ask(how, "/connectors/a/config", json=known).status_code == 200
+    assert worker.ask(how, "/connectors/a/config", json={**known, "tasks.max": "2"}).status_code == 200
+
+
 def test_what_is_hidden_stays_when_it_is_sent_back(worker: RestWorker) -> None:
     """A client reads a config, changes a key, and sends all of it: the password is what it was."""
-    url = f"https://user:{SECRET}@host/token"
-    own = {"consumer.override.sasl.password": SECRET, "consumer.override.sasl.oauthbearer.token.endpoint.url": url}
+    url, place = f"http://user:{SECRET}@host/registry", "value.converter.schema.registry.url"
+    own = {"consumer.override.sasl.password": SECRET, "value.converter": "keyfold.Avro", place: url}
     assert worker.create("a", **own).status_code == 201
     shown = worker.ask("GET", "/connectors/a/config").json()
     assert worker.ask("PUT", "/connectors/a/config", json={**shown, "tasks.max": "1"}).status_code == 200
     given = worker.herder.connector("a").spec.config.given
     assert (given["consumer.override.sasl.password"], given["tasks.max"]) == (SECRET, "1")
-    assert given["consumer.override.sasl.oauthbearer.token.endpoint.url"] == url
+    assert given[place] == url
     patched = worker.ask("PATCH", "/connectors/a/config", json={"consumer.override.sasl.password": "[hidden]"})
     assert patched.status_code == 200
     assert worker.herder.connector("a").spec.config.given["consumer.override.sasl.password"] == SECRET

@@ -20,9 +20,17 @@ from compactor.catalog import requests
 from compactor.catalog.commits import commit_path
 from compactor.catalog.owner_lock import is_alive, this_process
 from compactor.catalog.owner_starts import Start
-from compactor.errors import CatalogError, FencedError, OffsetChangeError, StorageError
+from compactor.errors import (
+    CatalogError,
+    FencedError,
+    KeyfoldError,
+    OffsetChangeError,
+    RejectedRecordError,
+    StorageError,
+)
 from compactor.generation.plan import OffsetChange
 from compactor.metrics import Freshness
+from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
 from connectors.errors import (
@@ -34,6 +42,7 @@ from connectors.errors import (
     TopicSetAsideError,
     exit_code,
 )
+from connectors.placeholders import resolve
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor
 from connectors.runtime.cancellation import StopToken
@@ -520,3 +529,31 @@ def test_a_catalog_that_cannot_be_read_is_not_known(ground: Ground) -> None:
     ground.storage.write(commit_path(1), b"{")
     ground.run((0, ConnectorError("down", "")), stopped=True, takes_over=False)
     assert ground.one.catalog_state is None
+
+
+@pytest.mark.parametrize(
+    ("over_rest", "error", "hidden"),
+    [
+        (False, KeyfoldError("own-secret workers-secret"), "${env:OWN} ${env:WORKERS}"),
+        (True, KeyfoldError("own-secret workers-secret"), "${env:OWN} workers-secret"),
+        (False, RejectedRecordError("own-secret workers-secret"), "own-secret workers-secret"),
+    ],
+)
+def test_the_status_tells_nobody_that_a_guess_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over_rest: bool, error: KeyfoldError, hidden: str
+) -> None:
+    """Names of topics and texts of records stand in errors: of one that was sent over REST, or of any producer."""
+    monkeypatch.setenv("OWN", "own-secret")
+    monkeypatch.setenv("WORKERS", "workers-secret")
+    resolve("${env:OWN} ${env:WORKERS}")
+    worker = load_worker(worker_file(tmp_path, **{"consumer.client.rack": "${env:WORKERS}"}))
+    given = {
+        "name": "c",
+        "connector.class": "CompactedTopic",
+        "topics": "t",
+        "consumer.override.client.rack": "${env:OWN}",
+    }
+    config = ConnectorConfig.model_validate(given, context=worker.limits(over_rest=over_rest))
+    one = Supervisor(worker, config, ManualClock(0), NullObserver())
+    one.fail(error)
+    assert one.status.error == hidden

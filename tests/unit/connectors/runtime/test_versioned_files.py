@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -188,6 +189,44 @@ def test_what_is_left_of_a_removal_goes_after_a_while() -> None:
         assert len(memory.walk("")) == left
     files.write("a", NEW)
     assert stored(memory) == {"a": NEW, "b": OLD}
+
+
+@pytest.mark.parametrize("away", ["walk", "delete"])
+def test_what_was_removed_does_not_come_back(away: str) -> None:
+    """What the store would not let go of below the removal goes before it does."""
+    clock = ManualClock()
+    memory = MemoryStorage(clock)
+    storage = FailingStorage(memory)
+    files = opened(storage)
+    files.write("a", OLD)
+    storage.before(away, lose_answer)
+    with suppress(StorageError):
+        files.remove("a")
+    assert len(memory.walk("")) == 2
+    owner = opened(memory)
+    owner.forget_removed(clock.now_ms() + KEPT_MS + 1)
+    assert stored(memory) == {}
+    assert memory.walk("") == []
+
+
+@pytest.mark.parametrize("away", ["walk", "delete"])
+def test_a_late_writer_is_told_so_also_by_a_store_that_hardly_answers(memory: MemoryStorage, away: str) -> None:
+    """Its number was free again, and it cannot see, or not remove, what it has made below the owner's version."""
+    storage = FailingStorage(memory)
+    opened(memory).write("a", OLD)
+    late, owner = opened(storage), opened(memory)
+    owner.write("a", NEW)
+    owner.write("a", OTHER)
+    storage.before(away, lose_answer)
+    with pytest.raises((SupersededError, StorageError)):
+        late.write("a", OLD)
+    assert stored(memory) == {"a": OTHER}
+    late.settle()
+    assert not late.is_open
+    assert late.read() == {"a": OTHER}
+    owner.remove("a")
+    assert stored(memory) == {}
+    assert len(memory.walk("")) == 1
 
 
 STEPS = st.sampled_from(["write", "remove", "read", "lost", "refused"])

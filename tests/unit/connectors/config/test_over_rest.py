@@ -1,0 +1,120 @@
+"""What a connector made over REST may say to its clients and classes: nothing that runs code or opens any file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.config import librdkafka
+from connectors.config.client_names import CLIENT_SETTINGS, FILES, NOT_OVER_REST
+from connectors.config.clients import client_config
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import FaultyConfigError
+from connectors.config.files import checked, load_worker
+from connectors.config.worker import WorkerConfig
+from connectors.placeholders import FILES as ALLOWED
+from tests.support.cli import worker_file
+from tests.support.settings import LEAST, cases
+
+FILE_SETTINGS = [
+    (key, at) for key, at in cases() if key.endswith((".location", ".file")) and key != "snapshot.location"
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "there").write_text("secret\n")
+    (tmp_path / "allowed" / "out").symlink_to("../there")
+    return tmp_path
+
+
+@pytest.fixture(params=["not set", "set"])
+def worker(folder: Path, request: Any) -> WorkerConfig:
+    allowed = {ALLOWED: str(folder / "allowed")} if request.param == "set" else {}
+    return load_worker(worker_file(folder, **allowed))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The settings of all clients that are made to check them, of which none is made."""
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(librdkafka, "describe", lambda _: librdkafka.PropertyDescription("text"))
+    monkeypatch.setattr(librdkafka, "refusal", lambda _, config: found.append(config))
+    return found
+
+
+def faults(settings: dict[str, str], worker: WorkerConfig) -> list[str]:
+    try:
+        checked(settings, worker)
+    except FaultyConfigError as error:
+        return [str(fault) for fault in error.faults]
+    return []
+
+
+def test_there_are_settings_of_files() -> None:
+    """They are those of clients and of registries."""
+    assert len(FILES) > 5
+    assert {key.partition(".override.")[2] for key, _ in FILE_SETTINGS} >= FILES
+    assert any("schema.registry.ssl.keystore" in key for key, _ in FILE_SETTINGS)
+
+
+def test_no_file_is_opened_that_the_worker_file_does_not_allow(
+    folder: Path, worker: WorkerConfig, asked: list[Any]
+) -> None:
+    """The answer is the same whether the file is there or not, and also for a link out of the allowed folder."""
+    for key, at in FILE_SETTINGS:
+        places = ("there", "none", "allowed/../there", "allowed/out")
+        said = {tuple(faults({**at, key: str(folder / place)}, worker)) for place in places}
+        assert len(said) == 1, key
+        assert ALLOWED in said.pop()[0], key
+    assert not any(name in FILES for config in asked for name in config)
+
+
+def test_what_the_worker_file_allows_is_opened(folder: Path) -> None:
+    """Then a client, or a registry's, says what is wrong with the file."""
+    worker = load_worker(worker_file(folder, **{ALLOWED: str(folder / "allowed")}))
+    (folder / "allowed" / "ca.pem").write_text("no certificate")
+    registry = "value.converter.schema.registry.ssl.truststore.location"
+    client = {**LEAST, "producer.override.security.protocol": "SSL"}
+    for key, at in (("producer.override.ssl.ca.location", client), (registry, dict(FILE_SETTINGS)[registry])):
+        (said,) = faults({**at, key: str(folder / "allowed" / "ca.pem")}, worker)
+        assert ALLOWED not in said
+        assert "certificate" in said
+
+
+def test_the_systems_certificates_need_no_leave(worker: WorkerConfig) -> None:
+    """Librdkafka has a word for them; of any other file it would be its name."""
+    assert faults({**LEAST, "admin.override.ssl.ca.location": "probe"}, worker) == []
+    (said,) = faults({**LEAST, "admin.override.ssl.crl.location": "probe"}, worker)
+    assert ALLOWED in said
+
+
+@pytest.mark.parametrize("name", sorted(NOT_OVER_REST))
+@pytest.mark.parametrize("kind", ["consumer", "producer", "admin"])
+def test_no_client_runs_code_or_sends_secrets_elsewhere(
+    worker: WorkerConfig, asked: list[Any], kind: Any, name: str
+) -> None:
+    """A file may say so, REST may not: not to a client that checks it, nor to one that is made of what was stored."""
+    assert name in CLIENT_SETTINGS
+    key, value = f"{kind}.override.{name}", {"debug": "all"}.get(name, "/x/code.so")
+    (said,) = faults({**LEAST, key: value}, worker)
+    assert said.startswith(f'{key}: "{value}" is not allowed: ')
+    assert not any(name in config for config in asked)
+    stored = ConnectorConfig.model_validate({**LEAST, key: value}, context=worker.limits(over_rest=True))
+    with pytest.raises(FaultyConfigError):
+        client_config(kind, worker, stored, {})
+    of_file = ConnectorConfig.model_validate({**LEAST, key: value}, context=worker.limits(over_rest=False))
+    assert client_config(kind, worker, of_file, {})[name] == value
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_librdkafka_is_given_no_pipe(folder: Path, asked: list[Any], name: str) -> None:
+    """It would wait for a writer, with all threads of the process: not even the worker file leads it there."""
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(FaultyConfigError, match="names nothing that can be read"):
+        load_worker(worker_file(folder, **{f"admin.{name}": str(folder / "pipe"), "admin.ssl.keystore.type": "PKCS12"}))
+    assert not any(name in config for config in asked)
