@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.clock import SystemClock
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import (
     DATE,
@@ -17,7 +18,6 @@ from connectors.data.schema import (
     TIMESTAMP,
     TIMESTAMP_SCHEMA,
     Field,
-    OfSchema,
     Schema,
     Type,
 )
