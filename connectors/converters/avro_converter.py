@@ -19,9 +19,10 @@ from connectors.converters.avro_schemas import DEFAULT_NAME, FIXED_SIZE, FromAvr
 from connectors.converters.avro_slices import EncodedStruct, PartialReader, form_of
 from connectors.converters.avro_unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
-from connectors.converters.registered import RegisteredConverter
+from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
 from connectors.data.bounds import EMPTY_PARTS
-from connectors.data.schema import UNION, OfSchema, Schema, Type
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import UNION, Schema, Type
 from connectors.errors import DataError, RegistryError
 from connectors.options import Option
 from connectors.registry.schema_registry import RegisteredSchema
@@ -34,12 +35,14 @@ _WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
 class AvroReader(Struct, frozen=True):
     """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
 
-    `some`: what reads the fields alone that anything looks at; None: all are read.
+    `weight` is about how many bytes it takes. `some`: what reads the fields alone that anything looks at; None: all are
+    read.
     """
 
     avro: Any
     schema: Schema | None
     convert: Convert | None
+    weight: int
     some: PartialReader | None = None
 
 
@@ -75,7 +78,7 @@ class AvroConverter(RegisteredConverter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self._reads: dict[int, AvroReader] = {}
+        self._reads: Kept[int, AvroReader] = Kept(MOST_IDS)
         self._written = OfSchema(self._written_of)
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
 
@@ -145,21 +148,21 @@ class AvroConverter(RegisteredConverter):
             raise
         except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
             raise DataError(f"Schema {schema_id} is no Avro schema: {reason_of(error)}.") from None
-        self._reads[schema_id] = found
-        return found
+        return self._reads.put(schema_id, found, found.weight)
 
     def _parsed(self, registered: RegisteredSchema) -> AvroReader:
         if registered.kind != "AVRO":
             raise DataError(f"The schema is of type {registered.kind}, not AVRO.", "Set the converter for that type.")
         connect, named = FromAvro(), dict[str, Any]()
-        self._define_references(registered, connect, named, set())
+        size = len(registered.text) + self._define_references(registered, connect, named)
         avro = json.loads(registered.text)
         schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
         if schema is not None:
             check_items(schema)
         parsed = parsed_schema(without_defaults(without_logical_types(avro)), named)
         convert = None if schema is None else reader_of_unions(schema)
-        return AvroReader(parsed, schema, convert, None if convert else self._some(avro, schema, registered))
+        some = None if convert else self._some(avro, schema, registered)
+        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), some)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
         """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
@@ -171,19 +174,14 @@ class AvroConverter(RegisteredConverter):
             else None
         )
 
-    def _define_references(
-        self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any], seen: set[tuple[str, int]]
-    ) -> None:
-        """Makes known the types that a schema refers to, and those that they refer to."""
-        for one in registered.references:
-            if (one.subject, one.version) in seen:
-                continue
-            seen.add((one.subject, one.version))
-            inner = self.registry.version(one.subject, one.version)
-            self._define_references(inner, connect, named, seen)
-            avro = json.loads(inner.text)
+    def _define_references(self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any]) -> int:
+        """Makes known the types that a schema refers to, and those that they refer to; returns how long they are."""
+        texts = {(one.subject, one.version): text for one, text in self.referenced(registered).items()}
+        for text in texts.values():
+            avro = json.loads(text)
             connect.schema(avro)
             parsed_schema(without_defaults(without_logical_types(avro)), named)
+        return sum(map(len, texts.values()))
 
     def _written_of(self, schema: Schema) -> AvroWriter:
         maker = ToAvro(properties=self.options["connect.meta.data"], enums=self.options["enhanced.avro.schema.support"])

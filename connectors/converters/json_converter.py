@@ -15,7 +15,8 @@ import msgspec
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json_schemas import read_schema, write_schema
 from connectors.converters.json_values import JsonForm, JsonValues, NumberText, check_without_schema, exact
-from connectors.data.schema import DECIMAL, OfSchema, Schema
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import DECIMAL, Schema
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.rejection import reason_of
@@ -70,7 +71,9 @@ class JsonConverter(Converter):
             None,
             "The schema of all messages, as JSON, where messages do not have one (KIP-1054). Not set: they have.",
         ),
-        Option("schemas.cache.size", "INT", 1000, "How many schemas are kept.", importance="LOW"),
+        Option(
+            "schemas.cache.size", "INT", 1000, "How many schemas are kept, if they are not too large.", importance="LOW"
+        ),
         DECIMAL_FORMAT,
         Option(
             "replace.null.with.default",
@@ -88,8 +91,7 @@ class JsonConverter(Converter):
         self._enabled: bool = options["schemas.enable"]
         self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=exact)
         self._envelope = msgspec.json.Decoder(Envelope)
-        self._most: int = options["schemas.cache.size"]
-        self._schemas: dict[bytes, tuple[Schema | None, bool]] = {}
+        self._schemas: Kept[bytes, tuple[Schema | None, bool]] = Kept(options["schemas.cache.size"])
         self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write)))
         content = options["schema.content"]
         self._fixed = self._fixed_of(content) if content and self._enabled else None
@@ -144,9 +146,7 @@ class JsonConverter(Converter):
             node = self._plain.decode(text)
             schema = None if node is None else read_schema(node, self._values.read)
             found = schema, DECIMAL.encode() in text
-            if len(self._schemas) >= max(1, self._most):
-                del self._schemas[next(iter(self._schemas))]
-            self._schemas[text] = found
+            self._schemas.put(text, found, weight_of(text, schema))
         return found
 
     def _read(self, found: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:

@@ -13,8 +13,9 @@ from connectors.converters.converter import Headers
 from connectors.converters.json_converter import DECIMAL_FORMAT, encoded, json_text
 from connectors.converters.json_schema_types import FromJsonSchema, to_json_schema
 from connectors.converters.json_values import JsonForm, JsonValues, exact
-from connectors.converters.registered import RegisteredConverter
-from connectors.data.schema import OfSchema, Schema
+from connectors.converters.registered import MOST_IDS, RegisteredConverter
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import Schema
 from connectors.errors import DataError
 from connectors.rejection import reason_of
 
@@ -38,7 +39,7 @@ class JsonSchemaConverter(RegisteredConverter):
         super().__init__(options, is_key=is_key)
         self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
         self._decoder = msgspec.json.Decoder(float_hook=exact)
-        self._reads: dict[int, Schema] = {}
+        self._reads: Kept[int, Schema] = Kept(MOST_IDS)
         self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
@@ -69,12 +70,11 @@ class JsonSchemaConverter(RegisteredConverter):
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
         texts = self.referenced(registered)
         try:
-            references = {name: json.loads(text) for name, text in texts.items()}
+            references = {one.name: json.loads(text) for one, text in texts.items()}
             root = json.loads(registered.text)
             found = FromJsonSchema(root, references, self._values.read).schema(root)
         except DataError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
             raise DataError(f"Schema {schema_id} is no JSON Schema: {reason_of(error)}.") from None
-        self._reads[schema_id] = found
-        return found
+        return self._reads.put(schema_id, found, weight_of(found))

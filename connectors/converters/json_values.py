@@ -16,7 +16,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from connectors.data.bounds import Absences, check_depth
-from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, OfSchema, Schema, Type
+from connectors.data.kept import OfSchema
+from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, bytes_of_decimal, decimal_of, float32, java_float, scale_of
 from connectors.errors import DataError
 from connectors.rejection import shown

@@ -18,7 +18,8 @@ from connectors.converters.protobuf_text import Fill, ProtobufText, ToProtobuf, 
 from connectors.converters.protobuf_types import FromProtobuf
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
 from connectors.data.bounds import Absences
-from connectors.data.schema import OfSchema, Schema
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import Schema
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.rejection import reason_of
@@ -63,8 +64,8 @@ class ProtobufConverter(RegisteredConverter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         self._nullables: bool = options[NULLABLES.name]
-        self._files: dict[int, CompiledFile] = {}
-        self._reads: dict[tuple[int, tuple[int, ...]], MessageReader] = {}
+        self._files: Kept[int, CompiledFile] = Kept(MOST_IDS)
+        self._reads: Kept[tuple[int, tuple[int, ...]], MessageReader] = Kept(MOST_IDS)
         self._written = OfSchema(self._written_of)
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
@@ -98,12 +99,10 @@ class ProtobufConverter(RegisteredConverter):
     def _read_of(self, schema_id: int, path: tuple[int, ...]) -> MessageReader:
         file = self._files.get(schema_id)
         if file is None:
-            file = self._files[schema_id] = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
+            file = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
+            self._files.put(schema_id, file, file.weight)
         found = self.refusals.of((schema_id, path), lambda: self._message_of(file, path))
-        if len(self._reads) >= MOST_IDS:
-            del self._reads[next(iter(self._reads))]
-        self._reads[(schema_id, path)] = found
-        return found
+        return self._reads.put((schema_id, path), found, weight_of(found.schema) + file.weight)
 
     def _message_of(self, file: CompiledFile, path: tuple[int, ...]) -> MessageReader:
         descriptor = file.message(path)
@@ -118,7 +117,7 @@ class ProtobufConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
-        return compiled(registered.text, self.referenced(registered))
+        return compiled(registered.text, {one.name: text for one, text in self.referenced(registered).items()})
 
     def _written_of(self, schema: Schema) -> MessageWriter:
         file = ToProtobuf(nullables=self._nullables).file(schema)

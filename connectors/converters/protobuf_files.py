@@ -21,6 +21,9 @@ from connectors.rejection import reason_of
 _COMPILED_S: Final = 20.0
 """How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy."""
 _MAIN: Final = "main.proto"
+_POOL: Final = 8 << 10
+_UNFOLDED: Final = 30
+"""About how many bytes a compiled file takes: so many in any case, and so many for each byte of its descriptor."""
 _NOISE: Final = re.compile(r"[WI]\d{4} |WARNING: All log messages before")
 """What protoc logs, and is no error."""
 _KNOWN: Final = {
@@ -49,13 +52,16 @@ _KNOWN: Final = {
 
 
 class CompiledFile:
-    """A schema that was compiled, with everything that it imports."""
+    """A schema that was compiled, with everything that it imports; `weight` is about how many bytes it takes."""
 
     def __init__(self, files: Iterable[descriptor_pb2.FileDescriptorProto]) -> None:
         self._pool = descriptor_pool.DescriptorPool()
+        self.weight = _POOL
         for one in files:
             self._file = one
-            self._pool.AddSerializedFile(one.SerializeToString())
+            data = one.SerializeToString()
+            self._pool.AddSerializedFile(data)
+            self.weight += _UNFOLDED * len(data)
 
     def message(self, path: Sequence[int]) -> Any:
         """Returns the descriptor of the message at `path`: its place in the file, then in the message around it."""

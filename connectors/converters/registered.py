@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, WireFormat
+from connectors.data.bounds import DEEPEST_SCHEMA, LONGEST_SCHEMA, MOST_REFERENCES
+from connectors.data.kept import Kept, weight_of
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.registry.patience import Patience
 from connectors.registry.refusals import Refusals
-from connectors.registry.schema_registry import RegisteredSchema, SchemaRegistry
+from connectors.registry.schema_registry import Reference, RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 
 _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
 MOST_IDS: Final = 10_000
 """How many ids a converter knows; the oldest are asked for again."""
+PARSED: Final = 12
+"""About how many bytes a character of a schema takes once it is parsed."""
 
 
 def _check_strategy(name: str) -> str | None:
@@ -66,6 +70,36 @@ REGISTERED: Final[tuple[Option, ...]] = (
 )
 
 
+class _References:
+    """Collects the schemas that one of `size` characters refers to, which `ask` returns by subject and version."""
+
+    def __init__(self, ask: Callable[[str, int], RegisteredSchema], size: int) -> None:
+        self.texts: dict[Reference, str] = {}
+        self._ask = ask
+        self._size = size  # of all texts that were collected
+        self._seen: set[Reference] = set()
+
+    def add(self, registered: RegisteredSchema, depth: int = 1) -> None:
+        """Adds what a schema refers to. Raises DataError for what is beyond the bounds."""
+        for one in registered.references:
+            if one in self._seen:
+                continue
+            self._seen.add(one)
+            if len(self._seen) > MOST_REFERENCES or depth > DEEPEST_SCHEMA:
+                raise DataError(
+                    f"The schema refers to more than {MOST_REFERENCES} others, or more than {DEEPEST_SCHEMA} deep.",
+                    "Put them into fewer subjects.",
+                )
+            inner = self._ask(one.subject, one.version)
+            self._size += len(inner.text)
+            if self._size > LONGEST_SCHEMA:
+                raise DataError(
+                    f"The schema has more than {LONGEST_SCHEMA} characters, with all that it refers to.", "Split it."
+                )
+            self.add(inner, depth + 1)
+            self.texts[one] = inner.text
+
+
 class RegisteredConverter(Converter):
     """A converter whose schemas are in a registry. `registry` is one that tests give."""
 
@@ -80,7 +114,7 @@ class RegisteredConverter(Converter):
         side = "key" if is_key else "value"
         self._side = side
         self._strategy: str = options[f"{side}.subject.name.strategy"].rpartition(".")[2]
-        self._ids: dict[tuple[str, str, str | None], int] = {}
+        self._ids: Kept[tuple[str, str, str | None], int] = Kept(MOST_IDS)
 
     def wait_with(self, patience: Patience) -> None:
         """See `Converter.wait_with`."""
@@ -90,18 +124,15 @@ class RegisteredConverter(Converter):
         """See `Converter.close`."""
         self.registry.close()
 
-    def referenced(self, registered: RegisteredSchema) -> dict[str, str]:
-        """Returns the texts of the schemas that one refers to, and of those that they refer to, by name."""
-        found: dict[str, str] = {}
-        self._add_references(registered, found)
-        return found
+    def referenced(self, registered: RegisteredSchema) -> dict[Reference, str]:
+        """Returns the texts of the schemas that one refers to, and of those that they refer to, these first.
 
-    def _add_references(self, registered: RegisteredSchema, found: dict[str, str]) -> None:
-        for one in registered.references:
-            if one.name not in found:
-                inner = self.registry.version(one.subject, one.version)
-                found[one.name] = inner.text
-                self._add_references(inner, found)
+        Raises DataError where they are more, deeper or longer than `bounds` allows: a registry's answers may refer to
+        ever new ones.
+        """
+        references = _References(self.registry.version, len(registered.text))
+        references.add(registered)
+        return references.texts
 
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
@@ -114,9 +145,7 @@ class RegisteredConverter(Converter):
                 found = self.registry.register(subject, asked, normalize=normalize)
             else:
                 found = self.registry.find(subject, asked, normalize=normalize)
-            if len(self._ids) >= MOST_IDS:
-                del self._ids[next(iter(self._ids))]
-            self._ids[(topic, text, name)] = found
+            self._ids.put((topic, text, name), found, weight_of(topic, text))
         return found
 
     def subject(self, topic: str, name: str | None) -> str:

@@ -26,6 +26,10 @@ NUMBER_DIGITS: Final = 1_000
 """Digits of a Decimal that is written as a number. Kafka's JSON parser takes numbers of 1,000 characters."""
 DECIMAL_BYTES: Final = 65_536
 """Bytes of a Decimal that becomes a text. PostgreSQL's longest numeric, of 147,455 digits, has 61,231."""
+MOST_REFERENCES: Final = 500
+"""Schemas that one refers to, and that those refer to: each is a question to the registry."""
+LONGEST_SCHEMA: Final = 4 << 20
+"""Characters of a schema together with all that it refers to, as many as one answer of a registry may have."""
 EMPTY_PARTS: Final = 16
 """Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
 _INT: Final = 1 << 31

@@ -19,16 +19,14 @@ and `connectors.data.values.Date` (Java's java.util.Date).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from connectors.errors import DataError
-
-Result = TypeVar("Result")
 
 DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 DATE: Final = "org.apache.kafka.connect.data.Date"
@@ -65,8 +63,8 @@ class Schema(Struct, frozen=True, kw_only=True):
     """A schema. `default` is None where there is none: Connect has no default that is null and says something.
 
     `fields` are a STRUCT's, in order; two of one name raise DataError, as in SchemaBuilder. `value_schema` is that of
-    an ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `OfSchema` keeps
-    what is derived from a schema.
+    an ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `kept.OfSchema`
+    keeps what is derived from a schema.
     """
 
     type: Type
@@ -114,25 +112,3 @@ BOOLEAN: Final = Schema(type=Type.BOOLEAN)
 STRING: Final = Schema(type=Type.STRING)
 BYTES: Final = Schema(type=Type.BYTES)
 TIMESTAMP_SCHEMA: Final = Schema(type=Type.INT64, name=TIMESTAMP, version=1)
-
-
-class OfSchema:
-    """Keeps what `derive` makes of each schema, by the schema's identity: schemas are few, and made once.
-
-    The oldest are let go, so that a source that makes a new schema for each record costs time and no memory.
-    """
-
-    def __init__(self, derive: Callable[[Schema], Result], most: int = 1_000) -> None:
-        self._derive = derive
-        self._most = most
-        self._found: dict[int, tuple[Schema, Any]] = {}
-
-    def __call__(self, schema: Schema) -> Any:
-        """Returns what `derive` made of `schema`."""
-        found = self._found.get(id(schema))
-        if found is None:
-            if len(self._found) >= self._most:
-                del self._found[next(iter(self._found))]
-            # The schema is kept with it: its id would else be another one's once it is gone.
-            found = self._found[id(schema)] = (schema, self._derive(schema))
-        return found[1]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
+from connectors.data.kept import Kept, weight_of
 from connectors.errors import DataError
 
 Result = TypeVar("Result")
@@ -16,7 +17,8 @@ Result = TypeVar("Result")
 KEPT_S: Final = 30.0
 """For how long (s) an error is kept: what is missing may be there later."""
 _MOST: Final = 1_000
-"""How many are kept: the ids of malformed records may be any."""
+_HEAVIEST: Final = 4 << 20
+"""How many are kept, and how many bytes of them: the ids of malformed records may be any, and what is asked a text."""
 
 
 class Refusals:
@@ -24,7 +26,7 @@ class Refusals:
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._kept: dict[Hashable, tuple[float, DataError]] = {}
+        self._kept: Kept[Hashable, tuple[float, DataError]] = Kept(_MOST, _HEAVIEST)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -41,7 +43,5 @@ class Refusals:
             raise
 
     def _keep(self, asked: Hashable, error: DataError) -> None:
-        self._kept.pop(asked, None)
-        if len(self._kept) >= _MOST:
-            del self._kept[next(iter(self._kept))]
-        self._kept[asked] = (self._monotonic() + KEPT_S, DataError(error.message, error.action))
+        kept = self._monotonic() + KEPT_S, DataError(error.message, error.action)
+        self._kept.put(asked, kept, weight_of(asked, error.message, error.action))

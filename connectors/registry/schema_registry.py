@@ -11,7 +11,6 @@ import json
 import math
 import ssl
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -20,6 +19,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from msgspec import Struct
 
+from connectors.data.kept import Kept, weight_of
 from connectors.errors import DataError, RegistryError
 from connectors.registry.http_client import HttpClient, HttpRequest
 from connectors.registry.patience import Patience
@@ -32,8 +32,9 @@ WAITS_S: Final = (0.1, 0.2, 0.4)
 """How long it is waited for before a registry that does not answer is asked again."""
 LIMIT_S: Final = 5.0
 """How long (s) one question takes in all, whatever a registry does; a portion's `Patience` may allow less."""
-_KEPT_CHARS: Final = 64 << 20
-"""How long the texts of all schemas that are kept may be together; the oldest are asked for again."""
+_MOST: Final = 100_000
+_HEAVIEST: Final = 64 << 20
+"""How many schemas are kept, and how many bytes of them; the oldest are asked for again."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = frozenset({40401, 40402, 40403})
@@ -121,8 +122,7 @@ class SchemaRegistry:
         self._refusals = Refusals(monotonic)
         self._monotonic = monotonic
         self._sleep = sleep
-        self._schemas: OrderedDict[str, RegisteredSchema] = OrderedDict()
-        self._kept_chars = 0  # of the texts in `_schemas`
+        self._schemas: Kept[str, RegisteredSchema] = Kept(_MOST, _HEAVIEST)
 
     def close(self) -> None:
         """Closes its connections."""
@@ -150,10 +150,8 @@ class SchemaRegistry:
     def _kept(self, path: str, what: str) -> RegisteredSchema:
         found = self._schemas.get(path)
         if found is None:
-            found = self._schemas[path] = self._refusals.of(path, lambda: self._asked(path, what))
-            self._kept_chars += len(found.text)
-            while self._kept_chars > _KEPT_CHARS and len(self._schemas) > 1:
-                self._kept_chars -= len(self._schemas.popitem(last=False)[1].text)
+            found = self._refusals.of(path, lambda: self._asked(path, what))
+            self._schemas.put(path, found, weight_of(path, found))
         return found
 
     def _asked(self, path: str, what: str) -> RegisteredSchema:

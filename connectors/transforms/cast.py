@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, OfSchema, Schema, Type
+from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.casts import cast_value
 from connectors.transforms.transform import Side, SidedTransform

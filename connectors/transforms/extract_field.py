@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import OfSchema, Schema
+from connectors.data.schema import Schema
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform

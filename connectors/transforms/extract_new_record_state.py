@@ -14,8 +14,9 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
-from connectors.data.schema import STRING, Field, OfSchema, Schema
+from connectors.data.schema import STRING, Field, Schema
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_struct, with_fields

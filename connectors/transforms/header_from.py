@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
-from connectors.data.schema import OfSchema, Schema
+from connectors.data.schema import Schema
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import Field, OfSchema, Schema, Type
+from connectors.data.schema import Field, Schema, Type
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Side, SidedTransform
 

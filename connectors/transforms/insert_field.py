@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import INT32, INT64, STRING, TIMESTAMP_SCHEMA, Field, OfSchema, Schema
+from connectors.data.schema import INT32, INT64, STRING, TIMESTAMP_SCHEMA, Field, Schema
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import BITS, DECIMAL, Field, OfSchema, Schema, Type
+from connectors.data.schema import BITS, DECIMAL, Field, Schema, Type
 from connectors.data.values import Date, bytes_of_int, scale_of
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option

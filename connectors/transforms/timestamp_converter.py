@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from connectors.clock import SystemClock
 from connectors.data.bounds import is_int
 from connectors.data.java_calendar import DAY_MS
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import (
     DATE,
@@ -19,7 +20,6 @@ from connectors.data.schema import (
     TIMESTAMP,
     TIMESTAMP_SCHEMA,
     Field,
-    OfSchema,
     Schema,
     Type,
 )

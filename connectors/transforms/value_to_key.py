@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import Field, OfSchema, Schema, Type
+from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option
 from connectors.transforms.transform import Side, Transform

@@ -1,0 +1,107 @@
+"""Keeps what was made of schemas, so that it is made once, within a bound for all of it together.
+
+A count alone is no bound: a thousand schemas of a megabyte each, one in every record, would be tens of gigabytes once
+they are parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from sys import getsizeof
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from connectors.data.schema import Schema
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+HEAVIEST: Final = 32 << 20
+"""About how many bytes may be kept in one place: a hundred thousand types, as a thousand tables of a hundred columns
+have. A chain has a handful of such places."""
+_TYPE: Final = 320
+"""About how many bytes a type of a schema takes, with its field and what is made of it."""
+_PLAIN: Final = 32
+"""About how many bytes a number takes."""
+
+
+class Kept(Generic[Key, Value]):
+    """Keeps at most `most` values, which weigh at most `heaviest` together; the oldest are let go.
+
+    The newest stays in any case. Used by one thread.
+    """
+
+    def __init__(self, most: int, heaviest: int = HEAVIEST) -> None:
+        self._most = max(1, most)
+        self._heaviest = heaviest
+        self._weight = 0  # of all that is in `_kept`
+        self._kept: dict[Key, tuple[Value, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: Key) -> Value | None:
+        """Returns what is kept under `key`, or None."""
+        kept = self._kept.get(key)
+        return None if kept is None else kept[0]
+
+    def put(self, key: Key, value: Value, weight: int) -> Value:
+        """Keeps `value`, of about `weight` bytes, in place of what is kept under `key`; returns it."""
+        self._let_go(key)
+        while self._kept and (len(self._kept) >= self._most or self._weight + weight > self._heaviest):
+            self._let_go(next(iter(self._kept)))
+        self._kept[key] = value, weight
+        self._weight += weight
+        return value
+
+    def _let_go(self, key: Key) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._weight -= kept[1]
+
+
+def weight_of(*values: Any) -> int:
+    """Returns about how many bytes `values` take, which are schemas, texts, and lists and dicts of them."""
+    weight, left = 0, list(values)
+    while left:
+        one = left.pop()
+        if isinstance(one, Schema):
+            weight += _TYPE
+            left += [field.schema for field in one.fields]
+            weight += sum([getsizeof(field.name) for field in one.fields])
+            left += [part for part in (one.key_schema, one.value_schema, one.default) if part is not None]
+            left += [part for part in (one.name, one.doc, one.parameters) if part]
+        elif isinstance(one, str | bytes):
+            weight += getsizeof(one)
+        elif isinstance(one, Struct):
+            left += [getattr(one, name) for name in one.__struct_fields__]
+        elif isinstance(one, Mapping):
+            weight += getsizeof(one)
+            left += [*one, *one.values()]
+        elif isinstance(one, list | tuple):
+            weight += getsizeof(one)
+            left += one
+        else:
+            weight += _PLAIN
+    return weight
+
+
+class OfSchema:
+    """Keeps what `derive` makes of each schema, by the schema's identity: schemas are few, and made once.
+
+    The oldest are let go, so that a source that makes a new schema for each record costs time and no memory.
+    """
+
+    def __init__(self, derive: Callable[[Schema], Any], most: int = 1_000) -> None:
+        self._derive = derive
+        # The schema is kept with what was made of it: its id would else be another one's once it is gone.
+        self._kept: Kept[int, tuple[Schema, Any]] = Kept(most)
+
+    def __call__(self, schema: Schema) -> Any:
+        """Returns what `derive` made of `schema`."""
+        kept = self._kept.get(id(schema))
+        if kept is None:
+            made = self._derive(schema)
+            kept = self._kept.put(id(schema), (schema, made), 2 * weight_of(schema))
+        return kept[1]
