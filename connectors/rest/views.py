@@ -96,7 +96,7 @@ def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
     """Returns the config `sent`, where a setting that was shown with `[hidden]` in it is as it is in `before`.
 
     A client that reads a config, changes a key and sends it back keeps what it was not shown. Raises FaultyConfigError
-    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: whoever is
+    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: who is
     not shown it could have it sent to himself.
     """
     shown = masked(before)
