@@ -76,7 +76,7 @@ def test_a_connector_made_over_rest_does_not_come_back(deployment: Deployment, t
         assert admin.describe([deployment.output])
         worker.ask("PUT", f"/connectors/{deployment.name}/resume")
         worker.until_state(deployment.name, "RUNNING")
-    assert f".worker/connectors/{deployment.name}.json" in delete(deployment, "--outputs")
+    assert f".worker/connectors/{deployment.name}@" in delete(deployment, "--outputs")
     with RestProcess(tmp_path, deployment.bootstrap) as worker:
         assert worker.ask("GET", "/connectors").json() == []
     assert admin.describe([deployment.output]) == {}

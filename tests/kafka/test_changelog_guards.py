@@ -229,7 +229,8 @@ def test_fencing_aborts_what_is_open(changelog: Changelog) -> None:
 
 def test_a_setting_that_the_brokers_refuse_is_named(changelog: Changelog) -> None:
     """No wait mends it: the connector is FAILED, with the setting, and is not RESTARTING as in an outage."""
-    config = {"bootstrap.servers": changelog.bootstrap, "transaction.timeout.ms": 2_000_000_000, "log_level": 0}
+    config: dict[str, str | int | float | bool] = {"bootstrap.servers": changelog.bootstrap, "log_level": 0}
+    config |= {"transaction.timeout.ms": 2_000_000_000}
     with pytest.raises(BrokerRefusedError, match="to at most the brokers") as caught:
         fence_all(config, [transactional_id(changelog.connector, 0)])
     assert not is_outage(caught.value)
