@@ -72,7 +72,12 @@ def test_all_that_a_schema_holds_has_weight(schema: Schema) -> None:
 def test_what_is_derived_of_heavy_schemas_is_let_go_of() -> None:
     """A transform sees a new schema with each record, where a converter makes one for each."""
     kept: list[Schema] = []
-    of = OfSchema(lambda schema: kept.append(schema) or schema.doc)
+
+    def derive(schema: Schema) -> str | None:
+        kept.append(schema)
+        return schema.doc
+
+    of = OfSchema(derive)
     heavy = [Schema(type=Type.INT8, doc=str(number) * (HEAVIEST // 10)) for number in range(9)]
     for schema in [*heavy, heavy[-1], heavy[0]]:
         assert of(schema) == schema.doc
