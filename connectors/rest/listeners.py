@@ -12,8 +12,9 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import Listener
 from connectors.config.worker import WorkerConfig
 
-CONNECTIONS: Final = 256
-"""Connections that are served at once; others are answered with 503."""
+CONNECTIONS: Final = 384
+"""Connections that are served at once. Another one takes the place of one that waits for its client; if none does, it
+is answered with 503."""
 
 
 class BoundListener:

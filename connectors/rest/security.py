@@ -7,7 +7,6 @@ are checked one after another: those who guess take one thread, and a core at mo
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
@@ -39,7 +38,9 @@ BODY_MAX: Final = 1 << 20
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 _HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
 LOGIN_THREADS: Final = 4
-"""Threads of log-ins, which no other request takes: they read the users' file, and one at a time checks a password."""
+"""As many threads read the users' file, and one more checks passwords: no other request takes them."""
+LOGINS_WAITING: Final = 96
+"""How many requests wait for one of those that read the file, which each request needs for a moment."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
 _OPEN: Final = ("/health",)
@@ -121,8 +122,8 @@ class Users:
         self._path = path
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
-        self._checking = asyncio.Lock()
-        self._calls = SlowCalls("log-ins", LOGIN_THREADS)
+        self._checks = SlowCalls("checks of passwords", 1)
+        self._calls = SlowCalls("log-ins", LOGIN_THREADS, waiting=LOGINS_WAITING)
 
     async def role(self, name: str, password: bytes) -> Role | None:
         """Returns the role of a user whose password is right, else None."""
@@ -133,8 +134,7 @@ class Users:
             return role
         user = read.users.get(name)
         hashed = (user or self._stand_in(read, name)).password
-        async with self._checking:
-            right = await self._calls.run(bcrypt.checkpw, counts, hashed)
+        right = await self._checks.run(bcrypt.checkpw, counts, hashed)
         if user is None or not right:
             return None
         read.verified[proof] = user.role

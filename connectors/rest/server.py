@@ -37,26 +37,58 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 class _Protocol(H11Protocol):
-    """Ends connections whose client takes too long to send a request, or to read an answer."""
+    """Ends connections whose client takes too long to send a request, or to read an answer.
+
+    Where all connections are taken, a new one takes the place of that which has waited longest for its client: a few
+    hundred that are kept open keep nobody out, and take no more of the process's files.
+    """
 
     _slow: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
+    _waits_since: float | None = None  # for its client, by the loop's clock; None while a request is answered
 
     def connection_made(self, transport: Any) -> None:
         """Begins a connection: its first request is waited for."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(1, 0)  # `pause_writing` is: something is unread; 0 is never left with TLS
+        self._note()
         self._arm()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Ends the connection that has waited longest for its client, if all are taken and any waits."""
+        if len(self.connections) < CONNECTIONS:
+            return
+        waiting = [one for one in self.connections if isinstance(one, _Protocol) and one is not self and one.is_waiting]
+        if waiting:
+            oldest = min(waiting, key=lambda one: one._waits_since or 0.0)
+            self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
+            oldest.transport.abort()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next step is its client's."""
+        return self._waits_since is not None
+
+    def _note(self) -> None:
+        """Notes since when the client is waited for: to send a whole request, or to read its answer."""
+        is_answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
+        if is_answered or self._unread is not None or self.conn.their_state not in _WHOLE:
+            self._waits_since = self.loop.time() if self._waits_since is None else self._waits_since
+        else:
+            self._waits_since = None
 
     def pause_writing(self) -> None:
         """Begins the time in which the client has to read what it was sent."""
         super().pause_writing()
         self._unread = self._unread or self.loop.call_later(TAKE_S, self.transport.abort)
+        self._note()
 
     def resume_writing(self) -> None:
         """Ends that time: the client has read everything, or the system has taken it."""
         super().resume_writing()
         self._forget_unread()
+        self._note()
 
     def _forget_unread(self) -> None:
         if self._unread is not None:
@@ -69,11 +101,13 @@ class _Protocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state in _WHOLE:
             self._disarm()
+        self._note()
 
     def on_response_complete(self) -> None:
         """Ends the time of the request that was answered."""
         self._disarm()
         super().on_response_complete()
+        self._note()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends a connection."""

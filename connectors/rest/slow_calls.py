@@ -25,31 +25,30 @@ T = TypeVar("T")
 WAIT_S: Final = 5.0
 """How long (s) a request waits for one of the threads: a burst gets through, and a client hears soon of a store that
 hangs."""
+WAITING: Final = 32
+"""How many requests of a kind wait so: all kinds together leave connections for what is answered from memory
+(`listeners.CONNECTIONS`)."""
 RETRY_AFTER_S: Final = 5
 """After how long (s) a client that was refused is to ask again, by the header Retry-After."""
 
 
 class SlowCalls:
-    """Calls of one kind, of which at most `most` are under way; to be used on one event loop."""
+    """Calls of one kind, of which at most `most` are under way, and `waiting` wait; to be used on one event loop."""
 
-    def __init__(self, kind: str, most: int) -> None:
+    def __init__(self, kind: str, most: int, waiting: int = WAITING) -> None:
         self._kind = kind
         self._most = most
+        self._most_waiting = waiting
         self._free = asyncio.Semaphore(most)
+        self._waiting = 0
 
     async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Makes a call on a thread, and returns what it does. Raises BusyError if none becomes free in WAIT_S.
+        """Makes a call on a thread, and returns what it does.
 
-        A client that goes ends neither the call nor its place among the `most`: the call may still wait.
+        Raises BusyError where none becomes free in WAIT_S, or too many others wait for one. A client that goes ends
+        neither the call nor its place among the `most`: the call may still wait.
         """
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await self._free.acquire()
-        except TimeoutError:
-            raise BusyError(
-                f"{self._most} {self._kind} are under way, as many as the worker makes at once.",
-                "They wait for the storage, for brokers, or for a check; see the worker's log, or ask again later.",
-            ) from None
+        await self._acquire()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
 
@@ -70,6 +69,23 @@ class SlowCalls:
         asked = partial(copy_context().run, partial(call, *args, **more))
         threading.Thread(target=work, args=(asked,), name=f"rest-{self._kind}", daemon=True).start()
         return await answer
+
+    async def _acquire(self) -> None:
+        """Waits for a thread, and takes it. Raises BusyError."""
+        busy = BusyError(
+            f"{self._most} {self._kind} are under way, as many as the worker makes at once.",
+            "They wait for the storage, for brokers, or for a check; see the worker's log, or ask again later.",
+        )
+        if self._waiting >= self._most_waiting:
+            raise busy
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise busy from None
+        finally:
+            self._waiting -= 1
 
 
 def _outcome(call: Callable[[], T]) -> tuple[BaseException | None, T | None]:

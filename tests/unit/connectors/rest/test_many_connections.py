@@ -1,0 +1,137 @@
+"""Clients that open connections and send nothing keep nobody out, and take no more than their share of files."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+
+from connectors.errors import BusyError
+from connectors.rest import listeners, security, server, slow_calls
+from connectors.rest.slow_calls import Slow, SlowCalls
+from tests.support.kafka import wait_until
+from tests.support.rest import RestWorker, rest_worker, stand_ins
+
+MOST = 8
+"""As many connections as the worker of these tests serves; clients open four times as many."""
+Open = Callable[[str], list[socket.socket]]
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+    stand_ins(monkeypatch.setattr)
+    for module in (listeners, server):
+        monkeypatch.setattr(module, "CONNECTIONS", MOST)
+    for name in ("HEAD_S", "TAKE_S"):  # slow clients are ended only if others need their place
+        monkeypatch.setattr(server, name, 600.0)
+    with rest_worker(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def opened(worker: RestWorker) -> Iterator[Open]:
+    host, port = worker.url.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+
+        def many(sent: str) -> list[socket.socket]:
+            found = []
+            for _ in range(4 * MOST):
+                found.append(stack.enter_context(socket.create_connection((host, int(port)), timeout=20)))
+                found[-1].sendall(sent.encode())
+                if sent.endswith("\r\n\r\n") and len(sent) < 1_000:
+                    assert b"200 OK" in found[-1].recv(1_000)
+            return found
+
+        yield many
+
+
+def _served(worker: RestWorker) -> int:
+    """Counts the connections that the worker, which is this process, has open."""
+    port = int(worker.url.rpartition(":")[2])
+    return sum(one.laddr.port == port and bool(one.raddr) for one in psutil.Process().net_connections("tcp"))
+
+
+def _ask(worker: RestWorker) -> int:
+    with worker.client.__class__(base_url=worker.url, timeout=20) as client:  # with a connection of its own
+        return client.get("/health").status_code
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "",
+        "GET /connectors HTTP/1.1\r\nHost: localhost\r\n",
+        "POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+        "GET /connectors HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+)
+def test_clients_that_are_waited_for_make_room_for_others(worker: RestWorker, opened: Open, sent: str) -> None:
+    """They sent nothing, half a head, half a body, or a request that is answered: each may keep its connection."""
+    opened(sent)
+    wait_until(lambda: _served(worker) <= MOST, "no more connections are open than are served")
+    assert {_ask(worker) for _ in range(3 * MOST)} == {200}
+    assert _served(worker) <= MOST
+
+
+def test_clients_that_read_no_answer_make_room_for_others(worker: RestWorker, opened: Open) -> None:
+    """What was written for them waits in the worker."""
+    opened("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
+    wait_until(lambda: _served(worker) <= MOST, "no more connections are open than are served")
+    assert {_ask(worker) for _ in range(3 * MOST)} == {200}
+
+
+def test_a_request_that_is_answered_makes_no_room(
+    worker: RestWorker, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a connection of which the next step is its client's is ended, however long another waits for its answer."""
+    asked = []
+
+    def late(*_: object) -> list[str]:
+        asked.append(1)
+        wait_until(lambda: len(asked) > 1, "the others were opened")
+        return ["late"]
+
+    monkeypatch.setattr(worker.herder, "names", late)
+    host, port = worker.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as waits:
+        waits.sendall(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: bool(asked), "its request is being answered")
+        opened("")
+        assert {_ask(worker) for _ in range(3)} == {200}
+        asked.append(2)
+        deadline = time.monotonic() + 20
+        answer = b""
+        while b"late" not in answer and time.monotonic() < deadline:
+            answer += waits.recv(1_000)
+        assert b"200 OK" in answer
+
+
+def test_requests_that_wait_leave_connections_for_others() -> None:
+    """All kinds of slow calls at their most, and all log-ins, are fewer than the connections that are served."""
+    slow = [getattr(Slow(), name) for name in Slow.__struct_fields__]
+    calls = sum(each._most + each._most_waiting for each in slow)
+    log_ins = security.LOGIN_THREADS + security.LOGINS_WAITING + 1 + slow_calls.WAITING
+    assert calls + log_ins < listeners.CONNECTIONS - 64
+
+
+def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
+    """Each that waits has a connection."""
+
+    async def ask() -> None:
+        calls, release = SlowCalls("calls", 1, waiting=2), threading.Event()
+        asked = [asyncio.create_task(calls.run(release.wait, 20)) for _ in range(3)]
+        await asyncio.sleep(0)  # each has begun
+        with pytest.raises(BusyError, match="1 calls are under way"):
+            await calls.run(bool)
+        release.set()
+        assert await asyncio.gather(*asked) == [True] * 3
+        assert await calls.run(bool) is False
+
+    asyncio.run(ask())
