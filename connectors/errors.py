@@ -25,6 +25,7 @@ KeyfoldError (compactor.errors)
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
+│   ├── RegistryRefusedError         it answers, and refuses a user, or is no schema registry; FAILED, tried again
 │   └── PortionLateError             a portion's chain holds up its micro-batch; it is read alone
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
@@ -187,6 +188,10 @@ class RegistryError(KeyfoldError):
     retriable = True
 
 
+class RegistryRefusedError(RegistryError):
+    """The schema registry answers and refuses a user or the request: the operator corrects what the action names."""
+
+
 class PortionLateError(RegistryError):
     """A portion's chain takes longer than a micro-batch waits: nothing is known of its records by then.
 
@@ -221,6 +226,7 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
 _OUTAGES: Final = (UnreachableError, RegistryError, StorageError, PublishInterruptedError, OutcomeUnknownError)
 _REFUSALS: Final = (
     LoginRefusedError,
+    RegistryRefusedError,
     PositionMovedError,
     MissingFileError,
     DamagedFileError,

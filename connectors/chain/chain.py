@@ -208,7 +208,7 @@ class Chain:
             if not self._settings:
                 raise
             said, action = (_hidden(text, self._settings) for text in (error.message, error.action))
-            raise RegistryError(said, action) from None
+            raise type(error)(said, action) from None
         return rows.batch()
 
     def _why(self, error: RejectedError) -> str:

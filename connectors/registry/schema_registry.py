@@ -20,7 +20,7 @@ import httpx
 from msgspec import Struct
 
 from connectors.data.kept import Kept, weight_of
-from connectors.errors import DataError, RegistryError
+from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.http_client import HttpClient, HttpRequest
 from connectors.registry.patience import Patience
 from connectors.registry.refusals import Refusals
@@ -80,7 +80,7 @@ class RegistryAnswer(Struct, frozen=True):
         if self.status == httpx.codes.OK:
             with suppress(KeyError, TypeError, ValueError, AttributeError):
                 return of(self.body)
-        raise RegistryError(
+        raise RegistryRefusedError(
             f"What answers {self.asked} with {self.status} is no schema registry, or refuses the request: {self.said}.",
             "Check that schema.registry.url is where its REST interface begins (Apicurio's: http://HOST:8080/apis/ccompat/v7).",
         )
@@ -224,7 +224,7 @@ class SchemaRegistry:
         except httpx.HTTPError as error:
             raise _NoAnswerError(f"{type(error).__name__} at {_address(url)}") from None
         if found.status in _UNAUTHORIZED:
-            raise RegistryError(
+            raise RegistryRefusedError(
                 f"The schema registry answers {method} {url} with {found.status}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )

@@ -27,6 +27,7 @@ from compactor.model.publish_plan import PublishPlan
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import BrokerRefusedError, OutputError, UnreachableError, is_outage
 from connectors.kafka import admin
+from connectors.kafka.client_settings import Setting
 from connectors.kafka.producers import fence_all, initialised, transactional_id
 from connectors.kafka.retry import Retry
 from connectors.sinks.publisher import ChangelogPublisher
@@ -229,10 +230,9 @@ def test_fencing_aborts_what_is_open(changelog: Changelog) -> None:
 
 def test_a_setting_that_the_brokers_refuse_is_named(changelog: Changelog) -> None:
     """No wait mends it: the connector is FAILED, with the setting, and is not RESTARTING as in an outage."""
-    config: dict[str, str | int | float | bool] = {"bootstrap.servers": changelog.bootstrap, "log_level": 0}
-    config |= {"transaction.timeout.ms": 2_000_000_000}
+    config: dict[str, Setting] = {"bootstrap.servers": changelog.bootstrap, "transaction.timeout.ms": 2_000_000_000}
     with pytest.raises(BrokerRefusedError, match="to at most the brokers") as caught:
-        fence_all(config, [transactional_id(changelog.connector, 0)])
+        fence_all({**config, "log_level": 0}, [transactional_id(changelog.connector, 0)])
     assert not is_outage(caught.value)
 
 
