@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from connectors.errors import DataError, RegistryError
+from connectors.errors import DataError, RegistryError, RegistryRefusedError, is_outage
 from connectors.options import OptionsError, read
 from connectors.registry.refusals import KEPT_S, Refusals
 from connectors.registry.schema_registry import LIMIT_S, WAITS_S, RegisteredSchema, SchemaRegistry
@@ -259,3 +259,12 @@ def test_settings_that_cannot_work_are_refused(texts: dict[str, Any]) -> None:
     """Before anything is asked."""
     with pytest.raises(OptionsError):
         registry(MemoryRegistry(), **texts)
+
+
+@pytest.mark.parametrize("status", [401, 403, 302, 404])
+def test_what_a_registry_refuses_is_no_outage(status: int) -> None:
+    """No wait mends it: the connector is FAILED, as where a broker refuses a login, though it is tried again."""
+    asked = registry(httpx.MockTransport(lambda _: httpx.Response(status, json={"message": "no"})))
+    with pytest.raises(RegistryRefusedError) as caught:
+        asked.schema(7)
+    assert (is_outage(caught.value), caught.value.retriable) == (False, True)
