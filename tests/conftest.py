@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
+from connectors import known_values
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.spark_settings import FAST_START
 
@@ -49,6 +50,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _folder(item: pytest.Item) -> str:
     folder = item.path.relative_to(ROOT / "tests").parts[0]
     return folder if folder in _ORDER else _ORDER[0]
+
+
+@pytest.fixture(autouse=True)
+def _no_known_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgets what placeholders stood for in other tests: it would be hidden in what this one prints."""
+    monkeypatch.setattr(known_values, "_values", {})
+    monkeypatch.setattr(known_values, "_everywhere", [])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,12 +18,6 @@ from tests.support.cli import own_logging
 URL = "http://us3r:p4ssw0rt@reg1stry.example:8081/apis/"
 
 
-@pytest.fixture(autouse=True)
-def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_values, "_values", {})
-    monkeypatch.setattr(known_values, "_everywhere", [])
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
