@@ -91,12 +91,3 @@ def test_the_status_of_a_connector_does_not_have_it() -> None:
     error = KeyfoldError("geheim-4711 and geheim-of-worker do not answer")
     shown = status.failed(status.Status(), error, None, {"a": "${env:X}"}, {"b": "${env:W}"})
     assert shown.error == "${env:X} and ${env:W} do not answer"
-
-
-@pytest.mark.parametrize("quoted", [slice(0, 100), slice(0, 30), slice(-60, None), slice(None)])
-def test_a_part_of_a_long_value_is_hidden_where_a_message_quotes_only_that(quoted: slice) -> None:
-    """Messages cut long values: what is left of the beginning or the end shows the placeholder too."""
-    value = "".join(f"{number:03}-" for number in range(100))
-    remember("${file:/a:long}", value)
-    assert hide_all(f"The text '{value[quoted]}' is none.") == "The text '${file:/a:long}' is none."
-    assert hide_all(f"The text '{value[:20]}' is none.") == f"The text '{value[:20]}' is none."
