@@ -76,7 +76,8 @@ def show(
         say_json({"status": found[0], "config": found[1]})
         return
     status, config = found
-    say(f"Connector {name}: {status['connector']['state']}, {len(status['tasks'])} tasks")
+    count = len(status["tasks"])
+    say(f"Connector {name}: {status['connector']['state']}, {count} {'task' if count == 1 else 'tasks'}")
     if trace := status["connector"].get("trace"):
         say(trace)
     say()
@@ -155,9 +156,9 @@ _HELP: Final = {
     "delete": "Ends a connector and forgets its config; what it keeps and has published stays (keyfold delete).",
 }
 _asks("pause", "PUT", "is being paused.")
-_asks("resume", "PUT", "runs again.")
+_asks("resume", "PUT", "is being resumed.")
 _asks("stop", "PUT", "is being stopped.")
-_asks("restart", "POST", "is restarted.")
+_asks("restart", "POST", "is being restarted.")
 _asks("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays.")
 
 

@@ -108,9 +108,12 @@ def prepare(version: VersionOption = False) -> None:  # its callback has answere
 
 
 def _help(command: Callable[..., None]) -> str:
-    """Returns the help text of `command`: its docstring without the paragraph on what it raises."""
+    """Returns the help text of `command`: its docstring without the paragraph on what it raises.
+
+    Each paragraph is one line, as help wraps it to the width of the terminal and would keep the docstring's own breaks.
+    """
     paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(each for each in paragraphs if not each.startswith("Raises "))
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs if not each.startswith("Raises "))
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
@@ -141,6 +144,8 @@ for heading in _GROUPS:
 for several in (connectors_app, dlq_app):
     for registered in several.registered_commands:
         registered.cls = _Command
+        if registered.help is None and registered.callback is not None:
+            registered.help = _help(registered.callback)
     app.add_typer(several, cls=_CommandGroup, rich_help_panel=_heading(several.info.name or ""))
 
 

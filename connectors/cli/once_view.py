@@ -108,7 +108,7 @@ def _lines(done: OnceResult) -> Iterator[str]:
         yield table(headers, [(*((name,) if several else ()), *_row(topic)) for name, topic in rows])
     for one in done.connectors:
         if one.error is not None:
-            yield f"Connector {one.connector} is FAILED: {one.error}"
+            yield f"Connector {one.connector} is FAILED: {one.error.removeprefix(f'Connector {one.connector}: ')}"
     paths = [topic.snapshot.path for _, topic in rows if topic.snapshot is not None]
     if paths:
         yield f"Open it: {opening(paths[0])}"

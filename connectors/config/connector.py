@@ -360,6 +360,10 @@ def _hint(name: str) -> str | None:
         return f"cannot be set: {why}."
     if client_translate.is_known(name):
         return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."
+    from connectors.config.worker import WorkerConfig  # here, as worker.py needs this module
+
+    if name in definitions(WorkerConfig):
+        return "is a key of the worker file, not of the connector file; move it there."
     return None
 
 

@@ -311,6 +311,7 @@ class Herder:
         clashes with another; BusyError, StorageError where it cannot be stored: then nothing has changed.
         """
         made = self._specs.put(name, changed, target, only_new=only_new)
+        _log.info("connector made over REST" if made else "connector's config set over REST", connector=name)
         self.changed()
         return made
 
@@ -320,6 +321,7 @@ class Herder:
         Raises NoConnectorError, ConflictError, BusyError, StorageError.
         """
         self._specs.delete(name)
+        _log.info("connector deleted over REST", connector=name)
         self._topics_reset.pop(name, None)
         self.changed()
 
@@ -329,6 +331,7 @@ class Herder:
         Raises NoConnectorError, ConflictError, BusyError, StorageError.
         """
         self._specs.target(name, state)
+        _log.info("connector's target state set over REST", connector=name, state=state.value)
         self.changed()
 
     def restart(self, name: str) -> None:

@@ -131,6 +131,12 @@ def test_show(worker: RestWorker) -> None:
     ]
 
 
+def test_one_task_is_no_tasks(worker: RestWorker) -> None:
+    """The count of a single task stands without a plural."""
+    worker.create("a", **{"tasks.max": "1"})
+    assert printed(worker, "show", "a").splitlines()[0] == "Connector a: RUNNING, 1 task"
+
+
 def test_show_why_it_failed(worker: RestWorker) -> None:
     """The error and when it is started again stand below the state."""
     worker.create("a")
@@ -225,7 +231,7 @@ def test_what_the_worker_refuses_is_a_fault_of_the_file(worker: RestWorker, tmp_
     [
         ("pause", "is being paused.", "PAUSED"),
         ("stop", "is being stopped.", "STOPPED"),
-        ("resume", "runs again.", "RUNNING"),
+        ("resume", "is being resumed.", "RUNNING"),
     ],
 )
 def test_what_it_is_to_be(worker: RestWorker, word: str, said: str, is_then: str) -> None:
@@ -244,7 +250,7 @@ def test_restart(worker: RestWorker) -> None:
     """The connector that is named is started again, whether it runs or is FAILED."""
     for name in ("a", "b"):
         worker.create(name)
-    assert printed(worker, "restart", "a") == "Connector a is restarted.\n"
+    assert printed(worker, "restart", "a") == "Connector a is being restarted.\n"
     worker.supervisor("a").fail("Away.")
     printed(worker, "restart", "a")
     assert (worker.supervisor("a").restarts, worker.supervisor("b").restarts) == (2, 0)

@@ -11,6 +11,7 @@ import pytest
 
 from connectors.cli import main as commands
 from connectors.cli.main import COMMANDS
+from connectors.cli.run import run
 from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
 
 QUICK_S = 2.0
@@ -162,6 +163,14 @@ def test_what_waits_for_a_worker_waits_no_longer_than_is_said(command: str) -> N
 def test_flags_have_no_type_in_help(command: tuple[str, ...]) -> None:
     """They take no value, in the commands of groups either."""
     assert "<bool>" not in invoke(*command, "--help").stdout.lower()
+
+
+def test_help_breaks_no_line_in_the_middle() -> None:
+    """A paragraph fills the width that there is: the breaks of a docstring are not those of a terminal."""
+    offsets = next(each for each in commands.connectors_app.registered_commands if each.name == "offsets")
+    for text in (commands._help(run), offsets.help or ""):
+        assert "\n\n" in text
+        assert "\n" not in text.replace("\n\n", "")
 
 
 def test_commands_stand_under_headings() -> None:

@@ -95,6 +95,12 @@ def test_several_connectors_are_told_apart_and_a_failure_is_named() -> None:
     assert once_view.text(once_view.result([stopped("c")], lambda _: None)) == ""
 
 
+def test_a_failure_names_its_connector_once() -> None:
+    """An error that begins with the name of the connector is said without it, as the line has it already."""
+    done = once_view.result([_connector("b", FencedError("Connector b: gone.", "Look."))], lambda _: None)
+    assert _plain(done).splitlines()[-1] == "Connector b is FAILED: gone. Look."
+
+
 def test_the_line_opens_the_snapshot_whatever_its_path(tmp_path: Path) -> None:
     """Blanks and quotes of a path are those of a shell and of SQL."""
     folder = tmp_path / 'it\'s a "place" of $HOME'

@@ -85,6 +85,11 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        (
+            {"storage.location": "d"},
+            "storage.location: is a key of the worker file, not of the connector file",
+        ),
+        ({"listeners": ""}, "listeners: is a key of the worker file, not of the connector file; move it there."),
         ({"topcs": "t"}, 'topcs: unknown key; did you mean "topics"?'),
         ({"min_compaction_lag_ms": 1}, 'did you mean "min.compaction.lag.ms"?'),
         ({"consumer.overide.fetch.min.bytes": 1}, 'did you mean "consumer.override."?'),

@@ -101,6 +101,25 @@ def test_a_connector_is_paused_resumed_and_stopped(herd: Herd) -> None:
     assert herd.said("a")[2:] == [["start"]]
 
 
+def test_what_rest_changes_is_logged(herd: Herd) -> None:
+    """The log tells when a connector was made, changed, stopped and deleted; what is refused is no change."""
+    herder = herd.begin()
+    with structlog.testing.capture_logs() as logged:
+        put(herder, config("a"))
+        put(herder, config("a", **{"segment.bytes": "2048"}))
+        herder.target("a", TargetState.STOPPED)
+        herder.delete("a")
+        with pytest.raises(NoConnectorError):
+            herder.delete("a")
+    said = [(entry["event"], entry["connector"]) for entry in logged if "over REST" in entry["event"]]
+    assert said == [
+        ("connector made over REST", "a"),
+        ("connector's config set over REST", "a"),
+        ("connector's target state set over REST", "a"),
+        ("connector deleted over REST", "a"),
+    ]
+
+
 def test_a_changed_config_waits_for_the_run_before(herd: Herd) -> None:
     """A fold that runs may finish, and two runs of one connector are never there at once."""
     herder = herd.begin()
