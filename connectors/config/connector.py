@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -320,12 +320,22 @@ class ConnectorConfig(BaseModel):
 
         Raises PatternError.
         """
-        return _output_name(self.chain_spec(), self.output_topic_template, topic)
+        return _output_name(self._own_chain, self.output_topic_template, topic)
+
+    @cached_property
+    def named_outputs(self) -> dict[str, str]:
+        """The output topic of each topic that `topics` names, with that topic. Raises PatternError."""
+        outputs = ((self.output_topic(topic), topic) for topic in self.topics or ())
+        return {output: topic for output, topic in outputs if output is not None}
 
     @property
     def routes(self) -> bool:
         """Whether a transform says to which topic the records of a source topic go."""
-        return has_routers(self.chain_spec())
+        return has_routers(self._own_chain)
+
+    @cached_property
+    def _own_chain(self) -> ChainSpec:
+        return self.chain_spec()
 
     def chain_spec(self, worker: Mapping[str, str] | None = None) -> ChainSpec:
         """Returns what is done with each record; `worker` has the worker's settings, for its converters."""

@@ -236,7 +236,8 @@ def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
     """
     if not one.publishes or not other.publishes:
         return None
-    return _named(one, other) or _named(other, one) or _both_patterns(one, other)
+    shared = one.named_outputs.keys() & other.named_outputs.keys()
+    return min(shared, default=None) or _by_pattern(one, other) or _by_pattern(other, one) or _both_patterns(one, other)
 
 
 def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
@@ -253,12 +254,12 @@ def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) 
     return (Fault("output.topic", text),)
 
 
-def _named(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output of `one`'s named topics where `other` reads the same topic, or names one with that output."""
-    theirs = {other.output_topic(topic) for topic in other.topics or ()}
-    for topic in one.topics or ():
-        name = one.output_topic(topic)
-        if name in theirs or (matches(other, topic) and other.output_topic(topic) == name):
+def _by_pattern(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output of `one`'s named topics that `other` gives the same topic, which its pattern matches."""
+    if other.topics_regex is None:
+        return None
+    for name, topic in one.named_outputs.items():
+        if other.output_topic(topic) == name and matches(other, topic):
             return name
     return None
 

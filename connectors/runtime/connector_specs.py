@@ -1,7 +1,8 @@
 """Knows what each connector of a worker is to be: its config and target state, of its file or as REST has it.
 
-A change over REST is checked, then stored, then known: in this order, and each but the last without a lock, as a check
-runs what a user has written, and a store may answer late. So another change may come in between, and is met so:
+A change is checked, then stored, then known: in this order, and each but the last without a lock, as a check runs what
+a user has written, on as many names as it has, and a store may answer late. So another change may come in between, and
+is met so:
 
     put, delete, target    of one connector: one after the other (`store_ownership`)
     put beside a file      what is being stored is held against files, and their configs against it, before it is
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -31,6 +33,8 @@ from connectors.runtime.store_ownership import StoreOwnership
 from connectors.runtime.supervised_connector import ConnectorSpec
 
 _log = structlog.get_logger()
+
+Result = TypeVar("Result")
 
 TRIES: Final = 3
 """How often a config is checked for the settings that there are, which others may change during the check."""
@@ -113,12 +117,14 @@ class ConnectorSpecs:
 
         Raises FaultyConfigError if it clashes.
         """
-        with self._lock:
+
+        def take() -> bool:
             if self._specs.get(name) is not before:
                 return False
-            self._refuse_clashes(spec.config)
             self._storing[name] = spec
             return True
+
+        return self._unless_clashing(spec.config, None, take)
 
     def _store_config(self, ownership: StoreOwnership, name: str, spec: ConnectorSpec) -> None:
         stored = StoredConnector(name=name, config=spec.config.given, target_state=spec.target)
@@ -191,9 +197,8 @@ class ConnectorSpecs:
             return True
 
     def check_file(self, file: ConnectorFile) -> None:
-        """Raises FaultyConfigError if the file's connector clashes with another of this worker."""
-        with self._lock:
-            self._refuse_clashes(file.config, file.path)
+        """Raises FaultyConfigError where the file's connector clashes with another of this worker."""
+        self._unless_clashing(file.config, file.path, lambda: None)
 
     def put_file(self, file: ConnectorFile, stored: TargetState) -> bool:
         """Takes up a file that is new or has changed; returns whether it is new. Raises FaultyConfigError.
@@ -201,11 +206,13 @@ class ConnectorSpecs:
         `stored` is what a new one is to be: of one that is known REST may have changed that since it was read.
         """
         name = file.config.name
-        with self._lock:
-            self._refuse_clashes(file.config, file.path)
+
+        def take() -> bool:
             before = self._specs.get(name)
             self._specs[name] = ConnectorSpec(file.config, stored if before is None else before.target, file.path)
             return before is None
+
+        return self._unless_clashing(file.config, file.path, take)
 
     # What is stored.
 
@@ -216,8 +223,8 @@ class ConnectorSpecs:
             for name in [name for name, spec in self._specs.items() if spec.file is None and name not in specs]:
                 _log.info("connector was deleted by another worker, stopping it", connector=name)
                 del self._specs[name]
-            for name, spec in specs.items():
-                self._take_up_one(name, spec)
+        for name, spec in specs.items():
+            self._take_up_one(name, spec)
         self._changed()
 
     def _checked(self, stored: StoredConnector) -> ConnectorSpec | FaultyConfigError:
@@ -231,11 +238,9 @@ class ConnectorSpecs:
         try:
             if isinstance(spec, FaultyConfigError):
                 raise spec
-            self._refuse_clashes(spec.config)
+            self._unless_clashing(spec.config, None, partial(self._specs.__setitem__, name, spec))
         except FaultyConfigError as error:
             _log.error("connector made over REST is left out", connector=name, error=str(error))
-            return
-        self._specs[name] = spec
 
     def _owned(self, name: str | None = None) -> StoreOwnership:
         """Returns what changes are stored with. Raises ConflictError if there is no store, or `name` is a file's."""
@@ -253,16 +258,28 @@ class ConnectorSpecs:
             raise ConflictError(f"Connector {name} comes from the file {spec.file}.", MEND_FILE)
         return spec
 
-    def _refuse_clashes(self, config: ConnectorConfig, file: Path | None = None) -> None:
-        """Raises FaultyConfigError if another connector of this worker has the name or an output topic of it.
+    def _unless_clashing(self, config: ConnectorConfig, file: Path | None, take: Callable[[], Result]) -> Result:
+        """Calls `take`, which takes name and outputs of `config`, under the lock, once no other connector has them.
 
-        `file` is the one that `config` comes from, None if it was sent over REST.
+        `file` is the one that `config` comes from, None where it was sent over REST. Connectors are compared without
+        the lock, and then those that have come meanwhile. Raises FaultyConfigError where another connector of this
+        worker has the name or an output topic.
         """
-        others = [
-            OtherFile(spec.file or Path("this worker"), name, spec.config)
-            for name, spec in (*self._specs.items(), *self._storing.items())
-            if name != config.name or spec.file != file
-        ]
-        faults: Sequence[Fault] = clashes(config, others)
-        if faults:
-            raise FaultyConfigError(config.name, faults)
+        compared: list[ConnectorSpec] = []
+        while True:
+            with self._lock:
+                known = (*self._specs.items(), *self._storing.items())
+                seen = set(map(id, compared))
+                others = [
+                    (name, spec)
+                    for name, spec in known
+                    if (name != config.name or spec.file != file) and id(spec) not in seen
+                ]
+                if not others:
+                    return take()
+            compared += [spec for _, spec in others]
+            faults: Sequence[Fault] = clashes(
+                config, [OtherFile(spec.file or Path("this worker"), name, spec.config) for name, spec in others]
+            )
+            if faults:
+                raise FaultyConfigError(config.name, faults)

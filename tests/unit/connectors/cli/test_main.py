@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from connectors.cli import connectors
 from connectors.cli import main as commands
 from connectors.cli.main import COMMANDS
 from connectors.cli.run import run
@@ -167,7 +168,7 @@ def test_flags_have_no_type_in_help(command: tuple[str, ...]) -> None:
 
 def test_help_breaks_no_line_in_the_middle() -> None:
     """A paragraph fills the width that there is: the breaks of a docstring are not those of a terminal."""
-    offsets = next(each for each in commands.connectors_app.registered_commands if each.name == "offsets")
+    offsets = next(each for each in connectors.app.registered_commands if each.name == "offsets")
     for text in (commands._help(run), offsets.help or ""):
         assert "\n\n" in text
         assert "\n" not in text.replace("\n\n", "")

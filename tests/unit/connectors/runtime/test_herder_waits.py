@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import pytest
 from compactor.errors import StorageError
 from compactor.storage.locations import open_storage
 from connectors.config.connector import ConnectorConfig
-from connectors.config.errors import FaultyConfigError
-from connectors.config.files import load_connector
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.files import OtherFile, clashes, load_connector
 from connectors.errors import BusyError, ConflictError, NoConnectorError
+from connectors.runtime import connector_specs, store_ownership
 from connectors.runtime import herder as module
-from connectors.runtime import store_ownership
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_store import FOLDER, ConnectorStore, TargetState
 from tests.support.cli import NAME, connector_file
@@ -177,6 +177,30 @@ def test_a_check_runs_without_any_lock(herd: Herd, gate: Gate) -> None:
     assert asked.error is None
     given = herder.connector("a").spec.config.given
     assert (given["tasks.max"], given["fold.tier.runs"]) == ("3", "6"), "it was checked again with what came between"
+
+
+def test_connectors_are_compared_without_any_lock(herd: Herd, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long with many topics, or patterns that match slowly; one that comes meanwhile is compared too."""
+    herder = herd.begin(connector_file(herd.folder))
+    put(herder, config("b"))
+
+    def slow(one: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
+        if one.name == "a" and not gate.reached.is_set():
+            gate()
+        return clashes(one, others)
+
+    monkeypatch.setattr(connector_specs, "clashes", slow)
+    asked = Asked(lambda: put(herder, config("a", topics="t", **{"output.topic": "shared"})))
+    assert gate.reached.wait(LATE_S)
+    at_once(herder.reconcile)
+    at_once(lambda: herder.target("b", TargetState.PAUSED))
+    at_once(lambda: herder.delete("b"))
+    at_once(lambda: herder.apply(FileChanges(unchanged=(NAME,))))
+    at_once(lambda: put(herder, config("c", topics="u", **{"output.topic": "shared"})))
+    gate.open()
+    assert asked.ended()
+    assert '"shared" is also the output topic of connector "c"' in str(asked.error)
+    assert herder.names() == ["c", NAME]
 
 
 def test_a_check_that_is_overtaken_again_and_again_gives_up(herd: Herd) -> None:
