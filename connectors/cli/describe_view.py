@@ -96,7 +96,7 @@ class SnapshotDescription(Struct, frozen=True, kw_only=True):
 class TopicDescription(Struct, frozen=True, kw_only=True):
     """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder.
 
-    `changed`: what became of it since the connector last looked; None where nothing, or where no broker said.
+    `changed`: what became of it since the connector last read it; None where nothing, or where no broker said.
     """
 
     topic: str
@@ -386,8 +386,8 @@ def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
     """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
     for one in topics:
         if one.changed:
-            yield f"Topic {one.topic} was {one.changed} since the connector last looked: its lag is not known."
-            yield "  A worker that runs finds out within half a minute, otherwise the next start does."
+            yield f"Topic {one.topic} was {one.changed} since the connector last read it: its lag is not known."
+            yield "  If the connector is RUNNING, it finds out within half a minute; otherwise its next start does."
         elif one.closed is not None and one.closed in FAULTS:
             yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
             yield f"  {advice(one.closed)}"

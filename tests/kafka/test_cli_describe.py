@@ -62,7 +62,7 @@ def test_a_recreated_topic_has_no_lag(looked: Looked) -> None:
         assert (topic["changed"], topic["closed"]) == ("recreated", closed)
         assert (partition["source_end"], partition["lag"]) == (None, None)
         assert "no: recreated since" in text
-        assert f"Topic {looked.topic} was recreated since the connector last looked" in text
+        assert f"Topic {looked.topic} was recreated since the connector last read it" in text
 
 
 def test_a_connector_whose_only_topic_is_deleted_reads_nothing(looked: Looked) -> None:
