@@ -48,6 +48,7 @@ from connectors.config.fields import (
     or_minus_one,
 )
 from connectors.config.flat_file import family_texts
+from connectors.config.sizes import check_size
 from connectors.errors import PatternError
 from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 
@@ -272,8 +273,10 @@ class ConnectorConfig(BaseModel):
     @classmethod
     def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         def subject(given: Mapping[str, str]) -> str:
-            return f'connector "{given.get("name", "")}"'
+            return f'connector "{given.get("name", "")[:250]}"'
 
+        if isinstance(raw, Mapping):
+            check_size(texts := flat_file.texts_of(raw), subject(texts))
         return flat_file.read(cls, raw, handler, subject, _hint, {"limits": limits_of(info)})
 
     @field_validator("given")

@@ -18,6 +18,7 @@ from connectors.config.fields import is_folder, store_location
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
+from connectors.config.sizes import check_size
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import PatternError
@@ -123,6 +124,7 @@ def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
     A relative path is refused: there is no folder that it could count from. Placeholders read what the worker file
     allows for connectors made over REST. Raises ConfigError with all faults.
     """
+    check_size(given, "config")
     limits = worker.limits(over_rest=True)
     relative = tuple(_relative(given, limits))
     try:

@@ -71,6 +71,12 @@ def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint:
     return Fault(name, errors.not_yet(name) or hint(name) or errors.unknown(name, known))
 
 
+def texts_of(raw: Mapping[Any, Any]) -> dict[str, str]:
+    """Returns the settings of a file as texts, without those that are none."""
+    texts = ((str(name), as_text(value)) for name, value in raw.items())
+    return {name: text for name, text in texts if isinstance(text, str)}
+
+
 def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_shown: bool = False) -> BeforeValidator:
     """Makes the validator of a family: it takes texts, without blanks around them, in which `check` finds no fault.
 

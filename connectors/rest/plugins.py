@@ -16,6 +16,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS, RefusalError, as_text
 from connectors.config.files import checked
 from connectors.config.secrets import printable
+from connectors.config.sizes import check_size
 from connectors.errors import UsageError
 from connectors.rest import bodies, shapes
 from connectors.rest.class_definitions import classes, settings_in, settings_of
@@ -67,6 +68,7 @@ async def validate(context: ContextDependency, plugin: str, request: Request) ->
 def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigInfos:
     texts = {name: as_text(value) for name, value in body.items()}
     given = {name: text for name, text in texts.items() if isinstance(text, str)}
+    check_size(given, "config")
     faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
     try:
         checked(given, context.worker)

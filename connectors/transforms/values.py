@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.data.bounds import DEEPEST
 from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
 from connectors.options import Option
@@ -74,16 +75,20 @@ def basics(schema: Schema) -> Schema:
 
 
 def path_of(text: str, syntax: str) -> tuple[str, ...]:
-    """Reads a path to a field. Raises ValueError for a backtick that is not closed, or closes nothing."""
+    """Reads a path to a field.
+
+    Raises ValueError for a backtick that is not closed, or closes nothing, and for more than DEEPEST steps.
+    """
     if syntax.upper() == "V1" or ("." not in text and "`" not in text):
         return (text,)
     steps: list[str] = []
     rest = text
-    while True:
+    while len(steps) < DEEPEST:
         step, rest, more = _quoted_step(text, rest) if rest.startswith("`") else _plain_step(rest)
         steps.append(step)
         if not more:
             return tuple(steps)
+    raise ValueError(f"a path may have {DEEPEST} steps.")
 
 
 def _plain_step(rest: str) -> tuple[str, str, bool]:

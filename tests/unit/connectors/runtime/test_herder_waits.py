@@ -180,7 +180,7 @@ def test_a_check_runs_without_any_lock(herd: Herd, gate: Gate) -> None:
 
 
 def test_connectors_are_compared_without_any_lock(herd: Herd, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes long with many topics, or patterns that match slowly; one that comes meanwhile is compared too."""
+    """It takes long if they name many topics, or patterns match slowly; one that comes meanwhile is compared too."""
     herder = herd.begin(connector_file(herd.folder))
     put(herder, config("b"))
 

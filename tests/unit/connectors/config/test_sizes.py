@@ -1,0 +1,83 @@
+"""A connector's settings are bounded, and what is within the bounds is checked soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import FaultyConfigError
+from connectors.config.files import checked, load_worker
+from connectors.config.sizes import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
+from connectors.config.worker import WorkerConfig
+from tests.support.cli import worker_file
+
+PACKAGE = "org.apache.kafka.connect.transforms"
+BASE = {"name": "a", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
+ROOM = LONGEST_SETTINGS - 2_000
+SOON_S = 3.0
+"""As much CPU time a check may take; on a quiet machine each takes below one."""
+
+
+def _transform(kind: str, **settings: str) -> dict[str, str]:
+    named = {f"transforms.x.{name.replace('_', '.')}": text for name, text in settings.items()}
+    return {"transforms": "x", "transforms.x.type": f"{PACKAGE}.{kind}", **named}
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> WorkerConfig:
+    return load_worker(worker_file(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({f"consumer.override.a{number}": "b" for number in range(MOST_SETTINGS)}, "has 1003 settings; allowed are"),
+        ({"topics": "t" * LONGEST_SETTINGS}, "characters of settings; allowed are"),
+        ({"t" * LONGEST_SETTINGS: ""}, "characters of settings; allowed are"),
+        ({"transforms": ",".join("x" * (MOST_STEPS + 1))}, "transforms: names 101; allowed are 100"),
+        ({"predicates": ",".join("x" * (MOST_STEPS + 1))}, "predicates: names 101; allowed are 100"),
+        (_transform("ExtractField$Key", field="a." * 300, field_syntax_version="V2"), "a path may have 200 steps"),
+    ],
+)
+def test_more_is_refused(worker: WorkerConfig, settings: dict[str, str], said: str) -> None:
+    """Of a file as of a request, in time."""
+    began = time.thread_time()
+    checks: tuple[Callable[[Mapping[str, str]], object], ...] = (
+        lambda given: checked(given, worker),
+        ConnectorConfig.model_validate,
+    )
+    for check in checks:
+        with pytest.raises(FaultyConfigError) as raised:
+            check({**BASE, **settings})
+        assert said in str(raised.value)
+        assert len(str(raised.value)) < 5_000
+    assert time.thread_time() - began < SOON_S
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {f"unknown.setting.{number}": "b" for number in range(MOST_SETTINGS - 3)},
+        {f"consumer.override.unknown{number}": "b" for number in range(MOST_SETTINGS - 3)},
+        {f"transforms.a{number}": "b" for number in range(MOST_SETTINGS - 3)},
+        {"transforms": ",".join(f"a{number}" for number in range(MOST_STEPS))},
+        {"transforms": ",".join(["a"] * MOST_STEPS)},
+        {"topics": ",".join(f"t{number}" for number in range(ROOM // 8))},
+        _transform("InsertHeader", header="h", value_literal="9" * ROOM),
+        _transform("InsertHeader", header="h", value_literal=f"[[{'{1:1},' * (ROOM // 7)}"),
+        _transform("ExtractField$Value", field=".".join("a" * (ROOM // 2)), field_syntax_version="V2"),
+        _transform("ValueToKey", fields=",".join(f"f{number}" for number in range(ROOM // 8))),
+        {"min.compaction.lag.ms": "9" * ROOM},
+    ],
+)
+def test_what_is_within_is_checked_soon(worker: WorkerConfig, settings: dict[str, str]) -> None:
+    """Whatever is in it: some checks look at each setting beside each other."""
+    began = time.thread_time()
+    with suppress(FaultyConfigError):  # some are faulty, which is not looked at here
+        checked({**BASE, **settings}, worker)
+    assert time.thread_time() - began < SOON_S
