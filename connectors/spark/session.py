@@ -138,7 +138,7 @@ def _quiet_updates(spark: SparkSession) -> None:
 
     It does so when the JVM ends its connection: at each end, and if a signal to the process group ends the JVM first.
     """
-    updates = getattr(spark.sparkContext, "_accumulatorServer", None)
+    updates = getattr(getattr(spark, "sparkContext", None), "_accumulatorServer", None)
     if updates is not None:
         updates.handle_error = lambda *_: None
 
