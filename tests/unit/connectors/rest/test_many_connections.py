@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -135,3 +136,26 @@ def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
         assert await calls.run(bool) is False
 
     asyncio.run(ask())
+
+
+def test_what_is_answered_from_memory_has_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them only make each other wait; how the worker is takes none of them."""
+    stand_ins(monkeypatch.setattr)
+    lock, release = threading.Lock(), threading.Event()
+    under_way = 0
+
+    def counted() -> list[str]:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+        assert release.wait(20)
+        return []
+
+    with rest_worker(tmp_path) as worker, ThreadPoolExecutor(40) as pool:
+        monkeypatch.setattr(worker.herder, "names", counted)
+        asked = [pool.submit(worker.client.get, "/connectors", timeout=30) for _ in range(40)]
+        wait_until(lambda: under_way == server.THREADS, "all threads are taken")
+        assert {_ask(worker) for _ in range(10)} == {200}
+        assert under_way == server.THREADS
+        release.set()
+        assert {one.result().status_code for one in asked} == {200}
