@@ -121,7 +121,7 @@ def test_the_query_reads_a_folder_of_any_name(tmp_path: Path) -> None:
 def test_the_query_counts_aircraft_by_carrier(tmp_path: Path) -> None:
     """Most aircraft first, with the hour of the last flight in UTC; the text shows the folder as a person types it."""
     answer = carriers(_snapshot(tmp_path).path, "here")
-    assert answer.rows == [("UA", 2, "2013-01-01 11:00"), ("DL", 1, "1970-01-01 00:00")]
+    assert answer.rows == [("UA", 2, "2013-01-01T11:00Z"), ("DL", 1, "1970-01-01T00:00Z")]
     assert "FROM 'here/data/*.parquet'" in answer.sql
 
 
