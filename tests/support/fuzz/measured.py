@@ -67,4 +67,6 @@ def _check_reason(name: str, error: Exception) -> None:
 
 
 def _most() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Returns the most memory (KiB) that this process has had: `ru_maxrss` may be of the one that started it."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("VmHWM:")[2].split()[0])
