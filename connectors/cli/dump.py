@@ -85,12 +85,12 @@ def dump(
     logs = [found(state, name, TopicPartition(source, number)) for number in wanted]
     out = JsonLines()
     for batch in first(_with_notes(storage, logs, key, notes=partition is None), limit):
-        out.write(lines(batch, text=is_terminal() if text is None else text))
+        out.write(lines(batch, text=writes_to_terminal() if text is None else text))
     out.flush()
 
 
-def is_terminal() -> bool:
-    """Returns whether a person looks at the output."""
+def writes_to_terminal() -> bool:
+    """Returns whether a person looks at the output: also on a terminal that cannot move its cursor."""
     return sys.stdout.isatty()
 
 
