@@ -53,15 +53,15 @@ def pack(items: Iterable[T], *limits: Limit) -> Iterator[list[T]]:
 
     No item is passed over for a later one that would still fit. A bin is yielded once the item after it is known.
     """
-    found: list[T] = []
+    packed: list[T] = []
     totals = [0] * len(limits)
     for item in items:
         weights = [limit.weight(item) for limit in limits]
         taken = (limit.takes(*pair) for limit, *pair in zip(limits, totals, weights, strict=True))
-        if found and not all(taken):
-            yield found
-            found, totals = [], [0] * len(limits)
-        found.append(item)
+        if packed and not all(taken):
+            yield packed
+            packed, totals = [], [0] * len(limits)
+        packed.append(item)
         totals = [total + weight for total, weight in zip(totals, weights, strict=True)]
-    if found:
-        yield found
+    if packed:
+        yield packed

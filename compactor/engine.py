@@ -221,8 +221,8 @@ class Engine:
         """
         with self._if_free(COMMIT_SECONDS) as free:
             if free:
-                found = tuple(decide(self._catalog.state))
-                self._catalog.commit(lambda _: found, now_ms)
+                actions = tuple(decide(self._catalog.state))
+                self._catalog.commit(lambda _: actions, now_ms)
             return free
 
     def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
@@ -258,10 +258,10 @@ class Engine:
             )
 
     def _refuse_rejected(self, batch: Batch) -> None:
-        found = None if self._settings.tolerate_rejected else first_rejected(batch)
-        if found is None:
+        rejected = None if self._settings.tolerate_rejected else first_rejected(batch)
+        if rejected is None:
             return
-        tp, offset, reason = found
+        tp, offset, reason = rejected
         raise RejectedRecordError(
             f"Connector {self._settings.connector}: the record at topic {tp.topic}, partition {tp.partition}, "
             f"offset {offset} cannot be folded: {reason}.",

@@ -76,15 +76,17 @@ def analyze(
     job = partial(_analyze, storage, settings=settings, now_ms=now_ms, counts=counts, report=report)
     excluded = {log.tp: log.quarantine.error for log in state.logs if log.quarantine}
     try:
-        found = job(_without(state, excluded))
+        analysis = job(_without(state, excluded))
     except Exception as error:
         damaged = _damaged(storage, _without(state, excluded).logs) if may_be_damage(error) else {}
         if not damaged:
             raise
         excluded |= damaged
-        found = job(_without(state, excluded))
+        analysis = job(_without(state, excluded))
     left_out = (_left_out(log, excluded[log.tp]) for log in state.logs if log.tp in excluded)
-    return replace(found, partitions=tuple(sorted((*found.partitions, *left_out), key=lambda one: one.tp)))
+    return replace(
+        analysis, partitions=tuple(sorted((*analysis.partitions, *left_out), key=lambda partition: partition.tp))
+    )
 
 
 def _without(state: CatalogState, excluded: Collection[TopicPartition]) -> CatalogState:
@@ -94,9 +96,9 @@ def _without(state: CatalogState, excluded: Collection[TopicPartition]) -> Catal
 
 
 def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartition, str]:
-    found = tuple(logs)
-    damages = verify.find_damage(storage, map(whole, found))
-    return {log.tp: str(damage) for log, damage in zip(found, damages, strict=True) if damage}
+    listed = tuple(logs)
+    damages = verify.find_damage(storage, map(whole, listed))
+    return {log.tp: str(damage) for log, damage in zip(listed, damages, strict=True) if damage}
 
 
 def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
@@ -117,7 +119,9 @@ def _analyze(
     if not logs:
         return Analysis(partitions=(), split={})
     report("finding young records")
-    previews = [tuple(_preview(storage, state, log, one, now_ms) for log in logs) for one in settings]
+    previews = [
+        tuple(_preview(storage, state, log, case_settings, now_ms) for log in logs) for case_settings in settings
+    ]
     counting = counts(logs)
     report("counting records")
     counts_of = counting.range_counts([boundaries(log, own) for log, *own in zip(logs, *previews, strict=True)])
@@ -127,7 +131,7 @@ def _analyze(
     report("finding split keys")
     several = _several(logs, kept[folds[0]])
     split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
-    cases = tuple(zip(previews, (kept[one] for one in folds), settings, strict=True))
+    cases = tuple(zip(previews, (kept[fold] for fold in folds), settings, strict=True))
     partitions = (_partition(at, log, counts_of[at], cases, now_ms) for at, log in enumerate(logs))
     return Analysis(partitions=tuple(partitions), split=split)
 

@@ -59,14 +59,14 @@ class ArrowCounts:
         for log, keys in zip(self._logs, live, strict=True):
             if keys.num_rows:
                 placed.setdefault(log.topic, []).append((log.partition, keys))
-        found = {topic: _split(placed[topic]) for topic in sorted(placed)}
-        return {topic: one for topic, one in found.items() if one.keys}
+        splits = {topic: _split(placed[topic]) for topic in sorted(placed)}
+        return {topic: split for topic, split in splits.items() if split.keys}
 
     def _last(self, fold: Fold) -> Iterator[pa.Table]:
         """Yields the last records of all keys of each log within its range of `fold`."""
         for table, (start, end) in zip(self._tables, fold, strict=True):
-            found = _between(table, start, end)
-            named = found.filter(is_foldable(found))
+            rows = _between(table, start, end)
+            named = rows.filter(is_foldable(rows))
             yield named.take(pa.array(last_of_each(record.as_compared(named), ())))
 
 

@@ -108,12 +108,12 @@ class RangeCounts(Struct, frozen=True):
 
     def between(self, start: int, end: int) -> Count:
         """Returns what lies in [start, end); both must be boundaries, as nothing was counted in between."""
-        found = Count()
+        total = Count()
         if start < end:
             first, last = self.boundaries.index(start), self.boundaries.index(end)
             for count in self.counts[first:last]:
-                found += count
-        return found
+                total += count
+        return total
 
 
 def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:

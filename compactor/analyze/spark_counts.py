@@ -41,16 +41,16 @@ class SparkCounts:
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """See `Counting.range_counts`; in one job."""
-        found = _counts(self.frame, bounds)
+        counts = _counts(self.frame, bounds)
         return [
-            RangeCounts(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
+            RangeCounts(own, tuple(counts.get((log, cell), Count()) for cell in range(len(own) - 1)))
             for log, own in enumerate(bounds)
         ]
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
         """See `Counting.survivors`; in one job, whatever the number of folds."""
-        found = _fates(last(self.frame, folds), now_ms)
-        return {one: [_survivors(found, at, log) for log in range(len(one))] for at, one in enumerate(folds)}
+        fates = _fates(last(self.frame, folds), now_ms)
+        return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """See `Counting.split_keys`; in one job where there are no such keys, else three."""
@@ -87,11 +87,11 @@ def _cell(bounds: Sequence[tuple[int, ...]]) -> Column:
     """Returns the cell of a row: how many of its log's bounds, but for the first, are not above its offset."""
     from pyspark.sql.functions import col, lit
 
-    found = lit(0)
+    cell = lit(0)
     for at in range(1, max(map(len, bounds), default=1) - 1):
         bound = of_log([own[at] if at < len(own) else _BEYOND for own in bounds])
-        found = found + (col("offset") >= bound).cast("int")
-    return found
+        cell = cell + (col("offset") >= bound).cast("int")
+    return cell
 
 
 def inside(ranges: Fold) -> Column:
@@ -112,7 +112,7 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
     from pyspark.sql.functions import col, posexplode, when
     from pyspark.sql.functions import max as greatest
 
-    offsets = arrayed(*(greatest(when(inside(one), col("offset"))) for one in folds))
+    offsets = arrayed(*(greatest(when(inside(fold), col("offset"))) for fold in folds))
     last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
     places = last.select(LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
     return frame.join(places.hint(on_spark.SPILLING), [LOG, "offset"])
@@ -139,12 +139,14 @@ def _fate(now_ms: int) -> Column:
     from pyspark.sql.functions import col, when
 
     fates = fates_on_spark(col("deleted"), now_ms)
-    found = when(fates.stamp, Fate.STAMP.value).when(fates.keep, Fate.KEEP.value).when(fates.drop, Fate.DROP.value)
-    return found.otherwise(_LIVE)
+    tombstone_fate = (
+        when(fates.stamp, Fate.STAMP.value).when(fates.keep, Fate.KEEP.value).when(fates.drop, Fate.DROP.value)
+    )
+    return tombstone_fate.otherwise(_LIVE)
 
 
-def _survivors(found: dict[tuple[int, int, str], Row], at: int, log: int) -> Survivors:
-    own = {fate: found[at, log, fate] for fate in _FATES if (at, log, fate) in found}
+def _survivors(sums: dict[tuple[int, int, str], Row], at: int, log: int) -> Survivors:
+    own = {fate: sums[at, log, fate] for fate in _FATES if (at, log, fate) in sums}
     kept = own.get(Fate.KEEP.value)
     return Survivors(
         **{fate: Amount(row["records"], row["bytes"]) for fate, row in own.items()},
@@ -188,8 +190,8 @@ def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
     from pyspark.sql.functions import col, row_number
 
     order = row_number().over(Window.partitionBy(_TOPIC).orderBy("key"))
-    found = split.withColumn("number", order).where(col("number") <= EXAMPLES)
-    return tuple(sorted((row[_TOPIC], bytes(row["key"])) for row in rows(found)))
+    smallest = split.withColumn("number", order).where(col("number") <= EXAMPLES)
+    return tuple(sorted((row[_TOPIC], bytes(row["key"])) for row in rows(smallest)))
 
 
 def _examples(
@@ -203,7 +205,7 @@ def _examples(
         places.setdefault((row[_TOPIC], bytes(row["key"])), []).append(tps[row[LOG]].partition)
     return {
         topic: tuple(Example(key, tuple(sorted(places[topic, key]))) for _, key in own)
-        for topic, own in groupby(named, key=lambda one: one[0])
+        for topic, own in groupby(named, key=lambda pair: pair[0])
     }
 
 

@@ -303,15 +303,15 @@ class Catalog:
 
     def _confirm(self, version: int) -> None:
         """Checks C2: that nothing is above `version`, and that its predecessor is still there."""
-        found = self._list(version)
-        if found.newest > version:
+        listing = self._list(version)
+        if listing.newest > version:
             raise self._fenced()
-        if found.newest < version:
+        if listing.newest < version:
             raise OutcomeUnknownError(
                 f"{self._where(version)} was created, but is not listed.",
                 "See whether storage.location is a file system, or a store, that shows every file at once.",
             )
-        if not found.holds(version - 1):
+        if not listing.holds(version - 1):
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
 
     def _list(self, version: int) -> Listing:
@@ -343,10 +343,10 @@ class Catalog:
         return (replace(created, order=order, identity=identity, scope=scope),)
 
     def _refuse_other_rules(self) -> None:
-        found = (self.state.order, self.state.identity, self.state.scope)
-        if self.version and self._rules is not None and self._rules != found:
+        rules = (self.state.order, self.state.identity, self.state.scope)
+        if self.version and self._rules is not None and self._rules != rules:
             raise CatalogError(
-                f"Connector {self._connector}: {_changes(found, self._rules)}.",
+                f"Connector {self._connector}: {_changes(rules, self._rules)}.",
                 "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
                 "name, with another output topic.",
             )
@@ -373,9 +373,9 @@ class Catalog:
         return f"{self._storage.location}/{commit_path(version)}"
 
 
-def _changes(found: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
-    """Says which of order, identity and scope is another one than `found`, with the settings' words for each."""
-    named = zip(("order", "compaction.key.identity", "scope"), map(_word, found), map(_word, asked), strict=True)
+def _changes(rules: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
+    """Says which of order, identity and scope is another one than in `rules`, with the settings' words for each."""
+    named = zip(("order", "compaction.key.identity", "scope"), map(_word, rules), map(_word, asked), strict=True)
     return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
 
 
@@ -389,25 +389,25 @@ def newest_epoch(storage: Storage) -> int:
     Raises StorageError; CatalogError where the file is damaged.
     """
     for _ in range(ATTEMPTS):
-        found = list_versions(storage)
-        if not found.newest:
+        listing = list_versions(storage)
+        if not listing.newest:
             return 0
         try:
-            return _epoch(storage, found)
+            return _epoch(storage, listing)
         except MissingFileError as error:
             failure = error  # overtaken by many commits between the two calls
     raise failure
 
 
-def _epoch(storage: Storage, found: Listing) -> int:
+def _epoch(storage: Storage, listing: Listing) -> int:
     """Reads the epoch of the newest version, from any of its files that is sound."""
-    newest = found.newest
-    if newest not in found.commits:
+    newest = listing.newest
+    if newest not in listing.commits:
         return read(storage, checkpoint_path(newest), Head).epoch
     try:
         return read(storage, commit_path(newest), Head).epoch
     except DamagedError as error:
-        if newest in found.checkpoints:
+        if newest in listing.checkpoints:
             return read(storage, checkpoint_path(newest), Head).epoch
         raise newest_damaged(error, newest) from error
 
@@ -418,7 +418,7 @@ def trimmable(files: Sequence[FileInfo], now_ms: int) -> list[str]:
     A reader that still wants one starts over; the grace keeps that rare, and the second newest
     checkpoint is there for the day on which the newest turns out to be damaged.
     """
-    named = [(info, found) for info in files if (found := version_of(info.path))]
+    named = [(info, parsed) for info in files if (parsed := version_of(info.path))]
     checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint)
     if len(checkpoints) < 2:
         return []

@@ -145,11 +145,11 @@ def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
     """
     data = storage.read(path)
     _refuse_other_format(storage, path, data)
-    found = _decode(storage, path, data, kind)
+    decoded = _decode(storage, path, data, kind)
     named = version_of(path)
-    if named is None or named[0] != found.version:
-        raise _damaged(storage, path, f"it says that it is version {found.version}")
-    return found
+    if named is None or named[0] != decoded.version:
+        raise _damaged(storage, path, f"it says that it is version {decoded.version}")
+    return decoded
 
 
 class _Format(Struct):
@@ -161,20 +161,20 @@ _FORMAT_DECODER: Final = msgspec.json.Decoder(_Format)
 
 def _refuse_other_format(storage: Storage, path: str, data: bytes) -> None:
     try:
-        found = _FORMAT_DECODER.decode(data).format
+        file_format = _FORMAT_DECODER.decode(data).format
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
-    if found not in (FORMAT, FORMAT_OF_GENERATIONS):
+    if file_format not in (FORMAT, FORMAT_OF_GENERATIONS):
         known = f"{FORMAT} and {FORMAT_OF_GENERATIONS}"
-        raise CatalogError(f"{storage.location}/{path} has format {found}; this keyfold knows {known}.", UPGRADE)
+        raise CatalogError(f"{storage.location}/{path} has format {file_format}; this keyfold knows {known}.", UPGRADE)
 
 
 def _decode(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
     try:
-        found: Kind = _DECODERS[kind].decode(data)
+        decoded: Kind = _DECODERS[kind].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
-    return found
+    return decoded
 
 
 def _damaged(storage: Storage, path: str, why: str) -> DamagedError:

@@ -58,9 +58,9 @@ class History:
         Raises StorageError; CatalogError where a file is missing, damaged or does not fit.
         """
         for _ in range(ATTEMPTS):
-            found = list_versions(self._storage)
+            listing = list_versions(self._storage)
             try:
-                return self._replay(found)
+                return self._replay(listing)
             except (MissingFileError, BrokenChainError) as error:
                 failure = error
         raise CatalogError(f"Catalog {self._storage.location} has a hole: {failure.message}", RESTORE) from failure
@@ -85,25 +85,25 @@ class History:
         """Forgets `path`, which has been removed and is not asked for again."""
         self._dropped.pop(path, None)
 
-    def _replay(self, found: Listing) -> View:
-        self._refuse_older(found)
-        damaged = self._start(found)
-        for version in range(self.view.version + 1, found.newest + 1):
+    def _replay(self, listing: Listing) -> View:
+        self._refuse_older(listing)
+        damaged = self._start(listing)
+        for version in range(self.view.version + 1, listing.newest + 1):
             try:
                 self.take(read(self._storage, commit_path(version), Commit))
             except MissingFileError as error:
                 raise damaged or error from error
             except DamagedError as error:
-                raise newest_damaged(error, version) if version == found.newest else error from error
+                raise newest_damaged(error, version) if version == listing.newest else error from error
         return self.view
 
-    def _start(self, found: Listing) -> DamagedError | None:
+    def _start(self, listing: Listing) -> DamagedError | None:
         """Goes on from the newest sound checkpoint above the view; returns the error of the newest where it is damaged.
 
         Where none is sound, the commits above the view are read.
         """
         damaged: DamagedError | None = None
-        for version in self._ahead(found):
+        for version in self._ahead(listing):
             try:
                 checkpoint = read(self._storage, checkpoint_path(version), Checkpoint)
             except DamagedError as error:
@@ -114,18 +114,18 @@ class History:
                 break
         return damaged
 
-    def _ahead(self, found: Listing) -> Iterator[int]:
-        return (version for version in reversed(found.checkpoints) if version > self.view.version)
+    def _ahead(self, listing: Listing) -> Iterator[int]:
+        return (version for version in reversed(listing.checkpoints) if version > self.view.version)
 
     def _start_from(self, view: View) -> None:
         self.view = view
         # What was dropped before this checkpoint was dropped at its time at the latest.
         self._dropped, self._since_ms = {}, view.at_ms
 
-    def _refuse_older(self, found: Listing) -> None:
-        if found.newest < self.view.version:
+    def _refuse_older(self, listing: Listing) -> None:
+        if listing.newest < self.view.version:
             raise CatalogError(
-                f"Catalog {self._storage.location} was at version {self.view.version} and is now at {found.newest}.",
+                f"Catalog {self._storage.location} was at version {self.view.version} and is now at {listing.newest}.",
                 "See whether storage.location is still mounted; if its folder was restored, restart the worker.",
             )
 

@@ -92,11 +92,11 @@ def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
 
     A request that cannot be read is answered with that; one whose time is over is withdrawn, as its asker has ended.
     """
-    found = [request for name in _unanswered(storage) if (request := _read(storage, name))]
-    over = [one for one in found if one.until_ms is not None and now_ms > one.until_ms + GRACE_MS]
-    for one in over:
-        answer(storage, one.id, WITHDRAWN)
-    return tuple(one for one in found if one not in over)
+    unanswered = [request for name in _unanswered(storage) if (request := _read(storage, name))]
+    over = [waiting for waiting in unanswered if waiting.until_ms is not None and now_ms > waiting.until_ms + GRACE_MS]
+    for expired in over:
+        answer(storage, expired.id, WITHDRAWN)
+    return tuple(waiting for waiting in unanswered if waiting not in over)
 
 
 def is_any_pending(storage: Storage) -> bool:

@@ -117,7 +117,7 @@ class Cleaner:
         self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
         cleaned = self._compact(self._choose(*self._measure(now_ms)), now_ms)
-        merged = self._merge(now_ms, {one.tp for one in cleaned})
+        merged = self._merge(now_ms, {log.tp for log in cleaned})
         return Round(cleaned=len(cleaned), merged=merged, expired=expired)
 
     def clean(
@@ -165,20 +165,20 @@ class Cleaner:
         _announce("cleaning", [(log.tp, log.text) for log in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()
-        return [logs[found.tp] for found in choice.picked]
+        return [logs[decision.tp] for decision in choice.picked]
 
     def _compact(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
         """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
         began_ms = self._now_ms(now_ms)
         counted = self._counted(logs, now_ms, asked=asked)
         done = self._quarantine.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
-        cleaned = tuple(one for part in done for one in part)
+        cleaned = tuple(log for part in done for log in part)
         self._counters.add_all(
             {
                 "full_folds": len(cleaned),
-                "fold_bytes_read": sum(one.bytes_before for one in cleaned),
-                "fold_bytes_written": sum(one.bytes for one in cleaned),
-                "fold_records_removed": sum(one.records_before - one.records for one in cleaned),
+                "fold_bytes_read": sum(log.bytes_before for log in cleaned),
+                "fold_bytes_written": sum(log.bytes for log in cleaned),
+                "fold_records_removed": sum(log.records_before - log.records for log in cleaned),
                 "fold_jobs": sum(1 for part in done if part),
                 "fold_ms": self._now_ms(now_ms) - began_ms,
             }

@@ -196,11 +196,11 @@ def _by_interval(case: _Case) -> Reason | None:
 
 def _by_ratio(case: _Case) -> Reason | None:
     """Compares strictly: 1.0 never fires, 0.0 needs a byte. Straddling bytes that decide are counted first."""
-    limit, found = case.policy.min_cleanable_dirty_ratio, case.measured
-    if found.ratio > limit:
+    limit, measured = case.policy.min_cleanable_dirty_ratio, case.measured
+    if measured.ratio > limit:
         return Reason.DIRTY
-    by_time = case.late(found.straddling_oldest_ms) or (case.interval_passed and found.straddling_records)
-    depends = found.max_ratio > limit or by_time
+    by_time = case.late(measured.straddling_oldest_ms) or (case.interval_passed and measured.straddling_records)
+    depends = measured.max_ratio > limit or by_time
     return Reason.UNMEASURED if depends else None
 
 

@@ -62,6 +62,6 @@ def _stamped_on_spark(frame: DataFrame, horizons: Sequence[int], now_ms: int) ->
     from pyspark.sql.functions import col, expr, when
 
     fates = tombstones.fates_on_spark(col("value").isNull(), now_ms)
-    own = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{LOG}]")
+    own = expr(f"array({', '.join(f'{horizon}L' for horizon in horizons) or '0L'})[{LOG}]")
     stamped = when(fates.stamp, own).when(fates.keep, col("delete_horizon"))
     return frame.where(~fates.drop).withColumn("delete_horizon", stamped)

@@ -85,8 +85,8 @@ def expiring(
     logs: Iterable[PartitionLog], policy: CompactionPolicy, now_ms: int, busy: Collection[TopicPartition]
 ) -> tuple[Retention, ...]:
     """Decides on all `logs` but `busy` ones, quarantined ones too; returns those that lose something at `now_ms`."""
-    found = (evaluate_retention(log, policy, now_ms) for log in logs if log.tp not in busy)
-    return tuple(one for one in found if one.segments)
+    decisions = (evaluate_retention(log, policy, now_ms) for log in logs if log.tp not in busy)
+    return tuple(decision for decision in decisions if decision.segments)
 
 
 def _older(retention_ms: int, now_ms: int) -> Callable[[_Segment], bool]:

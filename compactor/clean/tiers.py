@@ -60,8 +60,8 @@ def pick_merge(log: PartitionLog, fold: FoldPolicy) -> MergePick | None:
     level and similar size. Runs over fold.run.max.bytes are not merged, and end a row of neighbours.
     """
     rows = sorted(_rows(log, fold), key=lambda row: (row[0].level, row[0].start))
-    found = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)
-    runs = next((runs for runs in found if runs), None)
+    mergeable = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)
+    runs = next((runs for runs in mergeable if runs), None)
     return MergePick(tp=log.tp, runs=runs, level=runs[0].level + 1) if runs else None
 
 
@@ -72,8 +72,8 @@ def pick_merges(
 
     Most runs first, ties by topic and partition; the first is taken whatever its size.
     """
-    found = (pick_merge(log, fold) for log in logs if log.tp not in held)
-    due = sorted((pick for pick in found if pick), key=lambda pick: (-len(pick.runs), pick.tp))
+    picks = (pick_merge(log, fold) for log in logs if log.tp not in held)
+    due = sorted((pick for pick in picks if pick), key=lambda pick: (-len(pick.runs), pick.tp))
     return tuple(next(pack(due, AtMost(budget, lambda pick: pick.bytes)), ()))
 
 

@@ -86,11 +86,11 @@ def removable(
 
 def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:
     """Returns when each job finished its latest file, in ms: a long job's first files are old before it commits."""
-    found: dict[tuple[int, str], int] = {}
+    latest_ms: dict[tuple[int, str], int] = {}
     for info in files:
         if job := job_of(info.path):
-            found[job] = max(found.get(job, 0), info.modified_ms)
-    return found
+            latest_ms[job] = max(latest_ms.get(job, 0), info.modified_ms)
+    return latest_ms
 
 
 def _abandoned(storage: Storage, before_ms: int) -> list[FileInfo]:

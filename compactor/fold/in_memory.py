@@ -90,12 +90,12 @@ def _raise_failure(answers: Sequence[Future[list[dict[str, Any]]]]) -> None:
 
 def load(storage: Storage, ranges: Iterable[OffsetRange]) -> Files | None:
     """Reads every file that holds anything of `ranges`; None where one is not what was written. Raises StorageError."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     for path, file in files_of(ranges).items():
-        found[path] = storage.read(path)
-        if hashlib.sha256(found[path]).hexdigest() != file.sha256:
+        contents[path] = storage.read(path)
+        if hashlib.sha256(contents[path]).hexdigest() != file.sha256:
             return None
-    return found
+    return contents
 
 
 def latest(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
@@ -139,8 +139,8 @@ def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _scan(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
     """Reads the records of all `ranges` with the number of their range; every file is opened once."""
-    found = (one for path, own in plan_reads(ranges).items() for one in read_bytes(files[path], own))
-    return pa.Table.from_batches(found, SCAN)
+    pieces = (piece for path, own in plan_reads(ranges).items() for piece in read_bytes(files[path], own))
+    return pa.Table.from_batches(pieces, SCAN)
 
 
 def read_bytes(data: bytes, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:

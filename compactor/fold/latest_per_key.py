@@ -113,7 +113,7 @@ class FoldJob(Struct, frozen=True, kw_only=True):
         tasks = self.tasks or {}
         logs = sorted(log for number in numbers for log in tasks[number])
         renumbered = {log: at for at, log in enumerate(logs)}
-        return replace(self.of(logs), tasks={one: [renumbered[log] for log in tasks[one]] for one in numbers})
+        return replace(self.of(logs), tasks={task: [renumbered[log] for log in tasks[task]] for task in numbers})
 
 
 class Folded(NamedTuple):

@@ -32,10 +32,10 @@ class MemoryBudget(Struct, frozen=True):
 
     def fits(self, ranges: Sequence[OffsetRange]) -> bool:
         """Returns whether a process with this budget can fold all of `ranges`."""
-        found = [one for part in ranges for one in part.file_ranges]
-        files = {one.file.path: one.file.file_bytes for one in found}
-        records = sum(one.file.records for one in found)
-        rows = sum(one.file.bytes + one.file.records * (_ROW_BYTES + len(one.tp.topic)) for one in found)
+        pieces = [piece for part in ranges for piece in part.file_ranges]
+        files = {piece.file.path: piece.file.file_bytes for piece in pieces}
+        records = sum(piece.file.records for piece in pieces)
+        rows = sum(piece.file.bytes + piece.file.records * (_ROW_BYTES + len(piece.tp.topic)) for piece in pieces)
         return records <= self.records and len(files) <= self.files and max(rows, sum(files.values())) <= self.bytes
 
 

@@ -98,20 +98,20 @@ class _Rejected:
 
     def __init__(self) -> None:
         self.count = 0
-        self._found: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
+        self._masks: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
 
     def rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows (_HELD) of the next batch that were not rejected, each with its number."""
         rows = pa.array(np.arange(self.count, self.count + batch.num_rows))
         self.count += batch.num_rows
-        found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
+        numbered = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
         rejected = is_rejected(batch)
-        self._found.append(rejected)
-        return found.filter(pc.invert(rejected)) if rejected.true_count else found
+        self._masks.append(rejected)
+        return numbered.filter(pc.invert(rejected)) if rejected.true_count else numbered
 
     def bits(self) -> NDArray[np.uint8]:
         """Returns the bits as Arrow packs them, the first row in the lowest bit. Ends it: what was kept is released."""
-        (_, data), self._found = pa.concat_arrays(self._found).buffers(), []
+        (_, data), self._masks = pa.concat_arrays(self._masks).buffers(), []
         return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
 
 
@@ -225,10 +225,10 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray
     """
     from pandas.util import hash_array  # it takes half a second, and most folds need no hash
 
-    found = np.empty(len(keys), np.uint64)
+    hashes = np.empty(len(keys), np.uint64)
     for at in range(0, len(keys), _PIECE):
-        found[at : at + _PIECE] = hash_array(keys.slice(at, _PIECE).to_numpy(zero_copy_only=False), categorize=False)
-    return found ^ (logs.to_numpy().astype(np.uint64) * _ODD)
+        hashes[at : at + _PIECE] = hash_array(keys.slice(at, _PIECE).to_numpy(zero_copy_only=False), categorize=False)
+    return hashes ^ (logs.to_numpy().astype(np.uint64) * _ODD)
 
 
 def hash_partitions_of(hashes: NDArray[np.uint64], level: int) -> NDArray[np.uint8]:

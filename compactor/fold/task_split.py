@@ -42,7 +42,7 @@ def split_by_log(
     A task has `most_records` at most; a range with more has a task of its own. A range whose files have no order in
     which its offsets rise is in no task.
     """
-    files = [[one.file for one in part.file_ranges] for part in ranges]
+    files = [[file_range.file for file_range in part.file_ranges] for part in ranges]
     sizes = [sum(file.bytes for file in own) for own in files]
     counts = [sum(file.records for file in own) for own in files]
     size = task_bytes(sum(sizes), target_bytes, cores)
@@ -66,7 +66,9 @@ def split_by_offset(ranges: Sequence[OffsetRange], target_bytes: int, cores: int
     Less where cores would be idle otherwise, more where there would be too many tasks. Bytes are those of
     records (`record.measure`), uncompressed, as if each file's were spread evenly over its offsets.
     """
-    size = task_bytes(sum(one.file.bytes for part in ranges for one in part.file_ranges), target_bytes, cores)
+    size = task_bytes(
+        sum(file_range.file.bytes for part in ranges for file_range in part.file_ranges), target_bytes, cores
+    )
     pieces = (piece for log, part in enumerate(ranges) for piece in _pieces(log, part, size))
     return tuple(
         RangeSplit(log, start, task)
@@ -94,13 +96,13 @@ def _starts(pieces: Sequence[_Piece]) -> Iterator[tuple[int, int]]:
 def _pieces(log: int, part: OffsetRange, size: int) -> Iterator[_Piece]:
     """Cuts `part` into pieces of at most half of `size` bytes; the first is its start, without bytes."""
     yield log, part.start, 0
-    for one in part.file_ranges:
-        for start, weight in _cut(one, max(1, -(-2 * one.file.bytes // size))):
+    for file_range in part.file_ranges:
+        for start, weight in _cut(file_range, max(1, -(-2 * file_range.file.bytes // size))):
             yield log, start, weight
 
 
-def _cut(one: FileRange, pieces: int) -> Iterator[tuple[int, int]]:
-    first, last = max(one.start, one.file.first), min(one.end - 1, one.file.last)
+def _cut(file_range: FileRange, pieces: int) -> Iterator[tuple[int, int]]:
+    first, last = max(file_range.start, file_range.file.first), min(file_range.end - 1, file_range.file.last)
     width = last - first + 1
     for piece in range(pieces):
-        yield first + width * piece // pieces, one.file.bytes // pieces
+        yield first + width * piece // pieces, file_range.file.bytes // pieces

@@ -63,14 +63,14 @@ def latest(storage: Storage, ranges: Sequence[OffsetRange], budget: OffsetMapBud
     """
     if not are_intact(storage, files_of(ranges).values(), Throttler()):
         return None
-    found = []
-    for one in ranges:
-        scan = scan_of(storage, [one], Throttler())
+    scans = []
+    for offset_range in ranges:
+        scan = scan_of(storage, [offset_range], Throttler())
         which = None if scan is None else build_offset_map(scan, budget)
         if scan is None or which is None:
             return None
-        found.append((scan, which))
-    return (batch for scan, which in found for batch in _rising(scan, clean_into(scan, which)))
+        scans.append((scan, which))
+    return (batch for scan, which in scans for batch in _rising(scan, clean_into(scan, which)))
 
 
 def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray | None:
@@ -79,12 +79,12 @@ def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray
     None where the keys fit neither into memory nor onto the disk for what is spilled. Raises StorageError, FoldError.
     """
     try:
-        found = last_of_keys(_keys(scan), budget)
+        which = last_of_keys(_keys(scan), budget)
     except (MemoryError, OSError):  # Arrow's among them; what the store refuses is a StorageError
         return None
-    if found is not None:
-        _check(scan, len(found))
-    return found
+    if which is not None:
+        _check(scan, len(which))
+    return which
 
 
 def clean_into(scan: FileScan, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
@@ -136,15 +136,15 @@ def _keys(scan: FileScan) -> Iterator[pa.RecordBatch]:
 
 def _check(scan: FileScan, rows: int) -> None:
     """Raises FoldError where more or fewer were read than the catalog counts, which it does only for whole files."""
-    file_ranges = [one for part in scan.ranges for one in part.file_ranges]
-    whole = all(one.start <= one.file.first and one.file.last < one.end for one in file_ranges)
-    records = sum(one.file.records for one in file_ranges)
+    pieces = [piece for part in scan.ranges for piece in part.file_ranges]
+    whole = all(piece.start <= piece.file.first and piece.file.last < piece.end for piece in pieces)
+    records = sum(piece.file.records for piece in pieces)
     if whole and rows != records:
         raise FoldError(f"A fold has read {rows} of {records} records of {_names(scan)}.", DEFECT)
 
 
 def _names(scan: FileScan) -> str:
-    return ", ".join(str(one.tp) for one in scan.ranges)
+    return ", ".join(str(part.tp) for part in scan.ranges)
 
 
 def _read(scan: FileScan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -46,7 +46,7 @@ def write_tombstones(
         storage=storage, prefix=paths.prefix(epoch, "generation"), max_bytes=max_bytes, arrived_ms=now_ms
     )
     batches = _batches(tp, keys, now_ms, compare)
-    stats = sorted(write(batches, target, "generation.write"), key=lambda one: one.file.first)
+    stats = sorted(write(batches, target, "generation.write"), key=lambda part: part.file.first)
     return level0_run(-len(keys), 0, stats, now_ms, folded=True)
 
 
@@ -65,8 +65,8 @@ def _batches(
             "key": pa.array(some, pa.binary()),
         }
         if compare is not None:
-            found = [compare(key) for key in some]
-            columns[record.KEY_IDENTITY] = pa.array([identity for identity, _ in found], pa.binary())
-            columns[record.KEY_ENCODING] = pa.array([encoding for _, encoding in found], pa.string())
+            compared = [compare(key) for key in some]
+            columns[record.KEY_IDENTITY] = pa.array([identity for identity, _ in compared], pa.binary())
+            columns[record.KEY_ENCODING] = pa.array([encoding for _, encoding in compared], pa.string())
         absent = {field.name: pa.nulls(rows, field.type) for field in record.RUN if field.name not in columns}
         yield pa.RecordBatch.from_arrays([{**columns, **absent}[name] for name in record.RUN.names], schema=record.RUN)

@@ -76,20 +76,20 @@ def appends(state: CatalogState, batch: Batch, now_ms: int) -> tuple[Append, ...
     written: dict[TopicPartition, list[FileStats]] = {}
     for part in batch.parts:
         written.setdefault(part.tp, []).append(part)
-    found: list[Append] = []
+    actions: list[Append] = []
     for tp, reads in _by_partition(batch.ranges).items():
         log = _known(state, logs.get(tp), reads)
-        found.extend(_continued(log, _pieces(reads, written.pop(tp, [])), now_ms))
+        actions.extend(_continued(log, _pieces(reads, written.pop(tp, [])), now_ms))
     if written:
         raise IngestError(f"{min(written)}: records came without a statement of their range.", DEFECT)
-    return tuple(found)
+    return tuple(actions)
 
 
 def _by_partition(reads: Iterable[RangeRead]) -> dict[TopicPartition, list[RangeRead]]:
-    found: dict[TopicPartition, list[RangeRead]] = {}
+    grouped: dict[TopicPartition, list[RangeRead]] = {}
     for read in sorted(reads, key=lambda read: (read.tp, read.lo, read.hi)):
-        found.setdefault(read.tp, []).append(read)
-    return found
+        grouped.setdefault(read.tp, []).append(read)
+    return grouped
 
 
 def _known(state: CatalogState, log: PartitionLog | None, reads: Sequence[RangeRead]) -> PartitionLog:
@@ -134,26 +134,26 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
 
 def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Piece]:
     """Joins contiguous sub-ranges as far as one Append can hold them: its gap can only be at its start."""
-    found: list[_Piece] = []
+    joined: list[_Piece] = []
     waiting = sorted(parts, key=lambda part: part.file.first)
     for read in reads:
         mine = [part for part in waiting if read.lo <= part.file.first < read.hi]
-        _check_read(read, mine, found[-1].hi if found else read.lo)
-        _join(found, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
-    if sum(len(piece.parts) for piece in found) < len(waiting):
+        _check_read(read, mine, joined[-1].hi if joined else read.lo)
+        _join(joined, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
+    if sum(len(piece.parts) for piece in joined) < len(waiting):
         raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
-    return found
+    return joined
 
 
-def _join(found: list[_Piece], piece: _Piece) -> None:
-    last = found[-1] if found else None
+def _join(pieces: list[_Piece], piece: _Piece) -> None:
+    last = pieces[-1] if pieces else None
     if last is not None and last.start == last.hi:
-        found[-1] = replace(piece, lo=last.lo)
+        pieces[-1] = replace(piece, lo=last.lo)
     elif last is not None and piece.start == piece.lo:
         folded = last.folded or piece.folded
-        found[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
+        pieces[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
     else:
-        found.append(piece)
+        pieces.append(piece)
 
 
 def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:

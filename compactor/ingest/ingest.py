@@ -84,8 +84,8 @@ def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int
     records: Iterable[pa.RecordBatch | None] = reports.separate(batches, keyed=intake.keyed)
     if intake.folds:
         records = prefold.latest(records)
-    found = list(writer.write(records, intake.target, "ingest.write"))
-    yield _rows(file_stats.to_batch(found), _FILE, portion)
+    stats = list(writer.write(records, intake.target, "ingest.write"))
+    yield _rows(file_stats.to_batch(stats), _FILE, portion)
     yield _rows(reports.rows(), _RANGE_REPORT, portion)
     yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ, portion)
     if (report := REQUESTS.report_since(before)) is not None:
@@ -110,13 +110,13 @@ def gather(frame: DataFrame) -> dict[int, Batch | KeyfoldError]:
 
 def portions(rows: Iterable[Mapping[str, Any]]) -> dict[int, Batch | KeyfoldError]:
     """Returns what rows of WRITTEN say of each portion; see `gather`."""
-    found: dict[int, list[Mapping[str, Any]]] = {}
+    by_portion: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["kind"] == _REQUESTS:
             REQUESTS.add_report(row[_TEXT.name])
             continue
-        found.setdefault(row[_PORTION.name], []).append(row)
-    return {portion: _error(mine) or _batch(mine) for portion, mine in found.items()}
+        by_portion.setdefault(row[_PORTION.name], []).append(row)
+    return {portion: _error(mine) or _batch(mine) for portion, mine in by_portion.items()}
 
 
 def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
@@ -125,10 +125,10 @@ def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
     reported = (_range(row) for row in rows if row["kind"] == _RANGE_REPORT)
-    found = (file_stats.from_row(dict(row)) for row in rows if row["kind"] == _FILE)
+    parts = (file_stats.from_row(dict(row)) for row in rows if row["kind"] == _FILE)
     return Batch(
         ranges=tuple(sorted(reported, key=lambda read: (read.tp, read.lo))),
-        parts=tuple(sorted(found, key=lambda part: (part.tp, part.file.first))),
+        parts=tuple(sorted(parts, key=lambda part: (part.tp, part.file.first))),
         bytes_read=sum(row[_BYTES_READ.name] for row in rows if row["kind"] == _READ),
     )
 

@@ -84,9 +84,9 @@ class Prefold:
         self._held, self._bytes = table.to_batches(), table.nbytes
 
     def _count(self, left_out: pa.Table) -> None:
-        found = left_out.group_by(PARTITION).aggregate([([], "count_all")])
+        counts = left_out.group_by(PARTITION).aggregate([([], "count_all")])
         for topic, partition, count in zip(
-            *(found[name].to_pylist() for name in (*PARTITION, "count_all")), strict=True
+            *(counts[name].to_pylist() for name in (*PARTITION, "count_all")), strict=True
         ):
             self.superseded[TopicPartition(topic, partition)] += count
 

@@ -101,7 +101,7 @@ def _as_rows(reports: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:
     names = record.RANGE.names
     superseded = [left_out for _, left_out in reports]
     none = pa.RecordBatch.from_pylist([], record.SOURCE)
-    rows = pa.concat_batches([one for one, _ in reports]) if reports else none
+    rows = pa.concat_batches([report for report, _ in reports]) if reports else none
     fields = [pc.struct_field(rows["range"], name) for name in names]
     columns = [rows["topic"], rows["partition"], *fields, pa.array(superseded, SUPERSEDED.type)]
     return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, SUPERSEDED.name])

@@ -6,7 +6,7 @@ is small, and reading it back is applying them again.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Quarantined, Run
 from compactor.model.record import OfPartition
@@ -184,7 +184,7 @@ class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
 
     topic: str
     partition: int
-    found: Quarantined
+    quarantined: Quarantined = field(name="found")
 
 
 class Release(Action, OfPartition, frozen=True, tag="release"):

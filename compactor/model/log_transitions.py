@@ -213,10 +213,10 @@ def _first(*times: int | None) -> int | None:
 
 def _covered(log: PartitionLog, start: int, end: int) -> tuple[int, int]:
     """Returns the indexes of the runs that cover [start, end) exactly: of the first, and after the last."""
-    found = [place for place, run in enumerate(log.runs) if run.start < end and run.end > start]
-    if not found or log.runs[found[0]].start != start or log.runs[found[-1]].end != end:
+    places = [place for place, run in enumerate(log.runs) if run.start < end and run.end > start]
+    if not places or log.runs[places[0]].start != start or log.runs[places[-1]].end != end:
         raise CatalogError(f"{log.tp}: no runs of the log cover just the offsets [{start}, {end}).", DEFECT)
-    return found[0], found[-1] + 1
+    return places[0], places[-1] + 1
 
 
 def _in_order(log: PartitionLog) -> PartitionLog:

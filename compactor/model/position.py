@@ -64,14 +64,14 @@ Tail = int | None | Unknown
 class ResumePoint(Struct, frozen=True, kw_only=True):
     """The point from which publishing of one partition goes on.
 
-    `start`: the next source offset to publish. `found`: the offset that the group holds, which a publish must find
+    `start`: the next source offset to publish. `committed`: the offset that the group holds, which a publish must find
     again (None: none). `fold_end`: the offset at which the next fold must end. `output_offset`: what the metadata of
     the next position says until records are sent. `publish_end`, `publish_output`: what was published and is not in the
     catalog yet. `hold`: nothing of the log may be published, cleaned or snapshotted before it has reached `start`.
     """
 
     start: int
-    found: int | None
+    committed: int | None
     output_offset: int | None = None
     fold_end: int | None = None
     publish_end: int | None = None
@@ -125,27 +125,27 @@ def decode(offset: int, metadata: str | None) -> Position:
     PositionError for metadata of a newer format.
     """
     try:
-        found = msgspec.json.decode(metadata or "", type=_Metadata)
+        decoded = msgspec.json.decode(metadata or "", type=_Metadata)
     except msgspec.DecodeError:
         return Position(offset=offset)
-    if found.keyfold not in (FORMAT, FORMAT_OF_LATER_GENERATIONS):
+    if decoded.keyfold not in (FORMAT, FORMAT_OF_LATER_GENERATIONS):
         raise PositionError(
-            f"The committed position {offset} has metadata of format {found.keyfold}; this version knows {FORMAT} and "
-            f"{FORMAT_OF_LATER_GENERATIONS}.",
+            f"The committed position {offset} has metadata of format {decoded.keyfold}; this version knows {FORMAT} "
+            f"and {FORMAT_OF_LATER_GENERATIONS}.",
             "Run the version of keyfold that wrote it, or a newer one.",
         )
-    if found.offset not in (None, offset):
+    if decoded.offset not in (None, offset):
         return Position(offset=offset)
     return Position(
-        offset=offset if found.tombstones is None else found.tombstones,
-        catalog_id=found.catalog,
-        output_id=found.output,
-        output_offset=found.output_offset,
-        fold_end=found.fold_end,
-        generation=found.generation,
-        start=found.start,
-        identity=found.identity,
-        buckets=None if found.buckets is None or found.buckets < 1 else min(found.buckets, MOST_BUCKETS),
+        offset=offset if decoded.tombstones is None else decoded.tombstones,
+        catalog_id=decoded.catalog,
+        output_id=decoded.output,
+        output_offset=decoded.output_offset,
+        fold_end=decoded.fold_end,
+        generation=decoded.generation,
+        start=decoded.start,
+        identity=decoded.identity,
+        buckets=None if decoded.buckets is None or decoded.buckets < 1 else min(decoded.buckets, MOST_BUCKETS),
     )
 
 

@@ -39,11 +39,11 @@ class OfTopic(Protocol):
 _OfTopic = TypeVar("_OfTopic", bound=OfTopic)
 
 
-def by_topic(found: Iterable[_OfTopic]) -> dict[str, tuple[_OfTopic, ...]]:
-    """Groups what is `found` by topic, in its order, in one pass."""
+def by_topic(items: Iterable[_OfTopic]) -> dict[str, tuple[_OfTopic, ...]]:
+    """Groups `items` by topic, in their order, in one pass."""
     groups: dict[str, list[_OfTopic]] = {}
-    for one in found:
-        groups.setdefault(one.topic, []).append(one)
+    for item in items:
+        groups.setdefault(item.topic, []).append(item)
     return {topic: tuple(group) for topic, group in groups.items()}
 
 
@@ -198,8 +198,8 @@ def partition_starts(batch: pa.RecordBatch) -> NDArray[np.int64]:
 
 def partitions_of(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[TopicPartition]:
     """Yields the partition of each of `rows`."""
-    found = (batch[name].take(pa.array(rows)).to_pylist() for name in PARTITION)
-    return (TopicPartition(*name) for name in zip(*found, strict=True))
+    columns = (batch[name].take(pa.array(rows)).to_pylist() for name in PARTITION)
+    return (TopicPartition(*name) for name in zip(*columns, strict=True))
 
 
 def partition_spans(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, int]]:

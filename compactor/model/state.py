@@ -60,11 +60,11 @@ def deal(partitions: Sequence[TopicPartition], logs: Iterable[PartitionLog], buc
     held = Counter(log.bucket for log in logs)
     if held.total() + len(partitions) < MANY_A_BUCKET * buckets:
         return [(held.total() + number) % buckets for number in range(len(partitions))]
-    found: dict[str, int] = {}
+    bucket_of: dict[str, int] = {}
     for topic, size in Counter(tp.topic for tp in partitions).items():
-        found[topic] = min(range(buckets), key=held.__getitem__)
-        held[found[topic]] += size
-    return [found[tp.topic] for tp in partitions]
+        bucket_of[topic] = min(range(buckets), key=held.__getitem__)
+        held[bucket_of[topic]] += size
+    return [bucket_of[tp.topic] for tp in partitions]
 
 
 class Topic(Struct, frozen=True, kw_only=True):
@@ -243,7 +243,7 @@ def _apply_log(
         case Publish():
             return log_transitions.publish(log, action.end, action.output)
         case Quarantine() | Release():
-            return replace(log, quarantine=action.found if isinstance(action, Quarantine) else None)
+            return replace(log, quarantine=action.quarantined if isinstance(action, Quarantine) else None)
         case Skip() | BeginGeneration():
             return _change(log, action)
         case _:

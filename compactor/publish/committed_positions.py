@@ -105,15 +105,15 @@ class Positions:
     ) -> list[PublishTarget]:
         """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
         due = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
-        return [renewal_of(state, log, resume) for log, resume in due if resume.found is not None and not resume.hold]
+        return [renewal_of(state, log, point) for log, point in due if point.committed is not None and not point.hold]
 
     def _read(
         self, state: CatalogState, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, Position | None]:
         """Reads positions, once all ids that they name are initialised."""
-        found, self._fenced = read_shut_out(self._catalog, self._broker, partitions, max(state.buckets, self._fenced))
-        self._named.update((tp, one.buckets or 0) for tp, one in found.items() if one is not None)
-        return found
+        held, self._fenced = read_shut_out(self._catalog, self._broker, partitions, max(state.buckets, self._fenced))
+        self._named.update((tp, position.buckets or 0) for tp, position in held.items() if position is not None)
+        return held
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
         """Returns whether the position of `tp` is to be committed again, as positions expire one by one.
@@ -121,7 +121,7 @@ class Positions:
         The age of one that an earlier run of the connector has committed is not known: it is committed again soon
         (offsets.retention.minutes, `settings.first_refresh_ms`).
         """
-        if self._resume[tp].found is None:
+        if self._resume[tp].committed is None:
             return False
         first = tp not in self._committed_ms
         since_ms = self._read_ms[tp] if first else self._committed_ms[tp]
@@ -132,7 +132,7 @@ class Positions:
         """Takes over the positions that the transactions of `sent` have committed."""
         for result in sent:
             self._committed_ms[result.tp] = now_ms
-            resume = ResumePoint(start=result.end, found=result.end, output_offset=result.output_offset)
+            resume = ResumePoint(start=result.end, committed=result.end, output_offset=result.output_offset)
             self._resume[result.tp] = resume
             self._named.pop(result.tp, None)
 
@@ -140,7 +140,7 @@ class Positions:
         """Takes over that the positions of `targets` were committed again as they were."""
         for target in targets:
             self._committed_ms[target.tp] = now_ms
-            self._resume[target.tp] = replace(self._resume[target.tp], found=target.start)
+            self._resume[target.tp] = replace(self._resume[target.tp], committed=target.start)
             self._named.pop(target.tp, None)
 
     def _is_unknown(self, log: PartitionLog) -> bool:
@@ -172,7 +172,7 @@ class Positions:
 def _missed_commits(state: CatalogState, resume: Mapping[TopicPartition, ResumePoint]) -> Sequence[AnyAction]:
     """Returns the actions for transactions that were committed without the catalog learning of it."""
     return [
-        Publish(topic=log.topic, partition=log.partition, end=found.publish_end, output=found.publish_output)
+        Publish(topic=log.topic, partition=log.partition, end=point.publish_end, output=point.publish_output)
         for log in state.logs
-        if (found := resume.get(log.tp)) and found.publish_end is not None and found.publish_end > log.published
+        if (point := resume.get(log.tp)) and point.publish_end is not None and point.publish_end > log.published
     ]

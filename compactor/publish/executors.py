@@ -83,13 +83,13 @@ def fold_job(
     due = due_of(state, plans)
     earlier = EarlierKeys(storage, earlier_ranges(state, (target for plan in plans for target in plan.targets)))
     return FoldJob(
-        ranges=[one.range for one in due],
+        ranges=[part.range for part in due],
         keep=LatestAndRejected(),
         work=lambda: _publishing(by_bucket, publisher(), earlier),
         work_here=lambda: _publishing(by_bucket, local_publisher(), earlier),
         answers=SENT,
         budget=FoldBudget(here=local(local_records), memory=TASKS, read=READ, keys=KEYS),
-        tasks={bucket: [log for log, one in enumerate(due) if one.bucket == bucket] for bucket in by_bucket},
+        tasks={bucket: [log for log, part in enumerate(due) if part.bucket == bucket] for bucket in by_bucket},
     )
 
 

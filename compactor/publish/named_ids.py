@@ -26,7 +26,11 @@ def read_shut_out(
     the positions are read again. Raises FencedError if a newer owner is there, and what the broker raises.
     """
     held = broker.positions(partitions)
-    named = buckets_of(one for one in held.values() if one is not None and one.catalog_id == catalog.state.catalog_id)
+    named = buckets_of(
+        position
+        for position in held.values()
+        if position is not None and position.catalog_id == catalog.state.catalog_id
+    )
     if named <= fenced:
         return held, fenced
     catalog.refresh()  # those of a newer owner are not ours to end

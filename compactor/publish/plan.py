@@ -43,7 +43,7 @@ def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: 
         output=state.topics[log.topic].output,
         start=resume.start,
         end=max(end, resume.start),
-        found=resume.found,
+        committed=resume.committed,
         output_offset=resume.output_offset,
         generation=log.generation,
     )
@@ -74,11 +74,11 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
             bucket=bucket,
             epoch=state.epoch,
             catalog_id=state.catalog_id,
-            targets=tuple(found),
+            targets=tuple(bucket_targets),
             identity=state.key_identity,
             buckets=state.buckets or None,
         )
-        for bucket, found in sorted(buckets.items())
+        for bucket, bucket_targets in sorted(buckets.items())
     )
 
 

@@ -91,12 +91,12 @@ class YoungRecords:
         known = self._known.get(log.tp)
         if known is not None and known.answers(from_offset, newest_ms):
             return known.offset
-        found = _first_young(self._storage, log, from_offset, newest_ms)
-        if found is None:
+        young = _first_young(self._storage, log, from_offset, newest_ms)
+        if young is None:
             self._known.pop(log.tp, None)
             return None
-        self._known[log.tp] = found
-        return found.offset
+        self._known[log.tp] = young
+        return young.offset
 
 
 class _Young(Struct, frozen=True, kw_only=True):
@@ -118,8 +118,8 @@ def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms
     A record is never younger than its arrival: one that is stamped in the future would hold its partition up for ever.
     Runs that cannot hold a young record are not opened. Raises StorageError.
     """
-    found = _first_young(storage, log, from_offset, newest_ms)
-    return None if found is None else found.offset
+    young = _first_young(storage, log, from_offset, newest_ms)
+    return None if young is None else young.offset
 
 
 def _first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> _Young | None:

@@ -103,10 +103,10 @@ def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
     fold_end = position.fold_end if position.fold_end is not None and position.fold_end > position.offset else None
     reached = fold_end or position.offset
     going_on = ResumePoint(
-        start=position.offset, found=position.offset, output_offset=position.output_offset, fold_end=fold_end
+        start=position.offset, committed=position.offset, output_offset=position.output_offset, fold_end=fold_end
     )
     if reached > log.end:
-        return ResumePoint(start=reached, found=position.offset, output_offset=position.output_offset, hold=True)
+        return ResumePoint(start=reached, committed=position.offset, output_offset=position.output_offset, hold=True)
     if fold_end is not None or position.offset == log.published:
         return going_on
     output = None if position.output_offset is None else OutputPoint(position.offset, position.output_offset)
@@ -139,7 +139,7 @@ def _from_output(
     start = log.published if last is None else max(log.published, last + 1)
     return ResumePoint(
         start=start,
-        found=None if position is None else position.offset,
+        committed=None if position is None else position.offset,
         output_offset=log.output.output_offset if log.output else None,
         fold_end=log.folded_end if log.folded_end > start else None,
         publish_end=start if start == log.folded_end > log.published else None,

@@ -53,15 +53,15 @@ def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dic
         return {}
     logs = state.by_partition()
     due = [target for target in targets if target.start < target.end and target.output is not None]
-    found = {target.tp: _earlier(logs[target.tp], target) for target in due}
-    return {tp: one for tp, one in found.items() if one is not None}
+    ranges = {target.tp: _earlier(logs[target.tp], target) for target in due}
+    return {tp: offset_range for tp, offset_range in ranges.items() if offset_range is not None}
 
 
 def _earlier(log: PartitionLog, target: PublishTarget) -> OffsetRange | None:
     below = between(log, log.start, max(target.start, min(0, target.end)))
     if not below.file_ranges:
         return None
-    files = [one.file for one in (*below.file_ranges, *between(log, target.start, target.end).file_ranges)]
+    files = [piece.file for piece in (*below.file_ranges, *between(log, target.start, target.end).file_ranges)]
     encodings = encodings_of(files)
     return below if encodings is None or len(encodings) > 1 else None
 
@@ -84,7 +84,7 @@ class EarlierKeys(Struct, frozen=True):
         held: list[pa.RecordBatch] = []
         for batch in records:
             held.append(batch)
-            if sum(one.nbytes for one in held) > _TOGETHER_BYTES or sum(map(len, held)) > _TOGETHER_RECORDS:
+            if sum(rows.nbytes for rows in held) > _TOGETHER_BYTES or sum(map(len, held)) > _TOGETHER_RECORDS:
                 yield from _retiring(self.storage, self.ranges, held)
                 held = []
         yield from _retiring(self.storage, self.ranges, held)
@@ -107,17 +107,17 @@ def _retiring(
 
 def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) -> dict[bytes, list[bytes]]:
     """Returns the keys that `earlier` has of each of the identities `wanted`, in the order in which they came."""
-    for file in {one.file.path: one.file for one in earlier.file_ranges}.values():
+    for file in {file_range.file.path: file_range.file for file_range in earlier.file_ranges}.values():
         _check_intact(storage, file)
-    found: dict[bytes, dict[bytes, None]] = {}
+    by_identity: dict[bytes, dict[bytes, None]] = {}
     values = wanted.combine_chunks()
     for batch in read(storage, earlier, _COLUMNS):
         compared = as_compared(batch)
         mine = pc.and_(pc.is_in(compared["key"], values), pc.is_null(batch["rejected"]))
         pairs = zip(compared["key"].filter(mine).to_pylist(), batch["key"].filter(mine).to_pylist(), strict=True)
         for identity, key in pairs:
-            found.setdefault(identity, {})[key] = None
-    return {identity: list(keys) for identity, keys in found.items()}
+            by_identity.setdefault(identity, {})[key] = None
+    return {identity: list(keys) for identity, keys in by_identity.items()}
 
 
 def _check_intact(storage: Storage, file: RunFile) -> None:
@@ -136,7 +136,7 @@ def _check_intact(storage: Storage, file: RunFile) -> None:
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:
     """Returns the column RETIRED of `batch`; only rows whose identity is `known` are looked at one by one."""
-    found: list[list[bytes] | None] = [None] * batch.num_rows
+    retired: list[list[bytes] | None] = [None] * batch.num_rows
     identities = {identity for keys in known.values() for identity in keys}
     compared = as_compared(batch)
     mine = pc.is_in(compared["key"], pa.array(identities, pa.binary()))
@@ -145,5 +145,5 @@ def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes,
     columns = (places, some["topic"], some["partition"], compared["key"].take(places), some["key"])
     for place, topic, partition, identity, own in zip(*(column.to_pylist() for column in columns), strict=True):
         keys = known.get(TopicPartition(topic, partition), {}).get(identity, ())
-        found[place] = [key for key in keys if key != own] or None
-    return pa.array(found, _FIELD.type)
+        retired[place] = [key for key in keys if key != own] or None
+    return pa.array(retired, _FIELD.type)

@@ -40,12 +40,12 @@ class SupersededCount:
     def _left_out(self, target: PublishTarget, result: PublishResult, ranges: tuple[FileRange, ...]) -> int:
         begun = self._begun.pop(target.tp, None)
         records, owed = 0, self._owed.pop(target.tp, 0)
-        for one in ranges:
+        for file_range in ranges:
             # A clean may have counted the rest of a file anew since: what counts is how it was when it was begun.
-            known = begun if begun is not None and begun.file.path == one.file.path else one
-            if known.file.first < target.start and known is one:
+            known = begun if begun is not None and begun.file.path == file_range.file.path else file_range
+            if known.file.first < target.start and known is file_range:
                 continue
-            if one.file.last < result.end:
+            if file_range.file.last < result.end:
                 records += known.file.records
             else:
                 self._begun[target.tp] = known

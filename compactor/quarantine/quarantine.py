@@ -102,11 +102,13 @@ class QuarantineManager:
         `publishing`: publishing of these logs stops as well. Raises StorageError where the storage does not answer,
         StoppedError where a stop comes first.
         """
-        found = [(log, damage) for log, damage in self._verified(logs, needs) if damage]
-        self._commit([quarantine_of(log, str(damage), now_ms, publishing=publishing) for log, damage in found], now_ms)
-        for log, damage in found:
+        damaged = [(log, damage) for log, damage in self._verified(logs, needs) if damage]
+        self._commit(
+            [quarantine_of(log, str(damage), now_ms, publishing=publishing) for log, damage in damaged], now_ms
+        )
+        for log, damage in damaged:
             _log.error("partition quarantined", topic=log.topic, partition=log.partition, error=str(damage))
-        return tuple(log for log, _ in found)
+        return tuple(log for log, _ in damaged)
 
     def recheck(self, now_ms: int) -> None:
         """Verifies the quarantined logs whose retry is due: releases those that are sound, keeps the others longer."""
@@ -188,9 +190,9 @@ class QuarantineManager:
         self, logs: Iterable[PartitionLog], needs: Callable[[PartitionLog], OffsetRange]
     ) -> list[tuple[PartitionLog, StorageError | None]]:
         """Returns each log with the first damage of what it needs; None where all of it can be read."""
-        found = tuple(logs)
-        damages = verify.find_damage(self._catalog.storage, map(needs, found), self._stopping.is_set)
-        return list(zip(found, damages, strict=True))
+        listed = tuple(logs)
+        damages = verify.find_damage(self._catalog.storage, map(needs, listed), self._stopping.is_set)
+        return list(zip(listed, damages, strict=True))
 
     def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:
         """Counts the failures of logs with sound files. Raises FoldFailedError where a command `asked` for the job."""
@@ -218,14 +220,14 @@ def quarantine_of(log: PartitionLog, error: str, now_ms: int, *, publishing: boo
     """Returns the action that puts `log` into quarantine, or keeps it there for longer."""
     before = log.quarantine
     failures = before.failures + 1 if before else 1
-    found = Quarantined(
+    quarantined = Quarantined(
         since_ms=before.since_ms if before else now_ms,
         retry_ms=backoff.next_try_ms(failures, now_ms),
         failures=failures,
         error=error,
         publishing=publishing or (before is not None and before.publishing),
     )
-    return Quarantine(topic=log.topic, partition=log.partition, found=found)
+    return Quarantine(topic=log.topic, partition=log.partition, quarantined=quarantined)
 
 
 def release_of(log: PartitionLog) -> Release:

@@ -43,7 +43,7 @@ def find_damage(
     the storage does not answer, which says nothing about a file.
     """
     with _Verifier(storage, stopping) as verifier:
-        return [next(verifier.damages(one), None) for one in ranges]
+        return [next(verifier.damages(offset_range), None) for offset_range in ranges]
 
 
 class _Verifier:
@@ -70,14 +70,14 @@ class _Verifier:
 
     def damages(self, offsets: OffsetRange) -> Iterator[StorageError]:
         """Yields the damage of each file that `offsets` need."""
-        for one in offsets.file_ranges:
+        for file_range in offsets.file_ranges:
             self._check_not_stopping(offsets.tp)
-            found = self._whole(one.file)
-            if isinstance(found, StorageError):
-                yield found
-            elif not found and (why := self._unreadable(one)):
-                where = f"{one.tp}, offsets [{one.start}, {one.end}): {self._storage.location}"
-                yield DamagedFileError(f"{where}/{one.file.path} is damaged: {why}.", RESTORE)
+            checked = self._whole(file_range.file)
+            if isinstance(checked, StorageError):
+                yield checked
+            elif not checked and (why := self._unreadable(file_range)):
+                where = f"{file_range.tp}, offsets [{file_range.start}, {file_range.end}): {self._storage.location}"
+                yield DamagedFileError(f"{where}/{file_range.file.path} is damaged: {why}.", RESTORE)
 
     def _check_not_stopping(self, tp: TopicPartition) -> None:
         if self._stopping():
@@ -96,21 +96,21 @@ class _Verifier:
                 self._files[file.path] = error
         return self._files[file.path]
 
-    def _unreadable(self, one: FileRange) -> str | None:
+    def _unreadable(self, file_range: FileRange) -> str | None:
         """Returns why this range of a damaged file cannot be read; None where the damage lies elsewhere in the file."""
-        path, records = one.file.path, 0
+        path, records = file_range.file.path, 0
         groups = self._bounds(path)
         if isinstance(groups, str):
             return groups
         for number, bounds in enumerate(groups):
-            if bounds.overlap(one.tp, one.start, one.end):
-                rows = self._rows(path, number, one.tp)
+            if bounds.overlap(file_range.tp, file_range.start, file_range.end):
+                rows = self._rows(path, number, file_range.tp)
                 if isinstance(rows, str):
                     return rows
-                records += rows.get(one.tp, 0)
-        within = one.start <= one.file.first and one.file.last < one.end
-        if one.file.entire and within and records != one.file.records:
-            return f"it has {records} of {one.file.records} records"
+                records += rows.get(file_range.tp, 0)
+        within = file_range.start <= file_range.file.first and file_range.file.last < file_range.end
+        if file_range.file.entire and within and records != file_range.file.records:
+            return f"it has {records} of {file_range.file.records} records"
         return None
 
     def _bounds(self, path: str) -> list[Bounds] | str:
@@ -178,14 +178,14 @@ def _bounds(path: str) -> list[Bounds]:
 
 def _rows(path: str, group: int) -> Rows:
     """Reads a row group and counts its rows by partition. Raises ValueError where rows are missing."""
-    found: Counter[TopicPartition] = Counter()
+    counts: Counter[TopicPartition] = Counter()
     expected = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):
         for tp, start, end in partition_spans(batch):
-            found[tp] += end - start
-    if found.total() != expected:
-        raise ValueError(f"it has {found.total()} of {expected} records")
-    return dict(found)
+            counts[tp] += end - start
+    if counts.total() != expected:
+        raise ValueError(f"it has {counts.total()} of {expected} records")
+    return dict(counts)
 
 
 def published_range(log: PartitionLog) -> OffsetRange:

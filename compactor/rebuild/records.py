@@ -26,7 +26,7 @@ def write_records(
     and stamps its tombstones. Raises StorageError, FoldError.
     """
     target = RunTarget(storage=storage, prefix=paths.prefix(epoch, "rebuild"), max_bytes=max_bytes, arrived_ms=now_ms)
-    stats = sorted(write(batches, target, "rebuild.write"), key=lambda one: one.file.first)
+    stats = sorted(write(batches, target, "rebuild.write"), key=lambda part: part.file.first)
     if not stats:
         return None
     return level0_run(lost.position.start, lost.position.offset, stats, now_ms, folded=True)

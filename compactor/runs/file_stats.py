@@ -67,7 +67,7 @@ def to_batch(stats: Iterable[FileStats]) -> pa.RecordBatch:
 
 def rows_of(stats: Iterable[FileStats]) -> list[dict[str, Any]]:
     """Returns `stats` as dicts with the fields of FILE_STATS."""
-    return [{**_fields(one, _OWN), **_fields(one.file, _FILE)} for one in stats]
+    return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in stats]
 
 
 def from_row(row: dict[str, Any]) -> FileStats:
@@ -136,15 +136,16 @@ def _encodings(batch: pa.RecordBatch, first: NDArray[np.int64], last: NDArray[np
 
 
 def _joined(encodings: Iterable[str]) -> str | None:
-    found = sorted(set(encodings))
-    return ",".join(found) if len(found) <= _MOST_ENCODINGS else None
+    names = sorted(set(encodings))
+    return ",".join(names) if len(names) <= _MOST_ENCODINGS else None
 
 
 def encodings_of(files: Iterable[RunFile]) -> frozenset[str] | None:
     """Returns the encodings of all keys in `files`; None where that is not known."""
-    found = [file.key_encodings for file in files]
-    known = [one for one in found if one is not None]
-    return frozenset(name for one in known for name in one.split(",") if name) if len(known) == len(found) else None
+    listed = [file.key_encodings for file in files]
+    if None in listed:
+        return None
+    return frozenset(name for encodings in listed if encodings for name in encodings.split(",") if name)
 
 
 class _Rows:
@@ -162,8 +163,8 @@ class _Rows:
 
     def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
         """Returns the smallest of those `among` them; None where none is."""
-        found = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
-        return [one if count else None for one, count in zip(found, self.total(among), strict=True)]
+        smallest = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
+        return [value if count else None for value, count in zip(smallest, self.total(among), strict=True)]
 
     def most(self, values: NDArray[np.int64]) -> list[int]:
         return np.maximum.reduceat(values, self._first).tolist()
@@ -183,11 +184,12 @@ def _flags(column: pa.Array) -> NDArray[np.bool_]:
 
 def by_range(ranges: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
     """Returns for each of `ranges` those of `written` that hold records of it, by offset."""
-    found: dict[TopicPartition, list[FileStats]] = {}
+    by_partition: dict[TopicPartition, list[FileStats]] = {}
     for stats in sorted(written, key=lambda stats: stats.file.first):
-        found.setdefault(stats.tp, []).append(stats)
+        by_partition.setdefault(stats.tp, []).append(stats)
     return tuple(
-        tuple(stats for stats in found.get(one.tp, ()) if one.start <= stats.file.first < one.end) for one in ranges
+        tuple(stats for stats in by_partition.get(part.tp, ()) if part.start <= stats.file.first < part.end)
+        for part in ranges
     )
 
 
@@ -200,22 +202,22 @@ def run_of(start: int, end: int, stats: Sequence[FileStats], *, level: int, arri
         start=start,
         end=end,
         level=level,
-        files=tuple(one.file for one in stats),
-        records=sum(one.file.records for one in stats),
-        bytes=sum(one.file.bytes for one in stats),
-        tombstones=sum(one.tombstones for one in stats),
-        rejected=sum(one.rejected for one in stats),
-        max_timestamp=max((one.max_timestamp for one in stats), default=-1),
+        files=tuple(part.file for part in stats),
+        records=sum(part.file.records for part in stats),
+        bytes=sum(part.file.bytes for part in stats),
+        tombstones=sum(part.tombstones for part in stats),
+        rejected=sum(part.rejected for part in stats),
+        max_timestamp=max((part.max_timestamp for part in stats), default=-1),
         arrived_ms=arrived_ms,
-        horizons=sum(one.horizons for one in stats),
-        next_horizon_ms=earliest(*(one.next_horizon_ms for one in stats)),
+        horizons=sum(part.horizons for part in stats),
+        next_horizon_ms=earliest(*(part.next_horizon_ms for part in stats)),
     )
 
 
 def level0_run(start: int, end: int, stats: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
     """Builds the run of [start, end) as a micro-batch brought it: it ages from its oldest record."""
     built = run_of(start, end, stats, level=0, arrived_ms=arrived_ms)
-    smallest_ms = earliest(*(one.min_timestamp for one in stats))
+    smallest_ms = earliest(*(part.min_timestamp for part in stats))
     return replace(built, oldest_ms=aged_from(smallest_ms, arrived_ms), folded=folded)
 
 

@@ -54,7 +54,7 @@ def unreferenced(
     mark, else the manifest, says whose it is. One of its own that is complete stays while it is among the newest `keep`
     by id: the catalog may be a restored copy, from before it was taken.
     """
-    named = {one.id for one in state.snapshots_of(topic)}
+    named = {snapshot.id for snapshot in state.snapshots_of(topic)}
     newest = sorted(named.union(before), reverse=True)[:keep]
     removable: dict[str, str] = {}
     others: list[str] = []
@@ -131,7 +131,7 @@ def repair_latest(place: Storage, state: CatalogState) -> None:
     """
     if not state.snapshots or not location.owns(place, state):
         return
-    newest = {one.topic: one for one in state.snapshots}.values()
+    newest = {snapshot.topic: snapshot for snapshot in state.snapshots}.values()
     there = [taken for taken in newest if manifest.path_of(place, taken.path)]
     for taken in there:
         path = _beside(taken, LATEST)

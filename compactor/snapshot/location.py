@@ -126,13 +126,13 @@ def write_mark(place: Storage, folder: str, state: CatalogState, storage: Storag
 def claim(place: Storage, state: CatalogState, storage: Storage) -> None:
     """Marks the connector's folder as its catalog's if it has no mark. Raises SnapshotError where it is another's."""
     folder = state.connector
-    found = _read_mark(place, folder)
-    if found is None and not place.create(f"{folder}/{MARK}", _encoded(state, storage)):
-        found = _read_mark(place, folder)
-    if found is not None and found.catalog_id != state.catalog_id:
+    mark = _read_mark(place, folder)
+    if mark is None and not place.create(f"{folder}/{MARK}", _encoded(state, storage)):
+        mark = _read_mark(place, folder)
+    if mark is not None and mark.catalog_id != state.catalog_id:
         raise SnapshotError(
             f"Connector {state.connector}: its catalog {state.catalog_id} ({storage.location}) takes no snapshots in "
-            f"{place.location}/{folder}: that folder belongs to catalog {found.catalog_id} ({found.storage}), and "
+            f"{place.location}/{folder}: that folder belongs to catalog {mark.catalog_id} ({mark.storage}), and "
             "LATEST can follow one of them only.",
             "Set another snapshot.location for one of both; or, where the other catalog is gone for good, move that "
             f"folder away, or remove its {MARK}: then this connector goes on beside the other's snapshots.",
@@ -141,8 +141,8 @@ def claim(place: Storage, state: CatalogState, storage: Storage) -> None:
 
 def owns(place: Storage, state: CatalogState) -> bool:
     """Returns whether the connector's folder has the mark of its catalog."""
-    found = _read_mark(place, state.connector)
-    return found is not None and found.catalog_id == state.catalog_id
+    mark = _read_mark(place, state.connector)
+    return mark is not None and mark.catalog_id == state.catalog_id
 
 
 def catalog_of(place: Storage, path: str) -> str | None:
@@ -150,8 +150,8 @@ def catalog_of(place: Storage, path: str) -> str | None:
 
     It is in the mark or, where there is none, in the manifest. None where neither can be read or names a catalog.
     """
-    if (found := _read_mark(place, path)) is not None:
-        return None if found.catalog_id == UNKNOWN else found.catalog_id
+    if (mark := _read_mark(place, path)) is not None:
+        return None if mark.catalog_id == UNKNOWN else mark.catalog_id
     there = manifest.path_of(place, path)
     try:
         return manifest.decode(place.read(there)).catalog_id if there else None

@@ -163,14 +163,14 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: bytes) -> Manifest:
     """Decodes what `encode` has written. Raises FoldError where it is damaged or of a later format."""
     try:
-        found = msgspec.json.decode(data, type=Manifest)
+        decoded = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FoldError(f"A manifest cannot be read: {error}.", "Take an older snapshot, or make a new one.") from error
-    if found.format_version != VERSION:
+    if decoded.format_version != VERSION:
         raise FoldError(
-            f"A manifest has format {found.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."
+            f"A manifest has format {decoded.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."
         )
-    return found
+    return decoded
 
 
 def path_of(place: Storage, folder: str) -> str | None:
@@ -213,8 +213,8 @@ def named(policy: CompactionPolicy) -> dict[str, str | int | float]:
 
 
 def _generations(logs: Sequence[PartitionLog]) -> dict[str, int] | UnsetType:
-    found = {log.partition: generation_of(log) for log in logs}
-    return by_partition(found) if any(number > 1 for number in found.values()) else UNSET
+    numbers = {log.partition: generation_of(log) for log in logs}
+    return by_partition(numbers) if any(number > 1 for number in numbers.values()) else UNSET
 
 
 def _stood_ms(log: PartitionLog, now_ms: int) -> int:

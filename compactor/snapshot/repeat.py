@@ -51,16 +51,16 @@ def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: Snaps
     if newest is None or newest.source_offsets != manifest.vector(logs):  # so a topic that goes on costs no request
         return None
     try:
-        found = manifest.read(place, newest.path)
+        newest_manifest = manifest.read(place, newest.path)
         sizes = {info.path: info.bytes for info in place.walk(newest.path)}
     except (StorageError, FoldError):
         return None
-    complete = all(sizes.get(f"{newest.path}/{file.path}") == file.bytes for file in found.files)
-    same = manifest.would_repeat(found, state, logs, columns(inputs.strings), inputs)
+    complete = all(sizes.get(f"{newest.path}/{file.path}") == file.bytes for file in newest_manifest.files)
+    same = manifest.would_repeat(newest_manifest, state, logs, columns(inputs.strings), inputs)
     if not (complete and same):
         return None
     tombstones = sum(log.base.tombstones for log in logs if log.base)
-    return Repeated(id=newest.id, path=newest.path, manifest=found, tombstones=tombstones)
+    return Repeated(id=newest.id, path=newest.path, manifest=newest_manifest, tombstones=tombstones)
 
 
 def copy_data(

@@ -130,17 +130,17 @@ class Snapshots:
         if topics:
             location.claim(self._place, state, self._storage)
         hidden = self._broker.hidden(state, topics) if topics else {}
-        found: list[AddSnapshot] = []
+        taken: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {topic: _hidden(state, topic, why) for topic, why in hidden.items()}
         for topic in self._quarantine.until_stopped([topic for topic in topics if topic not in hidden]):
             try:
-                found += self._try(self._place, topic, now_ms, again=again)
+                taken += self._try(self._place, topic, now_ms, again=again)
             except SnapshotError as error:
                 refused[topic] = error
-        self._succeeded({one.topic for one in found})
+        self._succeeded({snapshot.topic for snapshot in taken})
         for first in refused.values():
             raise type(first)(first.message, first.action, frozenset(refused)) from first
-        return tuple(found)
+        return tuple(taken)
 
     def _due(self, state: CatalogState, now_ms: int) -> list[str]:
         """Returns the topics whose snapshots are due by snapshot.interval.ms."""
@@ -280,10 +280,10 @@ class Snapshots:
     ) -> None:
         """Deletes what may go; logs of each snapshot of another catalog, once in a worker's run, that it stays."""
         keep = self._settings.snapshot_retention_count
-        found = listing.unreferenced(place, state, topic, before, dropped, keep)
-        for name, why in found.removable.items():
+        unreferenced = listing.unreferenced(place, state, topic, before, dropped, keep)
+        for name, why in unreferenced.removable.items():
             self._delete(place, state, topic, name, why)
-        for name in found.others:
+        for name in unreferenced.others:
             if (topic, name) not in self._warned:
                 self._warned.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
@@ -373,7 +373,7 @@ def _newest(state: CatalogState, topic: str) -> AddSnapshot | None:
 
 
 def _ids(state: CatalogState, topic: str) -> set[str]:
-    return {one.id for one in state.snapshots_of(topic)}
+    return {snapshot.id for snapshot in state.snapshots_of(topic)}
 
 
 def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:

@@ -90,9 +90,9 @@ def unwrap(error: BaseException | str) -> KeyfoldError | None:
     if isinstance(error, str):
         return _from_text(error)
     for link in chain(error):
-        found = link if isinstance(link, KeyfoldError) else _from_text(str(link))
-        if found is not None:
-            return found
+        typed = link if isinstance(link, KeyfoldError) else _from_text(str(link))
+        if typed is not None:
+            return typed
     return None
 
 
@@ -107,7 +107,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _from_text(text: str) -> KeyfoldError | None:
-    payloads = (_decoded(found) for found in _TAG.findall(text))
+    payloads = (_decoded(encoded) for encoded in _TAG.findall(text))
     return next((_made(payload) for payload in payloads if payload is not None), None)
 
 
@@ -129,13 +129,13 @@ def _made(payload: _Payload) -> KeyfoldError:
 
 def _known() -> dict[str, type[KeyfoldError]]:
     """Returns every error class that this process has imported, by its name."""
-    found: dict[str, type[KeyfoldError]] = {}
+    classes: dict[str, type[KeyfoldError]] = {}
     waiting: list[type[KeyfoldError]] = [KeyfoldError]
     while waiting:
         kind = waiting.pop()
-        found[kind.__name__] = kind
+        classes[kind.__name__] = kind
         waiting.extend(kind.__subclasses__())
-    return found
+    return classes
 
 
 def is_cancelled(error: BaseException) -> bool:

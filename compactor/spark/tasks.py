@@ -37,8 +37,8 @@ def run(
         with tagging():
             for batch in batches:
                 for number in batch["id"].to_pylist():
-                    for found in task(number):
-                        yield found.append_column(_REQUESTS, pa.nulls(found.num_rows, _REQUESTS.type))
+                    for answer in task(number):
+                        yield answer.append_column(_REQUESTS, pa.nulls(answer.num_rows, _REQUESTS.type))
         if (report := REQUESTS.report_since(before)) is not None:
             yield pa.RecordBatch.from_pylist([{_REQUESTS.name: report}], schema=schema)
 

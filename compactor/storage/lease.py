@@ -135,10 +135,10 @@ def _store_time_ms(client: ObjectClient, key: str) -> int:
     probe = f"{key.rpartition('/')[0]}/{PROBE}".lstrip("/")
     try:
         client.put(probe, b"")
-        found = client.head(probe)
+        info = client.head(probe)
     except StorageError:
         return 0
-    return found.modified_ms if found else 0
+    return info.modified_ms if info else 0
 
 
 class _Renewals:

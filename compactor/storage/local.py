@@ -123,9 +123,9 @@ class LocalStorage:
             return True
 
     def list(self, folder: str) -> list[str]:
-        with _storage_errors("list", self._at(folder)) as found:
+        with _storage_errors("list", self._at(folder)) as directory:
             try:
-                names = sorted(os.listdir(found))  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
+                names = sorted(os.listdir(directory))  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
             except FileNotFoundError:
                 return []
             first = bisect_left(names, TEMPORARY)
@@ -148,8 +148,8 @@ class LocalStorage:
             self.delete(path)
 
     def delete_folder(self, folder: str) -> None:
-        with _storage_errors("delete", self._at(folder)) as found, suppress(FileNotFoundError):
-            shutil.rmtree(found)
+        with _storage_errors("delete", self._at(folder)) as directory, suppress(FileNotFoundError):
+            shutil.rmtree(directory)
 
     def exists(self, path: str) -> bool:
         with _storage_errors("look at", self._at(path)) as file:
@@ -214,8 +214,8 @@ class LocalStorage:
 
     def _files(self, folder: str) -> Files:
         with _storage_errors("list", self._at(folder)) as top:
-            found = (self._info(f"{parent}/{name}") for parent, _, names in _walk(top) for name in names)
-            return sorted((info for info in found if info), key=lambda info: info.path)
+            infos = (self._info(f"{parent}/{name}") for parent, _, names in _walk(top) for name in names)
+            return sorted((info for info in infos if info), key=lambda info: info.path)
 
     def _info(self, file: str) -> FileInfo | None:
         try:

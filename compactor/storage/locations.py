@@ -91,9 +91,9 @@ def location_fault(location: str) -> str | None:
 def _bucket(url: SplitResult, options: StoreOptions) -> StoreBucket:
     if url.scheme != "abfss":
         return _of_scheme(url.scheme, url.netloc, options)
-    found = _of_scheme("az", url.username or "", options)
+    bucket = _of_scheme("az", url.username or "", options)
     account = (url.hostname or "").partition(".")[0]
-    return replace(found, options=tuple(sorted({**dict(found.options), "account_name": account}.items())))
+    return replace(bucket, options=tuple(sorted({**dict(bucket.options), "account_name": account}.items())))
 
 
 def _of_scheme(scheme: str, name: str, options: StoreOptions) -> StoreBucket:

@@ -148,8 +148,8 @@ class ObjectClient:
         import obstore
 
         with self._errors("read", key, missing=True):
-            found = obstore.get(self._store, key, options=options)
-            data, size = bytes(found.bytes()), found.meta["size"]
+            answer = obstore.get(self._store, key, options=options)
+            data, size = bytes(answer.bytes()), answer.meta["size"]
         REQUESTS.add("get")
         REQUESTS.add("bytes_read", len(data))
         return data, size
@@ -332,8 +332,8 @@ class ObjectClient:
         import obstore
 
         with self._errors("list", prefix):
-            found = obstore.list_with_delimiter(self._store, prefix or None)
-        objects, folders = list(map(_info, found["objects"])), list(found["common_prefixes"])
+            listed = obstore.list_with_delimiter(self._store, prefix or None)
+        objects, folders = list(map(_info, listed["objects"])), list(listed["common_prefixes"])
         REQUESTS.add("list", 1 + (len(objects) + len(folders)) // (_LIST_MAX + 1))
         return objects, folders
 
@@ -422,9 +422,9 @@ def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
         ) from error
 
 
-def _info(found: Mapping[str, Any]) -> ObjectInfo:
-    modified: datetime = found["last_modified"]
-    return ObjectInfo(found["path"], found["size"], round(modified.timestamp() * 1000))
+def _info(meta: Mapping[str, Any]) -> ObjectInfo:
+    modified: datetime = meta["last_modified"]
+    return ObjectInfo(meta["path"], meta["size"], round(modified.timestamp() * 1000))
 
 
 def _brief(error: BaseException) -> str:

@@ -62,9 +62,9 @@ class ObjectReader(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         """Reads up to `size` bytes, by default all that follow."""
         end = self._size if size < 0 else min(self._place + size, self._size)
-        found = self._between(self._place, end) if self._place < end else b""
-        self._place += len(found)
-        return found
+        data = self._between(self._place, end) if self._place < end else b""
+        self._place += len(data)
+        return data
 
     def readall(self) -> bytes:
         """Reads all that follows."""
@@ -133,8 +133,8 @@ class ObjectWriter(io.RawIOBase):
         try:
             self._client.close_writer(self._key, parts)
         except StorageError:
-            found = self._client.head(self._key)
-            if found is None or found.bytes != self._sent:
+            info = self._client.head(self._key)
+            if info is None or info.bytes != self._sent:
                 raise
 
     def _send(self, parts: WritableFile) -> None:

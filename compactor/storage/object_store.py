@@ -70,7 +70,7 @@ class ObjectStorage:
 
     def list(self, folder: str) -> list[str]:
         objects, folders = self._client.list_folder(self._at(folder))
-        names = {key.rpartition("/")[2] for key in (*(one.key for one in objects), *folders)}
+        names = {key.rpartition("/")[2] for key in (*(info.key for info in objects), *folders)}
         return sorted(name for name in names if not name.startswith(TEMPORARY))
 
     def walk(self, folder: str) -> Files:
@@ -89,7 +89,7 @@ class ObjectStorage:
         self._client.delete(keys)
 
     def delete_folder(self, folder: str) -> None:
-        keys = [found.key for found in self._client.list_all(self._at(folder))]
+        keys = [info.key for info in self._client.list_all(self._at(folder))]
         for key in keys:
             WRITTEN.drop(self._bucket, key)
         self._client.delete(keys)
@@ -155,8 +155,8 @@ class ObjectStorage:
         infos = map(self._info, self._client.list_all(self._at(folder)))
         return sorted(infos, key=lambda info: info.path)
 
-    def _info(self, found: ObjectInfo) -> FileInfo:
-        return FileInfo(found.key.removeprefix(self._folder).lstrip("/"), found.bytes, found.modified_ms)
+    def _info(self, info: ObjectInfo) -> FileInfo:
+        return FileInfo(info.key.removeprefix(self._folder).lstrip("/"), info.bytes, info.modified_ms)
 
 
 def _is_temporary(info: FileInfo) -> bool:

@@ -20,26 +20,26 @@ class WrittenObjects:
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._found: OrderedDict[tuple[Hashable, str], bytes] = OrderedDict()
+        self._contents: OrderedDict[tuple[Hashable, str], bytes] = OrderedDict()
         self._turn = threading.Lock()
 
     def put(self, bucket: Hashable, key: str, data: bytes) -> None:
         """Remembers `data`, and forgets the oldest where that is too much."""
         with self._turn:
-            self._bytes += len(data) - len(self._found.pop((bucket, key), b""))
-            self._found[bucket, key] = data
+            self._bytes += len(data) - len(self._contents.pop((bucket, key), b""))
+            self._contents[bucket, key] = data
             while self._bytes > self._most_bytes:
-                self._bytes -= len(self._found.popitem(last=False)[1])
+                self._bytes -= len(self._contents.popitem(last=False)[1])
 
     def get(self, bucket: Hashable, key: str) -> bytes | None:
         """Returns what was written; None where it is not remembered."""
         with self._turn:
-            return self._found.get((bucket, key))
+            return self._contents.get((bucket, key))
 
     def drop(self, bucket: Hashable, key: str) -> None:
         """Forgets one."""
         with self._turn:
-            self._bytes -= len(self._found.pop((bucket, key), b""))
+            self._bytes -= len(self._contents.pop((bucket, key), b""))
 
 
 WRITTEN: Final = WrittenObjects(MOST_BYTES)
