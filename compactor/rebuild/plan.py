@@ -50,12 +50,12 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
 
     @property
     def published(self) -> int:
-        """The offset up to which the restored log is published: its position, or where the source begins above it."""
+        """The offset up to which the restored log is published: its position, or the source's start if higher."""
         return max(self.position.group_offset, self.source_start)
 
 
 def check(lost: LostLog, connector: str, identity: str | None, *, accepts_loss: bool) -> None:
-    """Raises RebuildError where the log cannot be made anew, or only with a loss that is not accepted.
+    """Raises RebuildError if the log cannot be rebuilt, or only with a loss that is not accepted.
 
     `identity`: by what the new catalog compares keys; None: by their bytes. The output holds one live record of each
     key only by the identity that it was written with.
@@ -87,7 +87,7 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
     """Returns the action that gives `lost` its log again.
 
     `run` has the last record of each key that the output holds of the position's generation; `tombstones` are those
-    with which the next generation begins, where nothing of the position's was published (`is_unpublished`).
+    with which the next generation begins, if nothing of the position's was published (`is_unpublished`).
     """
     if lost.is_unpublished:
         return RestoreLog(log=_begun_anew(lost, tombstones, bucket))
@@ -143,7 +143,7 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) ->
 
 
 def _generation(lost: LostLog) -> Generation | None:
-    """Returns the generation of the position; a first fold of it that was being sent ends where the position says."""
+    """Returns the generation of the position; a first fold that was being sent ends at the position's `fold_end`."""
     position = lost.position
     if position.generation == 1:
         return None
