@@ -1,7 +1,4 @@
-"""Decides when what failed is tried again: partitions in quarantine, and snapshots. Pure.
-
-Stands alone below quarantine and snapshot, which wait by the same rule and do not import each other.
-"""
+"""Decides when what failed is tried again: partitions in quarantine, and snapshots, by one rule. Pure."""
 
 from __future__ import annotations
 

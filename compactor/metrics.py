@@ -108,7 +108,7 @@ class ClockWarnings:
     """Warns once of each kind of time that cannot be right: of records, or of the worker's clock.
 
     No decision depends on it. A record stamped in the future ages from its arrival (`publish.publishable`,
-    `model.log.aged_from`); where the worker's clock steps back, nothing that was decided moves back.
+    `model.log.aged_from`); if the worker's clock steps back, nothing that was decided moves back.
     """
 
     def __init__(self, counters: Counters) -> None:
@@ -125,7 +125,7 @@ class ClockWarnings:
         self._once("the clock was set back; nothing that was published or folded moves back", by_ms=before - now_ms)
 
     def future_records(self, topic: str, partition: int, up_to_offset: int) -> None:
-        """Warns of records of one partition, up to an offset, whose timestamps lie after their arrival."""
+        """Warns of records of one partition, up to an offset, with timestamps after their arrival."""
         where = {"topic": topic, "partition": partition, "up_to_offset": up_to_offset}
         self._once("records are stamped in the future; they age from their arrival", **where)
 

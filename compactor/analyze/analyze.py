@@ -1,11 +1,11 @@
-"""Finds what a clean now would do by reading: nothing is written, nothing is taken over.
+"""Finds what a clean would do now. It only reads: nothing is written, and no connector is taken over.
 
-    1  previews      where each log's fold would begin and end, under each of the settings
+    1  previews      at which offsets each log's fold would begin and end, under each of the settings
     2  range counts  records and bytes of every log between the offsets that matter
     3  survivors     what the last records of all keys come to, under each of the settings
     4  split keys    under the first settings: keys that live in more than one partition of a topic
 
-A log in quarantine, or whose files turn out to be damaged, is left out and reported with its error.
+A log that is in quarantine, or has a damaged file, is left out and reported with its error.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ def _preview(
 
 
 def _folded(seen: FoldPreview) -> tuple[int, int]:
-    """Returns the offsets that the fold reads: none where there is no fold."""
+    """Returns the offsets that the fold reads: none if there is no fold."""
     return seen.start, seen.end if seen.folds else seen.start
 
 
 def _several(logs: Sequence[PartitionLog], kept: Sequence[Survivors]) -> list[str]:
-    """Returns the topics with live records in more than one partition: in one alone no key can be split."""
+    """Returns the topics with live records in more than one partition: only there can a key be split."""
     living = Counter(log.topic for log, own in zip(logs, kept, strict=True) if own.live.records)
     return [topic for topic, partitions in living.items() if partitions > 1]

@@ -26,7 +26,7 @@ _SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
 
 
 class ArrowCounts:
-    """`analyze.Counting` of `logs`, whose records are read once."""
+    """`analyze.Counting` of `logs`: their records are read once."""
 
     def __init__(self, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         self._storage = storage

@@ -57,10 +57,11 @@ class Survivors(Struct, frozen=True, kw_only=True):
 class Effect(Struct, frozen=True, kw_only=True):
     """What a clean removes and keeps of one log or of several; times in ms.
 
-    Removed: `retention` by the delete policy, then of the rest `superseded` by a later record of their key,
-    `expired` tombstones whose horizon has passed, `rejected` records (or such without a key) that are sent by then.
-    Kept: `live` last records of their keys, `tombstones`, of which this fold would give a horizon to `stamped`,
-    `held` from the fold's end on, of which `waiting` are rejected, and `unfolded` where cleanup.policy has no compact.
+    Removed: `retention` by the delete policy; of the rest, records that are `superseded` by a later one of their key,
+    `expired` tombstones past their horizon, and `rejected` records (or such without a key), which are sent by then.
+    Kept: `live` last records of their keys; `tombstones`, to `stamped` of which this fold would give a horizon;
+    `held` records from the fold's end on, of which `waiting` are rejected; `unfolded`: all below the fold's end, if
+    cleanup.policy has no compact.
     """
 
     before: Amount = Amount()
@@ -137,7 +138,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 def outcome(seen: FoldPreview, counts: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
-    """Returns what a clean at `now_ms` would do to a log that holds `counts`, where `kept` survive its fold."""
+    """Returns what a clean at `now_ms` would do to a log that holds `counts`, if `kept` survive its fold."""
     decision = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,

@@ -1,7 +1,7 @@
 """Previews a log as a clean that began now would find it, under some settings. Pure.
 
-Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
-ahead of time ends at `publishable` and begins where `retention.evaluate_retention` lets the log begin.
+Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So the fold that is
+previewed ends at `publishable` and begins at the start that `retention.evaluate_retention` gives the log.
 """
 
 from __future__ import annotations

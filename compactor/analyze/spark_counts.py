@@ -53,7 +53,7 @@ class SparkCounts:
         return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """See `Counting.split_keys`; in one job where there are no such keys, else three."""
+        """See `Counting.split_keys`; in one job if there are no such keys, else in three."""
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
@@ -135,7 +135,7 @@ def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
 
 
 def _fate(now_ms: int) -> Column:
-    """Returns the name of a row's fate; `live` where it has a value."""
+    """Returns the name of a row's fate; `live` if it has a value."""
     from pyspark.sql.functions import col, when
 
     fates = fates_on_spark(col("deleted"), now_ms)
@@ -175,7 +175,7 @@ def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, Spl
 
 
 def live(frame: DataFrame) -> DataFrame:
-    """Returns (log, key) of the keys in `frame` whose last record has a value, as it is the last with one too."""
+    """Returns (log, key) of the live keys in `frame`: their last record is also their last record with a value."""
     from pyspark.sql.functions import col, when
     from pyspark.sql.functions import max as greatest
 
@@ -197,7 +197,7 @@ def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
 def _examples(
     living: DataFrame, named: Sequence[tuple[int, bytes]], tps: Sequence[TopicPartition]
 ) -> dict[int, tuple[Example, ...]]:
-    """Finds where the keys live that are `named`: only these are looked for."""
+    """Finds the partitions of the keys that are `named`; no other key is looked for."""
     from pyspark.sql.functions import col
 
     places: dict[tuple[int, bytes], list[int]] = {}

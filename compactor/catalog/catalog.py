@@ -18,17 +18,17 @@ A commit of version N is one file that is created if it is absent, then the fold
    fenced all the same, and the new owner has our commit. So FencedError does not say whether the commit counts, which
    makes no difference: the instance that gets it stops, and the newest version is the truth.
 
-*Lost answers.* Each commit has a random id. Where create fails it is tried again with the same bytes; a file
-that is there is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError: this instance
-still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
+*Lost answers.* Each commit has a random id. If create fails, it is tried again with the same bytes. A file that is
+there already is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError is raised: this
+instance still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
 
 *Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
 stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit
 code 5.
 
 *What it needs.* `create` is exclusive, and a list shows what was created before it began (`compactor.storage.base`).
-With a list that is behind, a sleeper may believe in a commit that counts for nothing; it can still not hurt the
-catalog, because no reader with a true list ever opens its files.
+If a list is out of date, a sleeper may believe in a commit that counts for nothing. It still cannot hurt the catalog,
+as no reader with a true list ever opens its files.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Catalog:
     def open(cls, storage: Storage, connector: str) -> Catalog:
         """Opens the catalog in `storage`, the connector's own folder; an absent one is version 0. Never writes.
 
-        Raises CatalogError where it is damaged or another connector's, StorageError.
+        Raises CatalogError if it is damaged or another connector's, StorageError.
         """
         catalog = cls(storage, connector)
         catalog.refresh()
@@ -137,7 +137,7 @@ class Catalog:
         return self._history.view.version
 
     def refresh(self) -> CatalogState:
-        """Reads what was committed since. Raises FencedError where this instance owned and no longer does."""
+        """Reads what was committed since. Raises FencedError if this instance owned and no longer does."""
         with self._turn:
             state = self._advance()
             if self.epoch and state.epoch != self.epoch:
@@ -147,7 +147,7 @@ class Catalog:
     def require(self, order: str, identity: str, scope: str) -> None:
         """Checks that the catalog has these rules; one that is yet to be created gets them.
 
-        Raises CatalogError where it was created with others.
+        Raises CatalogError if it was created with others.
         """
         self._rules = (order, identity, scope)
         self._refuse_other_rules()
@@ -161,8 +161,9 @@ class Catalog:
     ) -> CatalogState:
         """Takes the catalog over, and creates it if there is none; every older owner is fenced. Returns its state.
 
-        `owner` names this process (`owner_lock.Owner.text`). `pause` waits before a store whose list is behind is
-        listed again. `is_later` returns whether the owner that the catalog names started after this process.
+        `owner` names this process (`owner_lock.Owner.text`). `pause` waits before the store is listed
+        again, if its list was out of date. `is_later` returns whether the owner that the catalog names started after
+        this process.
         Raises FencedError if it did, and if others took over at the same time, again and again; StorageError if a
         version is there that the list does not show.
         """
@@ -186,8 +187,8 @@ class Catalog:
     def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> CatalogState:
         """Commits the actions that `decide` returns for the newest state, if there are any; returns the state after.
 
-        `decide` may be called again, on a newer state. Raises FencedError; StorageError where nothing was committed;
-        OutcomeUnknownError where it may have been: commit again, `decide` then sees what is true.
+        `decide` may be called again, on a newer state. Raises FencedError; StorageError if nothing was committed;
+        OutcomeUnknownError if it may have been: commit again, `decide` then sees what is true.
         """
         with self._turn:
             for _ in range(ATTEMPTS):
@@ -208,7 +209,7 @@ class Catalog:
         return len(gone)
 
     def unreferenced_since(self, path: str) -> int:
-        """Returns when the run file `path` was dropped, in ms, or a later time; 0 where no commit has ever named it."""
+        """Returns when the run file `path` was dropped, in ms, or a later time; 0 if no commit has ever named it."""
         return self._history.unreferenced_since(path)
 
     def forget(self, path: str) -> None:
@@ -216,7 +217,7 @@ class Catalog:
         self._history.forget(path)
 
     def _await(self, version: int, pause: Callable[[], object]) -> None:
-        """Waits until the list shows `version`, whose file is there; a network file system may take its time."""
+        """Waits until the list shows `version`; its file exists, but a network file system may list it late."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 pause()
@@ -358,7 +359,7 @@ class Catalog:
             raise self._fenced()
 
     def _fenced(self) -> FencedError:
-        """Returns the error that ends this owner; it names the new one where that can be read."""
+        """Returns the error that ends this owner; it names the new one if that can be read."""
         try:
             self._history.advance()
         except (CatalogError, StorageError):
@@ -374,7 +375,7 @@ class Catalog:
 
 
 def _changes(rules: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
-    """Says which of order, identity and scope is another one than in `rules`, with the settings' words for each."""
+    """Returns in words which of order, identity and scope are other ones than in `rules`."""
     named = zip(("order", "compaction.key.identity", "scope"), map(_word, rules), map(_word, asked), strict=True)
     return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
 
@@ -384,9 +385,9 @@ def _word(rule: str) -> str:
 
 
 def newest_epoch(storage: Storage) -> int:
-    """Reads the epoch of the newest commit in a connector's folder, 0 where there is none: one listing, one small file.
+    """Reads the epoch of the newest commit in a connector's folder, 0 if there is none: one listing, one small file.
 
-    Raises StorageError; CatalogError where the file is damaged.
+    Raises StorageError; CatalogError if the file is damaged.
     """
     for _ in range(ATTEMPTS):
         listing = list_versions(storage)

@@ -64,14 +64,14 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True):
-    """The versions whose files a catalog's folder holds, rising."""
+    """The versions of which a catalog's folder holds files, rising."""
 
     commits: tuple[int, ...]
     checkpoints: tuple[int, ...]
 
     @property
     def newest(self) -> int:
-        """The highest version of all; 0 where there is no catalog."""
+        """The highest version of all; 0 if there is no catalog."""
         return max(self.commits[-1:] + self.checkpoints[-1:], default=0)
 
     def holds(self, version: int) -> bool:
@@ -141,7 +141,7 @@ _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
 def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
     """Reads the file at `path` as a `kind`.
 
-    Raises MissingFileError, StorageError; DamagedError; CatalogError where it is of another format.
+    Raises MissingFileError, StorageError; DamagedError; CatalogError if it is of another format.
     """
     data = storage.read(path)
     _refuse_other_format(storage, path, data)

@@ -53,9 +53,9 @@ class History:
         self._since_ms = 0
 
     def advance(self) -> View:
-        """Reads on to the newest version; one listing where nothing is new.
+        """Reads on to the newest version. If nothing is new, this is one listing.
 
-        Raises StorageError; CatalogError where a file is missing, damaged or does not fit.
+        Raises StorageError; CatalogError if a file is missing, damaged or does not fit.
         """
         for _ in range(ATTEMPTS):
             listing = list_versions(self._storage)
@@ -66,7 +66,7 @@ class History:
         raise CatalogError(f"Catalog {self._storage.location} has a hole: {failure.message}", RESTORE) from failure
 
     def take(self, commit: Commit) -> None:
-        """Applies the next commit. Raises CatalogError where it does not fit."""
+        """Applies the next commit. Raises CatalogError if it does not fit."""
         self.adopt(commit, follow(self.view, commit))
 
     def adopt(self, commit: Commit, after: View) -> None:
@@ -98,9 +98,9 @@ class History:
         return self.view
 
     def _start(self, listing: Listing) -> DamagedError | None:
-        """Goes on from the newest sound checkpoint above the view; returns the error of the newest where it is damaged.
+        """Goes on from the newest sound checkpoint above the view; returns the error of the newest if that is damaged.
 
-        Where none is sound, the commits above the view are read.
+        If none is sound, the view stays, and the commits above it are read.
         """
         damaged: DamagedError | None = None
         for version in self._ahead(listing):

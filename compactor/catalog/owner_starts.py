@@ -22,7 +22,7 @@ KEPT: Final = 100
 """Numbers that stay in the folder. By them a start here is told from one elsewhere, of a folder that was moved here: of
 the lowest that is kept, and above, each is known; one that was removed is below all that are kept."""
 _ATTEMPTS: Final = 100
-"""How many numbers are tried: other processes may draw theirs at the moment, or have, and a list is behind."""
+"""How many numbers are tried: other processes may draw at the same moment, and a list may be out of date."""
 
 
 class Start:
@@ -54,7 +54,7 @@ def draw(storage: Storage) -> Start:
     """Draws the next number in the worker's own folder `storage`. Raises StorageError."""
     drawn = _drawn(storage)
     first = max(drawn, default=0) + 1
-    for number in range(first, first + _ATTEMPTS):  # others draw as well, and a list may be behind
+    for number in range(first, first + _ATTEMPTS):
         if storage.create(_path(number), PROCESS.encode()):
             with suppress(StorageError):  # the next start removes them
                 storage.delete_all(_path(old) for old in sorted(drawn)[: -KEPT + 1])

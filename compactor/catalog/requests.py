@@ -4,9 +4,9 @@
     requests/<id>.begun.json   which came first: a worker that carries it out (`begin`), or the asker (`withdraw`)
     requests/<id>.done.json    the answer; made exclusively by `answer`
 
-So each request has one answer, and one that its asker has taken back is never carried out. Where a worker dies between
-`begun` and `done`, the next one carries the request out again: what is asked for must bear that. A request whose asker
-ended without taking it back is withdrawn once its time is over (`pending`).
+So each request has one answer, and a request that its asker has taken back is never carried out. If a worker dies
+between `begun` and `done`, the next one carries the request out again: what is asked for must bear that. If an asker
+ends without taking its request back, the request is withdrawn once its time is over (`pending`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def leave(
 def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
     """Reads the requests without an answer, the oldest first. Raises StorageError.
 
-    A request that cannot be read is answered with that; one whose time is over is withdrawn, as its asker has ended.
+    A request that cannot be read is answered with that. Once its time is over, a request is withdrawn: its asker has
+    ended.
     """
     unanswered = [request for name in _unanswered(storage) if (request := _read(storage, name))]
     over = [waiting for waiting in unanswered if waiting.until_ms is not None and now_ms > waiting.until_ms + GRACE_MS]
@@ -105,7 +106,7 @@ def is_any_pending(storage: Storage) -> bool:
 
 
 def begin(storage: Storage, request_id: str) -> bool:
-    """Begins a request for the worker; False where its asker has taken it back. Raises StorageError."""
+    """Begins a request for the worker; False if its asker has taken it back. Raises StorageError."""
     if storage.create(_begun(request_id), _CARRIED_OUT):
         return True
     try:
@@ -118,12 +119,12 @@ def begin(storage: Storage, request_id: str) -> bool:
 
 
 def answer(storage: Storage, request_id: str, given: Answer) -> bool:
-    """Answers a request, once; False where it has an answer. Raises StorageError."""
+    """Answers a request, once; False if it has an answer. Raises StorageError."""
     return storage.create(_done(request_id), msgspec.json.encode(given))
 
 
 def answered(storage: Storage, request_id: str) -> Answer | None:
-    """Reads the answer of a request; None where there is none yet. Raises StorageError."""
+    """Reads the answer of a request; None if there is none yet. Raises StorageError."""
     try:
         return msgspec.json.decode(storage.read(_done(request_id)), type=Answer)
     except MissingFileError:
@@ -133,7 +134,7 @@ def answered(storage: Storage, request_id: str) -> Answer | None:
 
 
 def withdraw(storage: Storage, request_id: str) -> bool:
-    """Takes a request back: no worker will carry it out. False where a worker has begun or answered it.
+    """Takes a request back: no worker will carry it out. False if a worker has begun or answered it.
 
     Raises StorageError.
     """

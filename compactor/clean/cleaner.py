@@ -1,7 +1,7 @@
 """The cleaner: a round is five steps, each of which decides on the newest state and commits what it decided.
 
     retain    logs lose their old end                         → Retain
-    measure   runs across published are counted anew          → Restate, only where a decision hangs on them
+    measure   runs across published are counted again         → Restate, only if a decision depends on them
     choose    overdue and filthiest logs, as many as one job takes
     compact   the chosen logs are cleaned in one job          → Clean
     merge     neighbouring runs of other logs, in one job     → Merge
@@ -44,7 +44,7 @@ _log = structlog.get_logger()
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """How many logs one round cleaned, merged, and shortened by retention; false where it did nothing."""
+    """How many logs one round cleaned, merged, and shortened by retention; false if it did nothing."""
 
     cleaned: int = 0
     merged: int = 0
@@ -85,9 +85,9 @@ class CleanedLog(OfPartition, Struct, frozen=True, kw_only=True):
 class Cleaner:
     """Keeps the logs of one connector small. One thread uses it; the catalog is shared.
 
-    `uncertain` returns the logs whose published offset is not known: they are left alone. `clock` returns the time
-    in ms at which a commit is made, which for a long job is not the time of its round: files that it replaced have
-    their whole grace from then on. Without a `clock` the time of the round stands for it.
+    `uncertain` returns the logs of which the published offset is not known: they are left alone. `clock` returns the
+    time in ms at which a commit is made. For a long job that is later than the time of its round, and the files that it
+    replaced keep their whole grace from then on. Without a `clock`, commits have the time of the round.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Cleaner:
     def round(self, now_ms: int) -> Round:
         """Does what is due at `now_ms`: one job that cleans, one that merges. Raises StorageError, FencedError.
 
-        A partition whose own files make a job fail goes into quarantine, and the others are done.
+        If the files of a partition make a job fail, that partition goes into quarantine, and the others are done.
         """
         self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
@@ -125,7 +125,7 @@ class Cleaner:
     ) -> tuple[CleanedLog, ...]:
         """Cleans, on command, every log (or those `wanted`) in which that would change anything, due or not.
 
-        Those in quarantine are left out. Raises FoldFailedError where one fails and a command `asked` for it.
+        Those in quarantine are left out. Raises FoldFailedError if one fails and a command `asked` for it.
         """
         if not self._settings.policy.compacts:
             return ()
@@ -149,7 +149,7 @@ class Cleaner:
         return len(actions)
 
     def _measure(self, now_ms: int) -> tuple[CatalogState, Sequence[CleaningDecision]]:
-        """Counts runs across published anew where a decision depends on them; returns the state and what is decided."""
+        """Counts runs across published again if a decision depends on them; returns the state and the decisions."""
         state = self._catalog.state
         decisions = self._decisions(state, now_ms)
         unmeasured = [decision.tp for decision in decisions if decision.reason is Reason.UNMEASURED]
@@ -207,10 +207,10 @@ class Cleaner:
         return {**dict.fromkeys(self._uncertain(), Reason.UNCERTAIN), **quarantined(state.logs)}
 
     def _counted(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> list[PartitionLog]:
-        """Returns `logs`, whose runs across `published` are counted anew where counts below it are needed.
+        """Returns `logs` after their runs across `published` were counted again, if counts below it are needed.
 
-        That is where a run has records without a key, as each of them is counted as rejected once; and where a command
-        `asked` for the clean, as its result says to the byte how much there was below its end.
+        They are needed if a run has records without a key, as each of them is counted as rejected once; and if a
+        command `asked` for the clean, as its result says to the byte how much there was below its end.
         """
         inexact = [log for log in logs if any(asked or run.keyless for run in straddling_runs(log))]
         if not inexact:

@@ -55,7 +55,7 @@ def merge(
     policy: CompactionPolicy,
     limit: int | None = None,
 ) -> tuple[Merge, ...]:
-    """Merges all `picks` in one job (step 13a), by key where the policy compacts. Returns the new runs, in their order.
+    """Merges all `picks` in one job (step 13a), by key if the policy compacts. Returns the new runs, in their order.
 
     `limit`: bytes per second. Raises StorageError, FoldError.
     """
@@ -78,7 +78,7 @@ def keyless_of_clean(log: PartitionLog) -> int:
 
 
 def keyless_of_merge(pick: MergePick, policy: CompactionPolicy) -> int:
-    """Counts the records without a key that the merge leaves out: none where the policy does not compact."""
+    """Counts the records without a key that the merge leaves out: none if the policy does not compact."""
     return sum(run.keyless for run in pick.runs) if policy.compacts else 0
 
 

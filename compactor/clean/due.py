@@ -94,7 +94,7 @@ class CleaningDecision(Struct, frozen=True, kw_only=True):
 
     @property
     def queue(self) -> Queue | None:
-        """The queue it waits in; None where it is not due."""
+        """The queue it waits in; None if it is not due."""
         return _QUEUES.get(self.reason)
 
     @property
@@ -169,7 +169,7 @@ class _Case(Struct, frozen=True):
 
     @property
     def interval_end_ms(self) -> int | None:
-        """When fold.full.interval.ms has passed since the last clean; None where that is never."""
+        """When fold.full.interval.ms has passed since the last clean; None if that is never."""
         since = _last_clean_ms(self.log)
         return None if since is None or self.fold.full_interval_ms < 0 else since + self.fold.full_interval_ms
 
@@ -184,7 +184,7 @@ def _overdue(case: _Case) -> Reason | None:
 
 
 def _by_interval(case: _Case) -> Reason | None:
-    """Returns why the log is due once fold.full.interval.ms has passed; None where nothing is to be done."""
+    """Returns why the log is due once fold.full.interval.ms has passed; None if nothing is to be done."""
     if not case.interval_passed:
         return None
     if case.measured.cleanable_records:
@@ -224,7 +224,7 @@ def _due_ms(case: _Case, reason: Reason) -> int | None:
 
 
 def _interval_with_work_ms(case: _Case) -> int | None:
-    """Returns when the interval has passed and there is something to do, in ms; None where that is never."""
+    """Returns when the interval has passed and there is something to do, in ms; None if that is never."""
     base = case.log.base
     if case.interval_end_ms is None:
         return None

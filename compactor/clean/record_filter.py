@@ -23,7 +23,7 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     """`FoldFilter` of a rewrite. `by_key`: only the latest record of every key; otherwise every record.
 
     `horizons`, by number of the range: each tombstone has the fate that `tombstones.fates` gives it at `now_ms`, and
-    gets its range's horizon where that is to be stamped. None: tombstones stay as they are.
+    gets its range's horizon if that is to be stamped. None: tombstones stay as they are.
     """
 
     by_key: bool = True

@@ -1,6 +1,6 @@
-"""Counts a level-0 run anew within bounds, where a lag ends inside a micro-batch: decisions need exact bytes.
+"""Counts a level-0 run again within bounds, if a lag ends inside its micro-batch: decisions need exact bytes.
 
-Stands alone because it reads files: what is decided from metadata, also by `keyfold describe`, imports no Arrow.
+It reads files. Decisions from metadata, which `keyfold describe` makes too, import neither this module nor Arrow.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
 
 
 def _stats_within(storage: Storage, file_range: FileRange) -> Iterator[FileStats]:
-    """Counts what of a file lies in the range; nothing where that holds no record."""
+    """Counts what of a file lies in the range; nothing if that holds no record."""
     file = file_range.file
     parts = [part for batch in read_file_range(storage, file_range) for part in stats_of(file.path, batch)]
     if parts:

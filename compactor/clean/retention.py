@@ -53,7 +53,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
     @property
     def action(self) -> Retain | None:
-        """What to commit; None where nothing expires."""
+        """What to commit; None if nothing expires."""
         if not self.segments:
             return None
         return Retain(topic=self.tp.topic, partition=self.tp.partition, start=self.start)
@@ -68,7 +68,7 @@ class _Segment(Struct, frozen=True):
 
 
 def evaluate_retention(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Retention:
-    """Decides where `log` is to start at `now_ms` (`UnifiedLog.deleteOldSegments`), by the limit that takes more."""
+    """Decides the start of `log` at `now_ms` (`UnifiedLog.deleteOldSegments`), by the limit that takes more."""
     if not policy.deletes or (policy.retention_ms < 0 and policy.retention_bytes < 0):
         return Retention(tp=log.tp, start=log.start, cause=Cause.OFF)
     segments = tuple(_segments(log))
@@ -110,7 +110,7 @@ def _size(log: PartitionLog) -> int:
 
 
 def _bytes(run: Run, file: RunFile) -> int:
-    """Returns the bytes that `file` holds of `run`; 0 where a part of it is in the base run: in doubt more is kept."""
+    """Returns the bytes that `file` holds of `run`; 0 if a part of it is in the base run: in doubt more is kept."""
     return file.bytes if run.start <= file.first else 0
 
 

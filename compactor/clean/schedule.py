@@ -62,7 +62,7 @@ def _of(decisions: Iterable[CleaningDecision], queue: Queue) -> Iterator[Cleanin
 
 
 def _turn(queues: Mapping[Queue, Collection[CleaningDecision]], last: Queue | None) -> Queue | None:
-    """Returns whose turn it is: the other queue than `last`, if any log waits in it."""
+    """Returns the queue that is next: the other one than `last`, if any log waits in it."""
     order = (Queue.FILTHY, Queue.OVERDUE) if last is Queue.OVERDUE else (Queue.OVERDUE, Queue.FILTHY)
     return next((queue for queue in order if queues[queue]), None)
 

@@ -34,7 +34,7 @@ class MergePick(Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """The offset behind it."""
+        """The offset after its last one."""
         return self.runs[-1].end
 
     @property
@@ -54,7 +54,7 @@ class MergePick(Struct, frozen=True, kw_only=True):
 
 
 def pick_merge(log: PartitionLog, fold: FoldPolicy) -> MergePick | None:
-    """Picks the merge that `log` is due for, the lowest level first; None where it is due for none.
+    """Picks the merge that `log` is due for, the lowest level first; None if it is due for none.
 
     Level 0: all neighbours, once fold.level0.files of them wait. Higher: fold.tier.runs neighbours of one
     level and similar size. Runs over fold.run.max.bytes are not merged, and end a row of neighbours.

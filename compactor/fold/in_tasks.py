@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _TASK: Final = pa.field("task", pa.int32())
 _LEFT: Final = pa.field("left", pa.int32())
-"""1 in the last row of a task that has not begun its work, 0 where it was done; null in rows of answers."""
+"""1 in the last row of a task that has not begun its work, 0 if it was done; null in rows of answers."""
 
 _DAMAGED: Final = pa.schema([pa.field("path", pa.string())])
 
@@ -45,7 +45,7 @@ class _Split(Struct, frozen=True):
 
 
 _Fold = Callable[[_Split], Iterator[pa.RecordBatch] | None]
-"""Folds a split in a task: yields the records that are kept (record.RUN); None where the split is left."""
+"""Folds a split in a task: yields the records that are kept (record.RUN); None if the split is left."""
 
 
 class InTasks:
@@ -65,7 +65,7 @@ class InTasks:
         return self._run_cut_tasks(job) if job.tasks is None else self._run_given_tasks(job)
 
     def _run_given_tasks(self, job: FoldJob) -> Folded:
-        """Folds in one Spark task for each of the job's tasks, whose ranges come one after the other."""
+        """Folds in one Spark task for each of the job's tasks: one range after the other."""
         tasks = job.tasks or {}
         budget = job.budget.shared(max(1, min(len(tasks), self._cores)))
         every = [_split_of(job, number, logs) for number, logs in tasks.items()]
@@ -158,7 +158,7 @@ def _in_order(storage: Storage, budget: FoldBudget, split: _Split) -> Iterator[p
 def _together(
     storage: Storage, budget: FoldBudget, throttler: Throttler, split: _Split
 ) -> Iterator[pa.RecordBatch] | None:
-    """Folds ranges whose files are sound as their records lie in files; in pieces, each enough for a row group."""
+    """Folds ranges with sound files in the order of the records in the files; in pieces of about a row group."""
     scan = two_pass.scan_of(storage, split.ranges, throttler)
     which = None
     if scan is None or (split.keep.by_key and (which := two_pass.build_offset_map(scan, budget.keys)) is None):

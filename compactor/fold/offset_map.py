@@ -1,6 +1,6 @@
 """Finds which of many rows are the last of their key with some of the keys in memory, however many there are.
 
-Kafka's cleaner fills its offset map and begins another pass where it is full. Here keys that do not fit are spilled to
+Kafka's cleaner fills its offset map and begins another pass when it is full. Here keys that do not fit are spilled to
 disk by hash partition, a level of recursive (Grace) hash partitioning at a time; the hash partitions are looked at one
 after the other, as no two have a key in common. A spill file has no name and lies in Spark's folder for spilled data:
 nothing of it stays, however the process ends.
@@ -26,16 +26,16 @@ from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.runs.scan import LOG
 
 COLUMNS: Final = ("key", "rejected")
-"""The columns that are read of a row beside the number of its range (`scan.LOG`)."""
+"""The columns that are read of a row, in addition to the number of its range (`scan.LOG`)."""
 
 _ROWS: Final = 1_000_000
-"""How many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held.
+"""How many rows wait before they are folded into the keys that are known; fewer if fewer keys may be held.
 
 Rows that come from disk are of many keys: as many of them wait as keys may be held, and most are looked at once.
 """
 
 _SMALL: Final = 8_192
-"""Batches of fewer rows on average are combined: the memory that each batch takes beside its rows is not counted."""
+"""Batches of fewer rows on average are combined: what a batch takes in memory apart from its rows is not counted."""
 
 _PIECE: Final = 8_192
 """How many keys are Python objects at a time: so few stay in the processor's cache, which takes a third off."""
@@ -63,7 +63,7 @@ def last_of_keys(batches: Iterable[pa.RecordBatch], budget: OffsetMapBudget) -> 
     """Returns whether each row of `batches` is the last of its key, or rejected: one bit a row, in order.
 
     `batches` have the number of the range (`scan.LOG`) and COLUMNS; rows of a range come by offset. In memory are keys
-    and one bit a row. None where even the smallest hash partition has too many keys. Raises OSError where the disk is
+    and one bit a row. None if even the smallest hash partition has too many keys. Raises OSError if the disk is
     full.
     """
     rejected, left = _Rejected(), list[_Waiting]()
@@ -121,11 +121,11 @@ def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
 
 
 class OffsetMap:
-    """The keys of one hash partition with the last row of each; where there are too many, half of them are spilled.
+    """The keys of one hash partition with the last row of each; if there are too many, half of them are spilled.
 
-    They go as hash partitions of `level`, each to a file of its own, which is put among `left`: the upper half of them
-    first, then the upper half of the rest. Rows of these that come later go straight there, so that no row is written
-    twice on a level.
+    They are split into hash partitions of `level`. The upper half of these is spilled first, then the upper half of the
+    rest; each goes to a file of its own, which is appended to `left`. Later rows of a spilled hash partition go
+    straight to its file, so that no row is written twice on a level.
     """
 
     def __init__(self, level: int, budget: OffsetMapBudget, left: list[_Waiting]) -> None:
@@ -140,7 +140,7 @@ class OffsetMap:
         self._waiting = self._waiting_bytes = 0
 
     def put(self, rows: pa.RecordBatch) -> bool:
-        """Puts the next `rows` (_HELD) of its hash partition; returns False where that cannot be split any more."""
+        """Puts the next `rows` (_HELD) of its hash partition; returns False if that cannot be split any more."""
         self._add(self._kept(rows) if self._own < HASH_PARTITIONS else rows)
         self._fold_if_due()
         while self._known > self._budget.keys or self._known_bytes > self._budget.bytes:
@@ -160,7 +160,7 @@ class OffsetMap:
         self._hold([self._kept(held.pop()) for _ in range(len(held))])
 
     def _kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns those of `rows` whose hash partition is still in memory; the others are spilled."""
+        """Returns those of `rows` of which the hash partition is still in memory; the others are spilled."""
         numbers = hash_partitions_of(hashes_of(rows["key"], rows[LOG]), self._level)
         order = np.argsort(numbers, kind="stable")
         ends = np.cumsum(np.bincount(numbers, minlength=HASH_PARTITIONS))
@@ -213,7 +213,7 @@ class OffsetMap:
 
 
 def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Returns those of `rows`; the very same where they are all, so that memory is not needed twice."""
+    """Returns the `rows` that are set in `which`; `rows` itself if that is all, so that memory is not needed twice."""
     return rows if which.all() else rows.filter(pa.array(which))
 
 
@@ -237,7 +237,7 @@ def hash_partitions_of(hashes: NDArray[np.uint64], level: int) -> NDArray[np.uin
 
 
 class SpillFile:
-    """Rows of `schema`: written first, then read once. Raises OSError where the disk refuses."""
+    """Rows of `schema`: written first, then read once. Raises OSError if the disk refuses."""
 
     def __init__(self, schema: pa.Schema) -> None:
         folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None

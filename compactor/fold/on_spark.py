@@ -38,7 +38,7 @@ _PLACED: Final = record.RUN.append(pa.field(_TASK, pa.int32()))
 _MARK: Final = _PLACED.append(SCAN.field(LOG))
 
 SPILLING: Final = "merge"
-"""The hint for a join of what grows with keys: both sides are sorted and merged, also where one seems to be small."""
+"""The hint for a join of what grows with keys: both sides are sorted and merged, even if one seems to be small."""
 
 MAX_RANGES_NAMED: Final = 32
 """How many ranges one query names at most; row groups that none of them needs are not read."""
@@ -73,7 +73,7 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
 
     A file may hold more than is asked for, even records of the same partition that a clean has replaced:
     every row is checked against the bounds of its own file. The schema is given, not inferred; the frame is
-    empty where no file is needed. Raises MissingFileError, DamagedFileError.
+    empty if no file is needed. Raises MissingFileError, DamagedFileError.
     """
     if not storage.is_folder:
         return scan_in_tasks(spark, storage, ranges)
@@ -115,7 +115,7 @@ class OnSpark:
 
     def run(self, job: FoldJob) -> Folded:
         """See `LatestPerKey.run`; no part of the job is left."""
-        # A session of its own has Spark's defaults, where the worker's may leave out what is dear for few rows.
+        # A new session has Spark's defaults; the worker's session may switch off what is expensive for few rows.
         spark = self._spark.newSession()
         cores = spark.sparkContext.defaultParallelism
         throttler, work, answers = Throttler.shared(job.limit, cores), job.work(), record.ddl(job.answers)
@@ -145,12 +145,12 @@ def _placed(spark: SparkSession, job: FoldJob, frame: DataFrame, cores: int) -> 
 
 
 def _marks(spark: SparkSession, numbers: Iterable[int]) -> DataFrame:
-    """Returns a row without topic for each task, which comes first and begins it, also where it has no record."""
+    """Returns a row without topic for each task. It comes first and begins the task, even if that has no record."""
     return spark.createDataFrame(pa.Table.from_pylist([{_TASK: number, LOG: -1} for number in numbers], _MARK))
 
 
 def _task_of(splits: Sequence[RangeSplit]) -> Column:
-    """Returns the task of a row, by its log and, where a log has several splits, by its offset."""
+    """Returns the task of a row, by its log and, if the log has several splits, by its offset."""
     from pyspark.sql.functions import col, expr, lit, when
 
     first = {split.log: split.task for split in reversed(splits)}

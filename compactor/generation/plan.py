@@ -1,6 +1,6 @@
-"""Decides what a change of offsets does to each log: pure.
+"""Decides what a change of offsets does to each log. Pure.
 
-to where it stands already                                nothing
+to the offset at which it stands already                  nothing
 forward by name, in the output's own generation           a gap, stated and counted (`Skip`)
 back, or to the source's start                            a new generation (`BeginGeneration`)
 to a start of the source that lies above the position     the same if the loss is accepted: it is counted as a gap
@@ -26,8 +26,8 @@ from compactor.model.state import CatalogState, Topic
 class OffsetChange(Struct, frozen=True, kw_only=True):
     """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
 
-    `anew`: a generation begins also where a log stands there already. `accepts_loss`: also where the source no longer
-    has records that the earlier generation began with.
+    `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
+    longer has records that the earlier generation began with.
     """
 
     offsets: Mapping[TopicPartition, int | None]
@@ -36,9 +36,9 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
 
 
 class FoundTopic(Struct, frozen=True):
-    """The ids that a source topic and its output have now; `output_id` is None where nothing is published.
+    """The ids that a source topic and its output have now; `output_id` is None if nothing is published.
 
-    `is_cut`: records of the source were taken back, and nobody knows which.
+    `is_cut`: records of the source were taken back, and which is not known.
     """
 
     topic_id: str
@@ -49,7 +49,7 @@ class FoundTopic(Struct, frozen=True):
 class FoundPartition(Struct, frozen=True, kw_only=True):
     """What the brokers say of a partition: the source's log start and last stable offset, and the output's end.
 
-    `position` is the source offset from which publishing would go on, None where neither group nor output tell;
+    `position` is the source offset from which publishing would go on, None if neither group nor output tell;
     `output_end` is None without an output.
     """
 
@@ -93,7 +93,7 @@ def plan_change(
 ) -> ChangePlan:
     """Decides what `change` does to the logs of `state`, given what the brokers say of their topics and partitions.
 
-    Raises OffsetChangeError, and nothing is changed, where one of the offsets cannot be.
+    Raises OffsetChangeError, and nothing is changed, if one of the offsets is not possible.
     """
     renewed, skips, generations = dict[str, RenewTopic](), list[Skip](), dict[TopicPartition, Generation]()
     lost = dict[TopicPartition, Gap]()
@@ -138,7 +138,7 @@ def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterato
 
 
 def _ending_at(lead: Run | None, generation: Generation) -> Run | None:
-    """Returns `lead` up to where the source is read: between its last tombstone and there the log has nothing."""
+    """Returns `lead` up to the start of `generation`: between its last tombstone and there the log has nothing."""
     return None if lead is None else replace(lead, end=generation.start)
 
 
@@ -170,7 +170,7 @@ def _is_recreated(topic: Topic, reported: FoundTopic) -> bool:
 
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:
-    """Raises where a topic that was recreated, or cut, is not begun anew as a whole, from its start."""
+    """Raises OffsetChangeError if a topic was recreated, or cut, and not all of it is to begin again from its start."""
     logs = [log.tp for log in state.logs_of(topic.topic)]
     if any(change.offsets.get(tp, 0) is not None for tp in logs):
         raise OffsetChangeError(
@@ -243,7 +243,7 @@ _ACCEPT: Final = "Ask again with --accept-loss if they may go; or leave the part
 def _check_loss(
     state: CatalogState, log: PartitionLog, to: int, reported: FoundPartition, change: OffsetChange
 ) -> None:
-    """Raises where the source has lost records since the log began, so that their keys would be given up unasked."""
+    """Raises OffsetChangeError if the source has lost records since the log began and their loss is not accepted."""
     began = log.generation.start if log.generation else max(0, log.start)
     if reported.start > began and to <= reported.start and not change.accepts_loss:
         first = _unpublished_from(log, reported)

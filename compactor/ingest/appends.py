@@ -30,7 +30,7 @@ def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:
     """Returns `batch` without what does not continue its partition from `starts` on.
 
     For a read that has ended early: several tasks may have read one partition, and only the first of them to the end of
-    its range. What lies behind a hole is as if it had not been read.
+    its range. What follows a hole is as if it had not been read.
     """
     ends = dict(starts)
     kept: list[RangeRead] = []
@@ -56,7 +56,7 @@ class _Piece(Struct, frozen=True):
 
 
 def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
-    """Finds the first record of `batch` that cannot be folded; None where there is none.
+    """Finds the first record of `batch` that cannot be folded; None if there is none.
 
     Returns partition, offset and why, without the full stop at its end.
     """
@@ -67,10 +67,10 @@ def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
 
 
 def appends(state: CatalogState, batch: Batch, now_ms: int) -> tuple[Append, ...]:
-    """Returns what of `batch` the logs of `state` do not hold yet; nothing where they hold all of it.
+    """Returns what of `batch` the logs of `state` do not hold yet; nothing if they hold all of it.
 
-    Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError where
-    lo > end or a sub-range is missing, IngestError where what was written is not what was read.
+    Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError if
+    lo > end or a sub-range is missing, IngestError if what was written is not what was read.
     """
     logs = state.by_partition()
     written: dict[TopicPartition, list[FileStats]] = {}

@@ -1,9 +1,8 @@
 """Ingest: a micro-batch becomes level-0 files, and its offsets continue each log exactly once.
 
-Records go into files where they are read, in the reading tasks themselves (`write_level0`): they never cross into
-Spark's JVM. Only the statistics of the files and the range reports of the tasks come to the driver (`gather`). One
-Spark micro-batch may hold those of several connectors: each has a *portion* of it, and each portion is an answer of its
-own.
+The reading tasks themselves write records into files (`write_level0`): records never cross into Spark's JVM. Only the
+statistics of the files and the range reports of the tasks come to the driver (`gather`). One Spark micro-batch may hold
+those of several connectors: each has a *portion* of it, and each portion is an answer of its own.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Intake(Struct, frozen=True, kw_only=True):
     """How reading tasks take records in.
 
     `keyed`: logs are folded by key, and a record without one is rejected. `folds`: what a later record of the same
-    task and key supersedes is left out; only where there is no lag.
+    task and key supersedes is left out; only without a min.compaction.lag.ms.
     """
 
     target: RunTarget
@@ -100,8 +99,8 @@ def error_row(portion: int, error: KeyfoldError) -> pa.RecordBatch:
 def gather(frame: DataFrame) -> dict[int, Batch | KeyfoldError]:
     """Runs the reading tasks of `frame` (WRITTEN columns) in one action (step 3), and gathers what they have written.
 
-    Returns for each portion what was written of it, or the first of its errors: what else was written of it is
-    nobody's then. The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the
+    Returns for each portion what was written of it, or the first of its errors: no commit names what else was written
+    of it then. The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the
     source raises.
     """
     with unwrapping():
@@ -134,7 +133,7 @@ def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
 
 
 def _rows(rows: pa.RecordBatch, kind: str, portion: int) -> pa.RecordBatch:
-    """Returns `rows` with all columns of WRITTEN, null where they have none of that name."""
+    """Returns `rows` with all columns of WRITTEN; columns that they do not have are null."""
     size, names = rows.num_rows, set(rows.schema.names)
     columns = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(size, field.type)

@@ -1,7 +1,7 @@
-"""Folds records while they are read, where what a later one of the same key supersedes is not needed.
+"""Folds records while they are read, if what a later one of the same key supersedes is not needed.
 
-That is so where a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
-micro-batch leaves the same. It must never be done otherwise: no offset inside what was folded is an end any more.
+It is not needed if a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
+micro-batch leaves the same. Otherwise this must never be done: no fold may end inside what was folded.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Prefold:
         yield from self._flush()
 
     def _shrink(self) -> Iterator[pa.RecordBatch]:
-        """Folds what is held; yields it where that does not halve it."""
+        """Folds what is held; yields it if the fold does not halve it."""
         before = self._bytes
         self._fold()
         if self._bytes > before // 2:
@@ -92,7 +92,7 @@ class Prefold:
 
 
 def _check_rising(table: pa.Table) -> None:
-    """Raises IngestError where offsets of one partition do not rise: the order says which of two records is later."""
+    """Raises IngestError if offsets of one partition do not rise: the order says which of two records is later."""
     rows = table.num_rows
     falls = pc.less_equal(table["offset"].slice(1), table["offset"].slice(0, rows - 1))
     for name in PARTITION:

@@ -1,4 +1,4 @@
-"""Separates the range reports of a reading task from the records between which they come."""
+"""Separates the range reports of a reading task from the records among which they come."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RangeReports:
     def separate(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:
         """Yields the records of `batches` as a run keeps them (record.RUN), and keeps the range reports for `rows`.
 
-        More may follow a report of the same partition: where records were lost in the middle of a range. Then None is
+        If records were lost in the middle of a range, more records follow a report of the same partition. Then None is
         yielded first, so that no part of a file holds records of two reports.
         """
         for batch in batches:

@@ -195,7 +195,7 @@ class Release(Action, OfPartition, frozen=True, tag="release"):
 
 
 class AddSnapshot(Action, frozen=True, tag="add-snapshot"):
-    """Adds a snapshot whose manifest is complete at `path`, relative to the snapshot location."""
+    """Adds a snapshot; its manifest is complete at `path`, relative to the snapshot location."""
 
     topic: str
     id: str
@@ -240,7 +240,7 @@ AnyAction = (
 
 
 Change = Skip | BeginGeneration
-"""The actions by which an operator changes from where one log goes on."""
+"""The actions by which an operator changes the offset from which one log goes on."""
 
 
 Rewriting = Clean | Merge | Restate | Retain

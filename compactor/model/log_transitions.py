@@ -1,6 +1,6 @@
 """Changes a log: append, plan a fold, publish, clean, merge, restate, retain; and checks it after each change.
 
-Every transition takes a log and returns the next one, or raises CatalogError where the change does not fit.
+Every transition takes a log and returns the next one, or raises CatalogError if the change does not fit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compactor.model.times import latest
 def append(log: PartitionLog, start: int, end: int, run: Run | None, gap: Gap | None) -> PartitionLog:
     """Returns `log` with the offsets [start, end) ingested; `run` holds their records, `gap` what was lost of them.
 
-    Raises GapError where the offsets do not continue the log.
+    Raises GapError if the offsets do not continue the log.
     """
     if start != log.end or end < start:
         raise GapError(f"{log.tp}: a batch of offsets [{start}, {end}) does not continue a log that ends at {log.end}.")
@@ -85,7 +85,7 @@ def clean(
 def merge(log: PartitionLog, run: Run) -> PartitionLog:
     """Returns `log` with `run` in the place of neighbouring runs of lower levels that cover the same offsets.
 
-    Raises CatalogError where no runs cover just these offsets: the log was changed during the merge, which is void.
+    Raises CatalogError if no runs cover just these offsets: the log was changed during the merge, which is void.
     """
     first, end = _covered(log, run.start, run.end)
     replaced = log.runs[first:end]
@@ -97,7 +97,7 @@ def merge(log: PartitionLog, run: Run) -> PartitionLog:
 
 
 def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
-    """Returns `log` with `runs` in the place of the level-0 run whose offsets they cover: the same files and records.
+    """Returns `log` with `runs` in the place of the level-0 run of the same offsets, files and records.
 
     Each of `runs` counts exactly what lies within it.
     """
@@ -113,9 +113,9 @@ def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
 
 
 def _same(old: Run, runs: Sequence[Run]) -> bool:
-    """Returns whether `runs` are `old` in pieces: all its files and records where those were counted exactly.
+    """Returns whether `runs` are `old` in pieces: all its files and records if those were counted exactly.
 
-    Else fewer, as a file may reach beyond `old` on both sides and have nothing within.
+    Otherwise they may be fewer, as a file may reach beyond `old` on both sides and have nothing within.
     """
     joined = all(left.end == right.start for left, right in pairwise(runs))
     level0 = all(run.level == 0 for run in (old, *runs))
@@ -129,9 +129,9 @@ def _same(old: Run, runs: Sequence[Run]) -> bool:
 def retain(log: PartitionLog, start: int) -> PartitionLog:
     """Returns `log` from source offset `start` on; a `start` at or below its own changes nothing.
 
-    `clean_end` is raised to `start` where it is lower, as `LogCleanerManager` does with its checkpoint. It need not be
+    `clean_end` is raised to `start` if it is lower, as `LogCleanerManager` does with its checkpoint. It need not be
     the end of a fold then: below `start` no record is left, so none can be missing. `base_output` stays, as resuming
-    earlier is safe. Raises CatalogError where `start` is above `published`.
+    earlier is safe. Raises CatalogError if `start` is above `published`.
     """
     if start <= log.start:
         return log
@@ -144,7 +144,7 @@ def retain(log: PartitionLog, start: int) -> PartitionLog:
 def skip(log: PartitionLog, end: int) -> PartitionLog:
     """Returns `log` with [published, `end`) given up, as an operator asked: a gap, whatever of it was ingested.
 
-    A fold that was begun there is void; what of it was sent lies within the gap. Raises CatalogError where `end` is
+    A fold that was begun there is void; what of it was sent lies within the gap. Raises CatalogError if `end` is
     below the end of what was published.
     """
     if end < log.published:
@@ -159,7 +159,7 @@ def skip(log: PartitionLog, end: int) -> PartitionLog:
 def begin_generation(
     log: PartitionLog, generation: Generation, lead: Run | None, gap: Gap | None = None
 ) -> PartitionLog:
-    """Returns the log of `generation`, which is read anew; nothing of the earlier one is kept but its bucket.
+    """Returns the log of `generation`, which is read again; nothing of the earlier one is kept but its bucket.
 
     `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. `gap` counts what
     is given up below the generation. Raises CatalogError if the numbers do not follow.
@@ -191,7 +191,7 @@ def begin_generation(
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
-    """Raises CatalogError where a clean would end below an earlier one, or inside a run that is closed."""
+    """Raises CatalogError if a clean would end below an earlier one, or inside a run that is closed."""
     inside = closed_run_around(log, clean_end)
     if clean_end < log.clean_end or inside:
         raise CatalogError(

@@ -27,9 +27,9 @@ class Position(Struct, frozen=True, kw_only=True):
 
     `catalog_id` None: it was not committed by keyfold. `output_id`: id of the output topic. `output_offset`: everything
     below `offset` is published below this offset of the output. `fold_end`: the end of the fold that is being sent in
-    several transactions. `generation` is that of the log, `start` the source offset where it began. `identity`: by what
-    the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids the catalog had then, below
-    which each id is that a partition may have been published by; None: an older version, which did not say.
+    several transactions. `generation` is that of the log, `start` the source offset at which it began. `identity`: by
+    what the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids the catalog had then,
+    below which each id is that a partition may have been published by; None: an older version, which did not say.
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
     holds `group_offset`, and the metadata has the other.
@@ -58,7 +58,7 @@ class Unknown(Enum):
 
 
 Tail = int | None | Unknown
-"""The last source offset of a partition in its output; None where the output holds no record of it."""
+"""The last source offset of a partition in its output; None if the output holds no record of it."""
 
 
 class ResumePoint(Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
 class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
 
-    Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset where that is below 0.
+    Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset if that is below 0.
     `identity` says by what keys are compared, if that is not their bytes. `buckets` is the number of transactional
     ids; older versions do not write it, and pass over it.
     """
@@ -119,10 +119,10 @@ def encode(position: Position) -> str:
 
 
 def decode(offset: int, metadata: str | None) -> Position:
-    """Returns the position of a committed offset; its `catalog_id` is None where the metadata is not keyfold's.
+    """Returns the position of a committed offset; its `catalog_id` is None if the metadata is not keyfold's.
 
-    So it is where the metadata was written for another offset: a tool may set an offset and copy the metadata. Raises
-    PositionError for metadata of a newer format.
+    It is None too if the metadata was written for another offset: a tool may set an offset and copy the metadata.
+    Raises PositionError for metadata of a newer format.
     """
     try:
         decoded = msgspec.json.decode(metadata or "", type=_Metadata)

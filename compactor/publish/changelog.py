@@ -64,7 +64,7 @@ class Changelog:
         """Publishes what is due at `now_ms`. Returns what was sent, by partition.
 
         Whatever fails, the positions are read again next time: whether a transaction took effect is read back, not
-        guessed. Damaged logs are quarantined and the others published without them; where the process of a Spark task
+        guessed. Damaged logs are quarantined and the others published without them; if the process of a Spark task
         has ended, everything is tried once more with Spark's fold. Raises what the publisher raises otherwise.
         """
         while True:
@@ -79,7 +79,7 @@ class Changelog:
     def resolve_positions(self, now_ms: int) -> None:
         """Reads the committed positions that are not known yet, as every publish does first.
 
-        Raises PositionError where going on could lose or repeat records, and what the broker raises.
+        Raises PositionError if going on could lose or repeat records, and what the broker raises.
         """
         try:
             self._positions.resolve(now_ms)
@@ -101,23 +101,19 @@ class Changelog:
             raise
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs whose published offset is not known, or not decided yet."""
+        """Returns the logs of which the published offset is not known, or not decided yet."""
         return self._positions.uncertain()
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         """Does steps 5 to 12 once.
 
-        0. Read the committed positions that are not known; the catalog catches up with transactions that it missed.
-        5. Decide for each partition where its next fold ends, and commit that where it is beyond folded_end: from then
-           on the fold has to end there.
-        6. For each bucket, in this process, in Spark tasks or with Spark's fold (`executors`): shut out older producers
-           and check the epoch,
-        7. check that the group holds the positions that the plan was made from,
-        8. begin a transaction,
-        9. send the survivors of the fold,
-        10. add the new positions to the transaction,
-        11. commit it; a large fold repeats 8 to 11 (`Publisher`; with Kafka `connectors.sinks.publisher`).
-        12. Commit the new published offsets to the catalog.
+        0. Read the committed positions that are not known; the catalog catches up with transactions that it missed. 5.
+        Decide for each partition the end of its next fold, and commit it if it is beyond folded_end: from then on the
+        fold has to end there. 6. For each bucket, in this process, in Spark tasks or with Spark's fold (`executors`):
+        shut out older producers and check the epoch, 7. check that the group holds the positions that the plan was made
+        from, 8. begin a transaction, 9. send the survivors of the fold, 10. add the new positions to the transaction,
+        11. commit it; a large fold repeats 8 to 11 (`Publisher`; with Kafka `connectors.sinks.publisher`). 12. Commit
+        the new published offsets to the catalog.
         """
         self._positions.resolve(now_ms)  # 0
         state = self._catalog.state
@@ -197,7 +193,7 @@ class Changelog:
             self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
 
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
-        """Quarantines the logs whose damaged files caused `error`. Returns whether there were any."""
+        """Quarantines the logs with damaged files that caused `error`. Returns whether there were any."""
         if not self._quarantine.suspects_damage(error):
             return False
         state = self._catalog.state
@@ -205,10 +201,10 @@ class Changelog:
         return bool(self._quarantine.quarantine_damaged(published_logs(state), needs, now_ms, publishing=True))
 
     def _give_up_tasks(self, error: Exception) -> bool:
-        """Fences the producers of a task whose process has ended; returns whether to try again with Spark's fold.
+        """Fences the producers of a task if its process has ended; returns whether to try again with Spark's fold.
 
-        Positions cannot be read before its transaction is aborted. Raises FencedError where a newer owner is there,
-        whose producers would be fenced.
+        Positions cannot be read before its transaction is aborted. Raises FencedError if there is a newer owner: its
+        producers must not be fenced.
         """
         if not self._executor.gives_up_tasks(error):
             return False

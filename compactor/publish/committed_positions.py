@@ -28,7 +28,7 @@ _log = structlog.get_logger()
 
 
 class Positions:
-    """Keeps from where publishing of each partition goes on, and when its position was committed or read."""
+    """Keeps the resume point of each partition, and when its position was committed or read."""
 
     def __init__(self, catalog: Catalog, broker: Broker) -> None:
         self._catalog = catalog
@@ -40,7 +40,7 @@ class Positions:
         self._named: dict[TopicPartition, int] = {}
         """How many transactional ids the position of each partition names, by which it may have been published."""
         self._fenced = 0
-        """How many ids, from 0, this run has initialised, where they are more than those of its catalog."""
+        """How many ids, from 0, this run has initialised, if they are more than those of its catalog."""
 
     def __getitem__(self, tp: TopicPartition) -> ResumePoint:
         return self._resume[tp]
@@ -51,10 +51,10 @@ class Positions:
         self._resume.clear()
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs whose published offset is not known, or not decided yet.
+        """Returns the logs of which the published offset is not known, or not decided yet.
 
-        A log is among them also where its `published` lies inside a closed run, until the next fold passes that run.
-        This happens where a catalog was set back and what had been published was ingested again.
+        A log is also among them if its `published` lies inside a closed run, until the next fold passes that run. This
+        happens if a catalog was set back and what had been published was ingested again.
         """
         resume, state = dict(self._resume), self._catalog.state
         unknown = (log.tp for log in published_logs(state) if log.tp not in resume or resume[log.tp].hold)
@@ -62,9 +62,9 @@ class Positions:
         return frozenset((*unknown, *inside))
 
     def resolve(self, now_ms: int) -> None:
-        """Reads the positions that are not known, decides where publishing goes on, and lets the catalog catch up.
+        """Reads the positions that are not known, decides the resume points, and lets the catalog catch up.
 
-        Raises PositionError where going on could lose or repeat records, and what the broker raises.
+        Raises PositionError if going on could lose or repeat records, and what the broker raises.
         """
         state = self._catalog.state
         if state is self._resolved:
@@ -96,7 +96,7 @@ class Positions:
         return self._renewals(state, open_logs(state), lambda tp: self.is_stale(tp, settings, now_ms))
 
     def stale_aside(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
-        """Returns those of `stale` whose logs are not published, as what is to be sent is damaged."""
+        """Returns those of `stale` of which the logs are not published, as what is to be sent is damaged."""
         aside = [log for log in open_logs(state) if log.quarantine and log.quarantine.publishing]
         return self._renewals(state, aside, lambda tp: self.is_stale(tp, settings, now_ms))
 

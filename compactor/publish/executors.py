@@ -1,6 +1,7 @@
-"""Carries out steps 6 to 11 where they cost least: in this process, in a Spark task per bucket, or with Spark's fold.
+"""Carries out steps 6 to 11 in the cheapest way: in this process, in a Spark task per bucket, or with Spark's fold.
 
-A bucket is one task of the fold, whatever it holds: its publisher also has positions to commit where no record is due.
+A bucket is one task of the fold, whatever it holds: its publisher also commits positions of logs that have no record
+due.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class PublishExecutor:
     ) -> tuple[PublishResult, ...]:
         """Sends what is due by `plans`; returns one result for each of their targets.
 
-        Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
+        Raises what the publisher raises, as it was raised; FoldError if an answer is missing.
         """
         job = fold_job(
             state,

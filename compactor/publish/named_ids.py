@@ -1,8 +1,8 @@
 """Shuts out the transactional ids that the committed positions name and the catalog does not have.
 
-So it is with a catalog that was set back, or rebuilt by a process that ended before step R5: an owner that knew of more
-ids may have a transaction open. Whoever reads positions to write them anew does this first, as the new ones name the
-catalog's ids alone.
+A catalog that was set back has fewer, and so has one that was rebuilt by a process that ended before step R5: an owner
+that knew of more ids may have a transaction open. Code that reads positions to write them again shuts these out first,
+as the new positions name the catalog's ids alone.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def oldest_sent(
 
 
 class Due(NamedTuple):
-    """An offset range whose records are sent, and the bucket that sends them."""
+    """An offset range of which the records are sent, and the bucket that sends them."""
 
     range: OffsetRange
     bucket: int

@@ -1,7 +1,8 @@
 """Finds the keys that go with a survivor: other encodings of its key's identity, which the output may hold.
 
-A reader of the output compares keys byte by byte. Where keys are compared by an identity (`record.as_compared`), the
-record that wins may have another key than the one that it supersedes: that one gets a tombstone directly before it.
+A reader of the output compares keys byte by byte. If keyfold compares them by an identity (`record.as_compared`), the
+record that wins may have another key than the record that it supersedes. The superseded key gets a tombstone directly
+before the winner.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dic
     """Returns for each target what may hold other encodings of its keys: all that the log has below its start.
 
     Tombstones that a generation begins with stand for keys of the output, so they are below the start of every target.
-    A target is left out where nothing is below it, and where all keys, above and below, are encoded in one way. What is
-    kept is enough: a record leaves the log only where a later one of its identity is published or let go, which
-    retires it, or by retention.
+    A target is left out if nothing is below it, and if all keys, above and below, are encoded in one way. What is kept
+    is enough: a record leaves the log only by retention, or if a later one of its identity is published or let go,
+    which retires it.
     """
     if state.identity == BYTES:
         return {}
@@ -67,15 +68,15 @@ def _earlier(log: PartitionLog, target: PublishTarget) -> OffsetRange | None:
 
 
 class EarlierKeys(Struct, frozen=True):
-    """Where other encodings of keys are looked for: `ranges` of `storage`, by partition; pickled into tasks."""
+    """Looks for other encodings of keys in `ranges` of `storage`, by partition; pickled into tasks."""
 
     storage: Storage
     ranges: Mapping[TopicPartition, OffsetRange]
 
     def with_retired(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields `records` (record.RUN), in their order, with the column RETIRED where there are any `ranges`.
+        """Yields `records` (record.RUN), in their order, with the column RETIRED if there are any `ranges`.
 
-        It is null where a record retires no key. The keys of the ranges are read once for some 64 MiB of records.
+        It is null if a record retires no key. The keys of the ranges are read once for some 64 MiB of records.
         Raises StorageError.
         """
         if not self.ranges:
@@ -121,7 +122,7 @@ def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) ->
 
 
 def _check_intact(storage: Storage, file: RunFile) -> None:
-    """Raises DamagedFileError where a file is not what was written; it is read for that once in a process.
+    """Raises DamagedFileError if a file is not what was written; it is read for that once in a process.
 
     To decode a damaged page header may end the process.
     """
@@ -135,7 +136,7 @@ def _check_intact(storage: Storage, file: RunFile) -> None:
 
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:
-    """Returns the column RETIRED of `batch`; only rows whose identity is `known` are looked at one by one."""
+    """Returns the column RETIRED of `batch`; only rows with a `known` identity are looked at one by one."""
     retired: list[list[bytes] | None] = [None] * batch.num_rows
     identities = {identity for keys in known.values() for identity in keys}
     compared = as_compared(batch)

@@ -34,12 +34,12 @@ ENDS: Final = "reading it ends the reader"
 def find_damage(
     storage: Storage, ranges: Iterable[OffsetRange], stopping: Callable[[], bool] = lambda: False
 ) -> list[StorageError | None]:
-    """Returns for each of `ranges` the first damage of the files that it needs; None where every record can be read.
+    """Returns for each of `ranges` the first damage of the files that it needs; None if every record can be read.
 
-    A damaged page concerns the partitions of its row group. A missing file, or one whose footer is damaged, concerns
+    A damaged page concerns the partitions of its row group. A missing file, or one with a damaged footer, concerns
     all partitions in the file; so does one that the disk cannot read while the storage answers for other files.
 
-    Raises StoppedError as soon as `stopping` is true, which is asked before each file and row group; StorageError where
+    Raises StoppedError as soon as `stopping` is true, which is asked before each file and row group; StorageError if
     the storage does not answer, which says nothing about a file.
     """
     with _Verifier(storage, stopping) as verifier:
@@ -84,7 +84,7 @@ class _Verifier:
             raise StoppedError(f"{tp}: a stop came while its files were read.", "They are read again after a start.")
 
     def _whole(self, file: RunFile) -> StorageError | bool:
-        """Returns whether `file` is what was written, or the error where it or its footer is gone or damaged."""
+        """Returns whether `file` is what was written, or the error if it or its footer is gone or damaged."""
         if file.path not in self._files:
             try:
                 checksums.verify_footer(self._storage, file)
@@ -97,7 +97,7 @@ class _Verifier:
         return self._files[file.path]
 
     def _unreadable(self, file_range: FileRange) -> str | None:
-        """Returns why this range of a damaged file cannot be read; None where the damage lies elsewhere in the file."""
+        """Returns why this range of a damaged file cannot be read; None if the damage lies elsewhere in the file."""
         path, records = file_range.file.path, 0
         groups = self._bounds(path)
         if isinstance(groups, str):
@@ -171,13 +171,13 @@ def _opened(path: str) -> pq.ParquetFile:
 
 
 def _bounds(path: str) -> list[Bounds]:
-    """Returns the bounds of each row group of a file whose footer is sound."""
+    """Returns the bounds of each row group of a file with a sound footer."""
     file = _opened(path)
     return [bounds_of(file.metadata.row_group(group)) for group in range(file.num_row_groups)]
 
 
 def _rows(path: str, group: int) -> Rows:
-    """Reads a row group and counts its rows by partition. Raises ValueError where rows are missing."""
+    """Reads a row group and counts its rows by partition. Raises ValueError if rows are missing."""
     counts: Counter[TopicPartition] = Counter()
     expected = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):

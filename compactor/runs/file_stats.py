@@ -23,7 +23,7 @@ from compactor.runs.scan import OffsetRange
 class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
     """What one file holds of one partition; counts of records, times in ms.
 
-    `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
+    `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None if all are 0 or -1.
     `future` counts records that are stamped more than a minute after they arrived: no mere difference of clocks.
     """
 
@@ -83,7 +83,7 @@ def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
 def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[FileStats]:
     """Counts `batch` (record.RUN, by partition and offset) for each partition; figures of the file are still empty.
 
-    `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
+    `arrived_ms` is when the records were ingested; None if they are only rewritten. FoldError if offsets do not
     rise.
     """
     first = partition_starts(batch)
@@ -125,7 +125,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
 
 
 def _encodings(batch: pa.RecordBatch, first: NDArray[np.int64], last: NDArray[np.int64]) -> Sequence[str | None]:
-    """Returns for each partition, whose rows are from `first` to `last`, the encodings of its keys."""
+    """Returns for each partition the encodings of its keys; its rows are from `first` to `last`."""
     column = batch[record.KEY_ENCODING]
     if column.null_count == len(column):
         return [None] * len(first)
@@ -141,7 +141,7 @@ def _joined(encodings: Iterable[str]) -> str | None:
 
 
 def encodings_of(files: Iterable[RunFile]) -> frozenset[str] | None:
-    """Returns the encodings of all keys in `files`; None where that is not known."""
+    """Returns the encodings of all keys in `files`; None if that is not known."""
     listed = [file.key_encodings for file in files]
     if None in listed:
         return None
@@ -162,7 +162,7 @@ class _Rows:
         return np.add.reduceat(values.astype(np.int64), self._first).tolist()
 
     def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
-        """Returns the smallest of those `among` them; None where none is."""
+        """Returns the smallest of those `among` them; None if none is."""
         smallest = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
         return [value if count else None for value, count in zip(smallest, self.total(among), strict=True)]
 
@@ -222,7 +222,7 @@ def level0_run(start: int, end: int, stats: Sequence[FileStats], arrived_ms: int
 
 
 def combine(earlier: FileStats, later: FileStats) -> FileStats:
-    """Combines the counts of two row groups of one partition in one file. FoldError where offsets do not rise."""
+    """Combines the counts of two row groups of one partition in one file. FoldError if offsets do not rise."""
     if later.file.first <= earlier.file.last:
         raise FoldError(
             f"{earlier.tp}: offset {later.file.first} comes after {earlier.file.last} in a run that is being written.",

@@ -19,7 +19,7 @@ _FILE: Final = re.compile(rf"{RUNS}/(\d+)-([^-/]+)-[^/]+")
 
 
 def job_of(path: str) -> tuple[int, str] | None:
-    """Returns epoch and job that made a run file; None where the name is not one of ours."""
+    """Returns epoch and job that made a run file; None if the name is not one of ours."""
     match = _FILE.fullmatch(path)
     return (int(match[1]), match[2]) if match else None
 
@@ -40,7 +40,7 @@ def numbered(begins: str, number: int) -> str:
 
 
 class RunningBatches(Struct, frozen=True):
-    """The micro-batches of the engine `engine_id` whose files may still be named: those numbered above `done`."""
+    """The micro-batches of the engine `engine_id` of which a commit may still name files: those above `done`."""
 
     engine_id: str
     done: int = 0

@@ -37,7 +37,7 @@ def read(storage: Storage, offset_range: OffsetRange, columns: Sequence[str] | N
 def read_file_range(
     storage: Storage, file_range: FileRange, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the records of `file_range` by offset. Raises StorageError where its file cannot be opened."""
+    """Reads the records of `file_range` by offset. Raises StorageError if its file cannot be opened."""
     names = list(columns or record.RUN.names)
     with checksums.open_verified(storage, file_range.file) as file:
         bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
@@ -62,7 +62,7 @@ class Bounds(Struct, frozen=True):
 
     @property
     def tp(self) -> TopicPartition | None:
-        """Its partition; None where several share it."""
+        """Its partition; None if several share it."""
         return self.least if self.least == self.most else None
 
     def overlap(self, tp: TopicPartition, start: int, end: int) -> bool:
@@ -71,7 +71,7 @@ class Bounds(Struct, frozen=True):
 
 
 def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
-    """Returns the bounds of a row group of a run's file, whose rows are by topic and partition."""
+    """Returns the bounds of a row group of a run's file; its rows are by topic and partition."""
     topic, partition, offset = (group.column(column).statistics for column in range(3))
     if topic.min == topic.max:
         least, most = ((topic.min, number) for number in (partition.min, partition.max))
@@ -81,7 +81,7 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
 
 
 def _completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Returns `columns` of `batch`, null where a file of an older version has none of that name."""
+    """Returns `columns` of `batch`, null if a file of an older version has none of that name."""
     held = set(batch.schema.names)
     for name in columns:
         if name not in held:
@@ -157,7 +157,7 @@ class _SharedGroups:
         self._bytes = 0
 
     def add(self, group: int, size: int) -> Iterator[pa.RecordBatch]:
-        """Adds the next row group, of `size` bytes; yields what was gathered before where both are too much."""
+        """Adds the next row group, of `size` bytes; yields what was gathered before if both are too much."""
         if self._bytes + size > _TOGETHER:
             yield from self.rest()
         self._waiting.append(group)

@@ -78,7 +78,7 @@ def files_of(ranges: Iterable[OffsetRange]) -> dict[str, RunFile]:
 
 
 def files_in_order(ranges: Iterable[OffsetRange]) -> tuple[str, ...] | None:
-    """Orders the paths of all files so that each range's come by offset; None where no order does that for all."""
+    """Orders the paths of all files so that each range's come by offset; None if no order does that for all."""
     order: TopologicalSorter[str] = TopologicalSorter()
     for part in ranges:
         paths = [file_range.file.path for file_range in part.file_ranges]
@@ -99,7 +99,7 @@ def plan_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
 
 
 def plan_wide_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
-    """Returns what `plan_reads` does, in the bounds of the whole offset range where those mean the same.
+    """Returns what `plan_reads` does, in the bounds of the whole offset range if those mean the same.
 
     Then one query reads many files. They mean the same for a file that is counted in full (`entire`). The rest of any
     other may belong to another run.

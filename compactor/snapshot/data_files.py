@@ -56,7 +56,7 @@ _FILES: Final = pa.schema(
 
 
 def columns(strings: frozenset[str]) -> pa.Schema:
-    """Returns a snapshot's columns where those of `strings` (key, value) are UTF-8 text."""
+    """Returns a snapshot's columns; those of `strings` (key, value) are UTF-8 text."""
     return pa.schema([pa.field(field.name, pa.string()) if field.name in strings else field for field in TABLE])
 
 
@@ -69,8 +69,8 @@ def write_data(
 ) -> tuple[tuple[DataFile, ...], int]:
     """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
 
-    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError where one is not UTF-8.
-    Returns the files by name, and how many tombstones were left out. There is a file also where there is no live
+    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError if one is not UTF-8.
+    Returns the files by name, and how many tombstones were left out. There is a file even if there is no live
     record, so that readers find the columns.
     """
     work = _work(logs, spark.sparkContext.defaultParallelism)

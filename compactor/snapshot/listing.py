@@ -1,7 +1,7 @@
 """Lists the snapshots of a topic in the location, deletes those that may go, and leads readers to the newest.
 
-A snapshot is deleted in this order: the manifest first, the mark last. So no reader ever finds a manifest whose files
-are not all there, nor data without the mark of its catalog.
+A snapshot is deleted in this order: the manifest first, the mark last. So no reader ever finds a manifest without all
+its files, nor data without the mark of its catalog.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def unreferenced(
     """Returns which of the snapshots `before` (ids) of `topic` the catalog does not name, and which are its own.
 
     `before` was listed before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
-    can be a newer owner's, who may have taken over since. What the catalog named is its own; of any other snapshot the
-    mark, else the manifest, says whose it is. One of its own that is complete stays while it is among the newest `keep`
-    by id: the catalog may be a restored copy, from before it was taken.
+    belongs to a newer owner, who may have taken over since. What the catalog named is its own; of any other snapshot
+    the mark, else the manifest, names the catalog. A complete snapshot of its own stays while it is among the newest
+    `keep` by id: the catalog may be a copy that was restored from before the snapshot was taken.
     """
     named = {snapshot.id for snapshot in state.snapshots_of(topic)}
     newest = sorted(named.union(before), reverse=True)[:keep]
@@ -106,7 +106,8 @@ def delete(place: Storage, path: str) -> None:
 def clear(place: Storage, path: str) -> None:
     """Deletes the manifest and the data of the snapshot at `path`, and leaves its mark. Raises StorageError.
 
-    A request whose answer was lost may still be carried out: by the mark, what comes of it is known as the catalog's.
+    If the answer of a request was lost, the store may still carry it out: by the mark, what comes of it is known as the
+    catalog's.
     """
     for name in manifest.NAMES:
         place.delete(f"{path}/{name}")
@@ -119,12 +120,12 @@ def set_latest(place: Storage, taken: AddSnapshot) -> None:
 
 
 def set_current(place: Storage, taken: AddSnapshot) -> None:
-    """Lets `current` lead to the data of `taken`, where the store has links. Raises StorageError."""
+    """Lets `current` lead to the data of `taken`, if the store has links. Raises StorageError."""
     place.link(_beside(taken, CURRENT), f"{taken.path}/data")
 
 
 def repair_latest(place: Storage, state: CatalogState) -> None:
-    """Makes LATEST and `current` of every topic lead to its newest snapshot, whose owner may have died before it did.
+    """Makes LATEST and `current` of every topic lead to its newest snapshot: an owner may have died before it did so.
 
     A snapshot that is not there any more is passed over: a restored catalog may name some that a later one has dropped.
     In a folder that is another catalog's nothing is changed. Raises StorageError.

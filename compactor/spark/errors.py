@@ -2,7 +2,7 @@
 
 Spark hands an exception of a Python task to the driver as the text of its traceback, wrapped in other
 exceptions. So an error that leaves a task gets a note, which a traceback prints, and the note carries the
-error itself: base64 of JSON, because Spark puts the text through message templates where quotes and `${`
+error itself: base64 of JSON, because Spark puts the text through message templates, in which quotes and `${`
 would not survive. It works for a job, a streaming query and a data source alike.
 """
 
@@ -86,7 +86,7 @@ def tag(error: KeyfoldError) -> str:
 
 
 def unwrap(error: BaseException | str) -> KeyfoldError | None:
-    """Returns the KeyfoldError that `error` is, was raised from, or carries in its text; None where there is none."""
+    """Returns the KeyfoldError that `error` is, was raised from, or carries in its text; None if there is none."""
     if isinstance(error, str):
         return _from_text(error)
     for link in chain(error):
@@ -171,7 +171,7 @@ def without_plan(text: str) -> str:
 
 
 def _raised(text: str) -> str:
-    """Returns what the first traceback in `text` ends with; "" where there is none."""
+    """Returns what the first traceback in `text` ends with; "" if there is none."""
     _, _, trace = text.partition(_TRACEBACK)
     lines = (line for line in trace.splitlines() if line.strip())
     return next((line for line in lines if not line[0].isspace()), "")

@@ -78,7 +78,7 @@ class TaskFallback:
         return not self._given_up
 
     def give_up(self, error: Exception) -> bool:
-        """Gives tasks up where `error` says that a process has ended, as the next would too; returns True once."""
+        """Gives tasks up if `error` says that a process has ended, as the next would too; returns True once."""
         own = isinstance(error, KeyfoldError)  # a full disk of the store is no process's end
         if own or self._given_up or self._stopping() or not is_process_failure(error):
             return False

@@ -1,10 +1,10 @@
 """Keeps files in a folder of a file system, as a `Storage`.
 
-A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
-must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
-where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
+A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link if the
+name must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
+if it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
 
-Only the account that makes a file may read it, as records lie in it; where a store is shared, also the accounts that
+Only the account that makes a file may read it, as records lie in it; if a store is shared, also the accounts that
 may read the folder that was made for it. So nothing is copied there through a symbolic link: the folder may be somebody
 else's, who would be shown any file that this account may read.
 """
@@ -192,7 +192,7 @@ class LocalStorage:
 
     @contextmanager
     def _temporary(self, file: Path) -> Iterator[Path]:
-        """Yields a new name beside `file`, which is removed afterwards."""
+        """Yields a new name in the folder of `file`; it is removed afterwards."""
         _make_folder(file.parent, self._mode())
         temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         try:
@@ -296,7 +296,7 @@ def _storage_errors(what: str, file: Path) -> Iterator[Path]:
 
 
 def _opened(file: Path, flags: int, mode: int) -> int:
-    """Opens `file`, which is made with `mode` where it is absent, whatever the umask; returns its descriptor."""
+    """Opens `file`, which is made with `mode` if it is absent, whatever the umask; returns its descriptor."""
     descriptor = os.open(file, flags | os.O_CREAT, _OWNER & mode)
     if mode & ~_OWNER:
         with suppress(PermissionError):
@@ -310,18 +310,18 @@ def _link(temporary: Path, file: Path) -> bool:
         os.link(temporary, file)
         made = True
     except FileExistsError:
-        # A network file system may repeat a call whose answer was lost, and then finds its own link.
+        # If an answer was lost, a network file system may repeat the call, and then finds its own link.
         made = temporary.stat().st_nlink > 1
     _sync_folder(file.parent)
     return made
 
 
 def _copy(original: FileIO, stream: IO[bytes]) -> None:
-    """Copies `original` to `stream`, inside the kernel where it can: there some file systems share the blocks."""
+    """Copies `original` to `stream`, inside the kernel if it can: there some file systems share the blocks."""
     with suppress(OSError):  # not between these file systems, for example; a full disk refuses what follows as well
         while os.copy_file_range(original.fileno(), stream.fileno(), _COPY_BYTES):
             pass
-    shutil.copyfileobj(original, stream)  # goes on from there; nothing where all is copied
+    shutil.copyfileobj(original, stream)  # goes on from there; nothing if all is copied
 
 
 def _symlink(place: Path, target: str) -> bool:

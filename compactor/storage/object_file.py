@@ -24,9 +24,9 @@ TAIL_BYTES: Final = 128 << 10
 
 
 class ObjectReader(io.RawIOBase):
-    """Reads an object by ranges. `size` in bytes spares a request, where it is known.
+    """Reads an object by ranges. `size` in bytes spares a request, if it is known.
 
-    Raises MissingFileError at once where the object is absent; StorageError also while it reads.
+    Raises MissingFileError at once if the object is absent; StorageError also while it reads.
     """
 
     def __init__(self, client: ObjectClient, key: str, size: int | None = None) -> None:
@@ -51,7 +51,7 @@ class ObjectReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Returns where the next read begins."""
+        """Returns the place of the next read."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -80,7 +80,7 @@ class ObjectReader(io.RawIOBase):
 
 
 class ObjectWriter(io.RawIOBase):
-    """Writes a new object: in one request where it is small, else in parts while it is written.
+    """Writes a new object: in one request if it is small, else in parts while it is written.
 
     It appears with `complete`, whole, and never without.
     """
@@ -106,7 +106,7 @@ class ObjectWriter(io.RawIOBase):
         return len(data)
 
     def complete(self) -> bytes | None:
-        """Lets the object appear; returns its content where that is small. Raises StorageError, also if it exists."""
+        """Lets the object appear; returns its content if that is small. Raises StorageError, also if it exists."""
         data = None
         if self._parts is None:
             data = bytes(self._waiting)
@@ -129,7 +129,7 @@ class ObjectWriter(io.RawIOBase):
                 self._client.abort_writer(self._key, self._parts, error)
 
     def _close(self, parts: WritableFile) -> None:
-        """Completes the upload; where the answer was lost, and to ask again is refused, the object says that it is."""
+        """Completes the upload; if its answer was lost, and a second call is refused, the object shows it."""
         try:
             self._client.close_writer(self._key, parts)
         except StorageError:

@@ -39,7 +39,7 @@ class RequestCounts:
             return self._counts.copy()
 
     def report_since(self, before: Mapping[str, int]) -> str | None:
-        """Returns what was counted since `values` returned `before`, for `add_report`; None where nothing was."""
+        """Returns what was counted since `values` returned `before`, for `add_report`; None if nothing was."""
         counted = self.values()
         counted.subtract(before)
         counts = {kind: count for kind, count in counted.items() if count}
