@@ -19,9 +19,9 @@ from compactor.model.state import BYTES, CatalogState
 from compactor.ports import Broker
 from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
-from compactor.publish.plan import bucket_plans, fold_plans, oldest_sent, published_logs, publishes, target_of
+from compactor.publish.measures import SupersededCount, oldest_sent
+from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
-from compactor.publish.superseded import SupersededCount
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.scan import whole
@@ -55,7 +55,9 @@ class Changelog:
         self._quarantine = quarantine
         self._clock_ms = clock_ms
         self._positions = Positions(catalog, broker)
+        # What it has read of young records, from publish to publish.
         self._young = YoungRecords(catalog.storage)
+        # Publishes that have sent something, and by log the last of them: the oldest goes first if there is damage.
         self._turn = 0
         self._last_turn: dict[TopicPartition, int] = {}
         self._superseded = SupersededCount()

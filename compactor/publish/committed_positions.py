@@ -33,9 +33,13 @@ class Positions:
     def __init__(self, catalog: Catalog, broker: Broker) -> None:
         self._catalog = catalog
         self._broker = broker
+        # By partition; cleared by `forget`, replaced after each publish.
         self._resume: dict[TopicPartition, ResumePoint] = {}
+        # When this run has committed the position, and when it has first read it, in ms: its age, by which it is
+        # renewed.
         self._committed_ms: dict[TopicPartition, int] = {}
         self._read_ms: dict[TopicPartition, int] = {}
+        # The state for which all positions are known, so that `resolve` has nothing to do; None: not known.
         self._resolved: CatalogState | None = None
         self._named: dict[TopicPartition, int] = {}
         """How many transactional ids the position of each partition names, by which it may have been published."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -103,23 +103,6 @@ def sent_rows(sent: Sequence[PublishResult]) -> list[dict[str, Any]]:
 def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
     """Returns the results that rows of SENT stand for."""
     return [PublishResult(**row) for row in rows]
-
-
-def oldest_sent(
-    state: CatalogState, targets: Iterable[PublishTarget], sent: Iterable[PublishResult]
-) -> Iterator[tuple[int, int]]:
-    """Yields for each result with records the time in ms from which its oldest record ages, and how many it has.
-
-    `state` still has the runs of what was sent.
-    """
-    logs, starts = state.by_partition(), {target.tp: target.start for target in targets}
-    for result in sent:
-        if not result.records:
-            continue
-        runs = between(logs[result.tp], starts[result.tp], result.end).runs
-        since_ms = [run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in runs]
-        if since_ms:
-            yield min(since_ms), result.records
 
 
 class Due(NamedTuple):

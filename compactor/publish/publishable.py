@@ -84,6 +84,7 @@ class YoungRecords:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        # By partition the first young record that was read last.
         self._known: dict[TopicPartition, _Young] = {}
 
     def first(self, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:

@@ -29,6 +29,7 @@ from compactor.storage.base import Storage
 RETIRED: Final = "retired"
 """The column (list of binary) of the keys that are retired by a record."""
 
+# More would take more memory in a task (Arrow bytes, records); less reads the log below more often.
 _TOGETHER_BYTES: Final = 64 << 20
 _TOGETHER_RECORDS: Final = 500_000
 """How much of what is sent is held while the log below it is read once for all of it."""
@@ -36,6 +37,7 @@ _TOGETHER_RECORDS: Final = 500_000
 _FILES: Final = 10_000
 """How many files a process remembers to have verified."""
 
+# (location, path) of the files that this process has verified; emptied once it has _FILES.
 _intact: Final[set[tuple[str, str]]] = set()
 
 _FIELD: Final = pa.field(RETIRED, pa.list_(pa.binary()))
