@@ -53,9 +53,14 @@ class Engine:
         self._broker = broker
         self._settings = settings
         self._changelog = changelog
+        # The turn: held by the one thread that ingests, publishes or commits.
         self._turn = threading.RLock()
+        # Set by a batch that failed, and by `close`; never unset: a new run has a new engine.
         self._closed = False
+        # Set while a publish is under way, and left set by one that failed: its transaction may be open.
         self._publishing = False
+        # The batches with files that no commit names yet; replaced after each commit. By its random id the file names
+        # of two runs in one epoch differ.
         self._running = RunningBatches(secrets.token_hex(4))
         self._clock_warnings = ClockWarnings(self.counters)
 

@@ -68,6 +68,7 @@ STEPS: Final[dict[str, str]] = {
     "vacuum.delete": "18 files are about to be removed",
 }
 
+# How often each point was hit in this process, from 1 (`name@N`).
 _hits: Counter[str] = Counter()
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 _log = structlog.get_logger()
 
 
+# Seconds: the buckets of the metric's histogram.
 FRESHNESS_BOUNDS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -45,6 +46,7 @@ class Counters:
     def __init__(self) -> None:
         self.freshness = Freshness()
         self._lock = threading.Lock()
+        # By source topic and name; changed under `_lock`, as tasks of several threads count.
         self._topics: dict[str, dict[str, int]] = {}
         self._counts: dict[str, int] = dict.fromkeys(
             (
@@ -113,7 +115,9 @@ class ClockWarnings:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
+        # The worker's clock at the last `observe`, in ms; None before the first.
         self._latest_ms: int | None = None
+        # Events that were logged once; each is logged no more in this run.
         self._warned: set[str] = set()
 
     def observe(self, now_ms: int) -> None:

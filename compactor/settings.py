@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+# Java's Long.MAX_VALUE, which Kafka's settings use for no limit; in ms.
 FOREVER: Final = 9223372036854775807
 
 

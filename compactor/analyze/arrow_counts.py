@@ -21,6 +21,7 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 
+# What counting reads of a record; the other columns of a run decide nothing here.
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected", record.KEY_IDENTITY)
 _SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
 

@@ -21,6 +21,7 @@ from compactor.storage.base import Storage
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+# The bound of a log that has fewer bounds than others: no offset is at or above it.
 _BEYOND: Final = 2**63 - 1
 _LIVE: Final = "live"
 _TOPIC: Final = "topic"
@@ -36,6 +37,7 @@ class SparkCounts:
     """`analyze.Counting` of `logs`: Spark aggregates what `on_spark.scan` reads of them."""
 
     def __init__(self, spark: SparkSession, storage: Storage, logs: Sequence[PartitionLog]) -> None:
+        # By number of the log, as all lists here.
         self._tps = [log.tp for log in logs]
         self.frame = sized(spark, storage, [whole(log) for log in logs])
 

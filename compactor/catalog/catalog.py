@@ -75,8 +75,12 @@ from compactor.model.actions import AnyAction, Create, TakeOver
 from compactor.model.state import BYTES, CatalogState, apply
 from compactor.storage.base import FileInfo, Storage
 
+# Old versions stay this long for readers that began with an older listing; a reader that is slower starts over.
 TRIM_GRACE_MS: Final = 300_000
+# Versions that far below the second newest checkpoint go whatever their age: commits may follow one another in ms,
+# and each of them lists the folder.
 TRIM_KEEP: Final = 100
+# A create is sent again so often after an error; then the file is read back to see whether it was made.
 CREATE_ATTEMPTS: Final = 3
 
 _STOP: Final = (
@@ -103,12 +107,16 @@ class Catalog:
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:
+        # 0 until `take_over` succeeds; then the epoch that this instance owns. Never set back.
         self.epoch = 0
         self.commits = 0
         self._connector = connector
         self._storage = storage
+        # What was read and committed so far; `_turn` is held while it changes.
         self._history = History(storage)
+        # (order, identity, scope) by `require`; None: the catalog is not checked, and created with the defaults.
         self._rules: tuple[str, str, str] | None = None
+        # Held by refresh, take_over and commit, which call each other in one thread: one reads or commits at a time.
         self._turn = threading.RLock()
 
     @classmethod

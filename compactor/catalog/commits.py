@@ -18,10 +18,13 @@ from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Rest
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 
+# The first format: what a keyfold without generations understands. It is written as long as it suffices.
 FORMAT: Final = 1
 FORMAT_OF_GENERATIONS: Final = 2
 """The format of what an older keyfold would not understand: later generations of logs, and offsets given up."""
 FOLDER: Final = "catalog"
+# Commits between two checkpoints. With more, a start replays more files; with fewer, the whole state is written
+# more often: 0.23 s for a state with 100,000 runs.
 CHECKPOINT_EVERY: Final = 50
 
 RESTORE: Final = (

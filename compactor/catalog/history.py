@@ -38,6 +38,7 @@ from compactor.model.actions import Append, PlanFold, Publish
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 
+# How often what another instance has overtaken, or a store did not answer, is begun again before it is an error.
 ATTEMPTS: Final = 10
 
 _log = structlog.get_logger()
@@ -47,9 +48,12 @@ class History:
     """What one process has read of a catalog, and which files it saw dropped."""
 
     def __init__(self, storage: Storage) -> None:
+        # The newest version that was read or committed; moves forward only.
         self.view = View()
         self._storage = storage
+        # By path: when a commit dropped the file, in ms of the committer's clock; until `forget`, or a new start.
         self._dropped: dict[str, int] = {}
+        # The time in ms of the checkpoint that reading began with: a file that was dropped before it counts from then.
         self._since_ms = 0
 
     def advance(self) -> View:

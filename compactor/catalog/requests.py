@@ -25,6 +25,7 @@ GRACE_MS: Final = 30_000
 """How far the clocks of asker and worker may be apart."""
 _ASKED: Final = ".json"
 _BEGUN: Final = ".begun.json"
+# Two values of the begun file: exactly one of them is created, which decides who came first.
 _CARRIED_OUT: Final = b'{"withdrawn":false}'
 _TAKEN_BACK: Final = b'{"withdrawn":true}'
 _DONE: Final = ".done.json"

@@ -107,6 +107,7 @@ class Cleaner:
         self._counters = counters
         self._quarantine = quarantine
         self._uncertain = uncertain
+        # The queue that the last choice ended with; the next one begins with the other (`schedule.choose`).
         self._last: Queue | None = None
 
     def round(self, now_ms: int) -> Round:

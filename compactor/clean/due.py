@@ -49,6 +49,7 @@ class Queue(Enum):
     FILTHY = "filthy"
 
 
+# By reason the queue of a log that is due; a log with any other reason is not due.
 _QUEUES: Final = {
     Reason.OVERDUE: Queue.OVERDUE,
     Reason.INTERVAL: Queue.OVERDUE,

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compactor.model.log import PartitionLog, Run, RunFile
 
+# The sides of a file: wholly below published, across a bound, wholly above published.
 _CLEANABLE: Final = "cleanable"
 _STRADDLING: Final = "straddling"
 _UNCLEANABLE: Final = "uncleanable"

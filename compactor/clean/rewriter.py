@@ -72,6 +72,7 @@ class Rewriter:
     ) -> None:
         self._spark = spark
         self._stopping = stopping
+        # What this process rewrites by itself: at most `local_records` records, -1 for none.
         self._local = local(local_records)
         self._fold = CheapestFold(spark, storage, "rewriting", stopping)
 

@@ -28,6 +28,7 @@ class CheapestFold:
         self._in_tasks = InTasks(spark, storage)
         self._on_spark = OnSpark(spark, storage)
         self._fallback = TaskFallback(work, stopping)
+        # "" before the first fold.
         self.implementation = ""
 
     def run(self, job: FoldJob) -> Folded:

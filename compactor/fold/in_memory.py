@@ -27,8 +27,11 @@ from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, pla
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 
+# Records a batch: a consumer of batches holds one at a time in addition to what was folded.
 _ROWS: Final = 10_000
+# Tasks that run at the same time in this process; they wait for brokers most of the time.
 _THREADS: Final = 8
+# What decides which record is the latest; only these columns are put in order.
 _COMPARED: Final = [LOG, "key", KEY_IDENTITY, "rejected"]
 _log = structlog.get_logger()
 

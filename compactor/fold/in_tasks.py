@@ -28,6 +28,7 @@ from compactor.storage.base import Storage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The split that a row of answers belongs to, by its place in the list of splits.
 _TASK: Final = pa.field("task", pa.int32())
 _LEFT: Final = pa.field("left", pa.int32())
 """1 in the last row of a task that has not begun its work, 0 if it was done; null in rows of answers."""

@@ -54,6 +54,7 @@ class OffsetMapBudget(Struct, frozen=True):
         return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
 
 
+# No limit.
 ANY: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize, files=sys.maxsize)
 NONE: Final = MemoryBudget(records=-1, bytes=-1, files=-1)
 """Not even an empty range fits it."""

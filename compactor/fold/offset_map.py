@@ -56,6 +56,7 @@ _GATHERED: Final = 1 << 20
 """How many bytes of rows are gathered before they are written: many small Arrow messages are slow."""
 
 _ROW: Final = "row"
+# Rows in the map: a key, its log, and the number of the row among all that were read.
 _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field(_ROW, pa.int64())])
 
 
@@ -97,7 +98,9 @@ class _Rejected:
     """Numbers the rows, and keeps for each, in order, whether it was rejected."""
 
     def __init__(self) -> None:
+        # Rows so far; the number of the next row.
         self.count = 0
+        # One mask a batch, until `bits` takes them.
         self._masks: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
 
     def rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -132,11 +135,17 @@ class OffsetMap:
         self._level = level
         self._budget = budget
         self._left = left
+        # Hash partitions below it are in memory, those from it on are spilled; halved by `_halve`.
         self._own = HASH_PARTITIONS
+        # By number the file of each hash partition that is spilled; `left` has the files too, for the caller to read.
         self._spilled: dict[int, SpillFile] = {}
+        # Batches of rows: known ones first, then those that wait.
         self._held: list[pa.RecordBatch] = []
+        # How many rows may wait on the first level.
         self._rows = min(_ROWS, budget.keys)
+        # Keys that are held with one row each, and their bytes, as of the last fold.
         self._known = self._known_bytes = 0
+        # Rows that were added since, and the bytes of their keys; folded once they are as many as the keys.
         self._waiting = self._waiting_bytes = 0
 
     def put(self, rows: pa.RecordBatch) -> bool:

@@ -27,6 +27,7 @@ from compactor.storage.base import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Bytes of files a task, if there are cores for no more tasks; one file of a task is in memory at a time.
 _TASK_BYTES: Final = 256 << 20
 
 

@@ -16,6 +16,7 @@ from compactor.runs.scan import FileRange, OffsetRange, files_in_order
 _LEAST_BYTES: Final = 8 << 20
 """Fewer bytes are not worth a task of their own."""
 
+# At most so many tasks a core: to start more costs more than their finer balance gains.
 _TASKS_PER_CORE: Final = 4
 
 

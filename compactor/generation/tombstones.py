@@ -18,7 +18,9 @@ from compactor.runs import paths
 from compactor.runs.writer import RunTarget, write_run
 from compactor.storage.base import Storage
 
+# Tombstones that are made in memory at a time.
 _ROWS: Final = 50_000
+# Kafka's id of the timestamp type CreateTime.
 _CREATE_TIME: Final = 0
 
 

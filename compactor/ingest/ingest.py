@@ -28,6 +28,7 @@ from compactor.storage.request_counts import REQUESTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# The kinds of rows that a reading task yields (WRITTEN).
 _FILE: Final = "file"
 _RANGE_REPORT: Final = "range"
 _READ: Final = "read"

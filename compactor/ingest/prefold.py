@@ -33,6 +33,7 @@ class Prefold:
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
         self.superseded: Counter[TopicPartition] = Counter()
         self._max_bytes = held_bytes
+        # Batches that came since the last yield, folded once `_bytes` (Arrow bytes) exceed `_max_bytes`.
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 

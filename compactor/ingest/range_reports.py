@@ -29,7 +29,9 @@ class RangeReports:
     def __init__(self, superseded: dict[TopicPartition, int]) -> None:
         self.bytes_read = 0
         self._superseded = superseded
+        # By partition the report after which no record of the partition has come yet.
         self._open: dict[TopicPartition, pa.RecordBatch] = {}
+        # Each closed report with the number of its records that were superseded.
         self._done: list[tuple[pa.RecordBatch, int]] = []
 
     def separate(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:

@@ -82,6 +82,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return self.level > 0 or self.folded
 
 
+# The level of the base run, below that of every other run.
 BASE = -1
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from compactor.errors import PositionError
 from compactor.model.log import OutputPoint
 
+# Formats of metadata: 1 is what a keyfold without generations understands, and is written for the first one.
 FORMAT: Final = 1
 FORMAT_OF_LATER_GENERATIONS: Final = 2
 MOST_BUCKETS: Final = 10_000

@@ -151,6 +151,7 @@ class _Draft:
         self.topics = dict(state.topics)
         self.logs = state.by_partition().copy()  # dict() would look up each through the proxy
         self.snapshots = list(state.snapshots)
+        # Snapshots by topic, and partitions by topic (None once a partition was added): the derived lookups of `state`.
         self.taken = state._snapshots.copy()
         self.partitions: Mapping[str, tuple[TopicPartition, ...]] | None = state.__dict__.get("_partitions")
 

@@ -47,6 +47,7 @@ class QuarantineManager:
     def __init__(self, catalog: Catalog, stopping: threading.Event) -> None:
         self._catalog = catalog
         self._stopping = stopping
+        # By partition: failures of its job in a row, with sound files; 0 again after one that succeeds.
         self._failures: dict[TopicPartition, int] = {}
 
     def run(

@@ -56,10 +56,14 @@ class _Verifier:
     def __init__(self, storage: Storage, stopping: Callable[[], bool]) -> None:
         self._storage = storage
         self._stopping = stopping
+        # By path: True if the file is what was written, False if it is damaged, an error if it cannot be opened. Then
+        # what was read of damaged files, or a text that says why it cannot be read.
         self._files: dict[str, StorageError | bool] = {}
         self._groups: dict[str, list[Bounds] | str] = {}
         self._read: dict[tuple[str, int], Rows | str] = {}
+        # By path: how often a child process ended while it read the file.
         self._ended: Counter[str] = Counter()
+        # The child process; None before the first read and after its end.
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:

@@ -92,4 +92,5 @@ def sha256_of(storage: Storage, path: str, size: int) -> str:
     return digest.hexdigest()
 
 
+# Bytes of a file in memory at a time.
 _PIECE: Final = 8 << 20

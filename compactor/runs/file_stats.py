@@ -50,6 +50,7 @@ _MOST_ENCODINGS: Final = 8
 _MOST: Final = np.iinfo(np.int64).max
 """No value is larger."""
 
+# FILE_STATS: which columns are text, and which belong to the file and which to its partition.
 _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason", "key_encodings")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
 _OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")

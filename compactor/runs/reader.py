@@ -153,6 +153,7 @@ class _SharedGroups:
         self._opened = opened
         self._wanted = wanted
         self._columns = columns
+        # Row groups that are not read yet, and their bytes: at most _TOGETHER, unless one alone has more.
         self._waiting: list[int] = []
         self._bytes = 0
 

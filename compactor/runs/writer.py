@@ -48,6 +48,7 @@ TASK_BYTES: Final = 128 << 20
 buffers are written."""
 
 _OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
+# Columns with a dictionary: their values repeat within a partition.
 _REPEATED: Final = [
     "topic",
     "partition",
@@ -57,6 +58,7 @@ _REPEATED: Final = [
     "rejected",
     record.KEY_ENCODING,
 ]
+# Columns with statistics: readers skip row groups by them.
 _PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
 
 
@@ -127,8 +129,11 @@ class _Writer:
     def __init__(self, target: RunTarget, failpoint: str) -> None:
         self._target = target
         self._failpoint = failpoint
+        # Rows that wait, by partition; `_held` is their sum in Arrow bytes, at most TASK_BYTES after `add`.
         self._buffers: dict[TopicPartition, _Buffer] = {}
         self._held = 0
+        # The open file, None before the first row group and after a close; what was written to it, by partition; the
+        # first and last partition of each of its shared row groups.
         self._file: ParquetFile | None = None
         self._parts: dict[TopicPartition, FileStats] = {}
         self._shared: list[tuple[TopicPartition, TopicPartition]] = []
@@ -296,6 +301,7 @@ class _Tee:
         self.bytes = 0
         self.digest = hashlib.sha256()
         self.tail = b""
+        # Set before the footer is written: `tail` keeps what comes from then on.
         self._keeps = False
 
     def keep_tail(self) -> None:

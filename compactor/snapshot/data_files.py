@@ -39,6 +39,7 @@ TABLE: Final = pa.schema(
 FILE_BYTES: Final = 192 << 20
 """A data file is closed once it has so many bytes."""
 
+# Record bytes that a task copies, and Arrow bytes of a row group in its memory.
 _TASK_BYTES: Final = 512 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
 _LAST_MS: Final = (1 << 63) // 1000 - 1
@@ -100,6 +101,7 @@ class _Copy:
         self._storage = storage
         self._folder = folder
         self._schema = schema
+        # Tombstones of this task so far, which the files leave out.
         self._tombstones = 0
 
     def run(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:

@@ -19,6 +19,7 @@ from compactor.storage.base import Storage
 
 LATEST: Final = "LATEST"
 CURRENT: Final = "current"
+# What `snapshots.snapshot_id` makes; other names in the folder are no snapshots.
 _ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
 _READ: Final = 2
 """How many of the newest snapshots are dropped only after all others: readers may work from them for minutes."""

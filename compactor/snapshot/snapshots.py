@@ -72,7 +72,9 @@ class Snapshots:
         self._broker = broker
         self._settings = settings
         self._place = None if place is None else snapshot_storage(place)
+        # Which topics wait after a failure; replaced by `failed` and after each `take`.
         self._backoff = SnapshotBackoff()
+        # (topic, id) of snapshots of other catalogs that were logged in this run.
         self._warned: set[tuple[str, str]] = set()
         self._quarantine = quarantine
         self._uncertain = uncertain

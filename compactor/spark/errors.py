@@ -23,6 +23,7 @@ from compactor.errors import KeyfoldError
 MARK: Final = "keyfold-error:"
 _TAG: Final = re.compile(re.escape(MARK) + r"([A-Za-z0-9+/=]+)")
 
+# Texts of Spark and Java for a job that was ended from outside.
 _CANCELLED: Final = re.compile(
     r"SPARK_JOB_CANCELLED|Job \d+ cancelled|SparkContext was shut down|stopped SparkContext"
     r"|java\.lang\.InterruptedException"
@@ -30,10 +31,12 @@ _CANCELLED: Final = re.compile(
 _NETWORK: Final = "Py4JNetworkError"
 """By its name, so that nothing of Spark is loaded to look at an error."""
 
+# Texts of Spark and Java for a process that ended, or had no memory or disk left.
 _PROCESS_ENDED: Final = re.compile(
     r"Python worker exited unexpectedly|java\.lang\.OutOfMemoryError|No space left on device"
 )
 
+# Characters of an error in a log line; more is cut.
 _LONGEST: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _PLAN: Final = re.compile(

@@ -70,6 +70,7 @@ class TaskFallback:
     def __init__(self, work: str, stopping: Callable[[], bool]) -> None:
         self._work = work
         self._stopping = stopping
+        # Set by `give_up`, for the rest of the run: the next task would end in the same way.
         self._given_up = False
 
     @property

@@ -20,7 +20,10 @@ from compactor.errors import StorageError
 from compactor.storage.base import TEMPORARY
 from compactor.storage.object_client import ObjectClient, ObjectState
 
+# Four renewals may be missed. Longer: commands take a worker that was killed for alive for longer. Shorter: a pause of
+# its process, or of the store, frees a lock that is held.
 LEASE_MS: Final = 45_000
+# Each renewal is a request that costs; at most a quarter of LEASE_MS.
 RENEW_S: Final = 10.0
 PROBE: Final = f"{TEMPORARY}clock"
 """The object that is written to ask the store for the time."""
@@ -39,7 +42,9 @@ class Lease:
         self._client = client
         self._key = key
         self._holder = secrets.token_hex(_HOLDER_CHARS // 2)
+        # What `write` wrote last; renewals write it again.
         self._data = b""
+        # Set by `release`, for good: a renewal under way writes nothing any more. Changed and read under `_turn`.
         self._released = False
         self._turn = threading.Lock()
 
@@ -148,6 +153,7 @@ class _Renewals:
     """
 
     def __init__(self) -> None:
+        # Held leases, changed under `_changed`; the thread ends once there is none.
         self._leases: set[Lease] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None

@@ -31,9 +31,11 @@ from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, relative
 from compactor.storage.no_links import open_below
 
+# The mode of folders: all rights for this account alone.
 _OWNER: Final = 0o700
 _READABLE: Final = 0o055
 """The bits of a folder's mode that let others read; their right to write is never passed on."""
+# The bits that files may have: none to be run.
 _FILE: Final = 0o666
 
 _COPY_BYTES: Final = 1 << 30

@@ -42,6 +42,7 @@ REQUEST_S: Final = 60
 PART_BYTES: Final = 8 << 20
 """What is larger is uploaded in parts of so many bytes."""
 
+# Objects a page of a list, as many as all stores give: for counting requests.
 _LIST_MAX: Final = 1000
 _DELETE_MAX: Final = 256
 """As many as Azure takes in a request; S3 takes 1,000."""
@@ -120,6 +121,7 @@ class ObjectClient:
         self._store = _open(bucket, {"max_retries": 100, "retry_timeout": timedelta(seconds=RETRY_S)})
         self._refuses_copies = False
         """Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process."""
+        # Sends a create once: only `create` knows whether another try is right.
         self._once = _open(bucket, {"max_retries": 0, "retry_timeout": timedelta(seconds=RETRY_S)})
 
     def url(self, key: str) -> str:
@@ -386,6 +388,7 @@ class ObjectClient:
             raise kind(f"Could not {what} {self.url(key)}: {why}.", action) from error
 
 
+# Of this process, kept for its life: connections are shared by all storages of a bucket.
 _CLIENTS: Final[dict[StoreBucket, ObjectClient]] = {}
 _PROCESS: Final[list[int]] = []
 """The process that made the first client: obstore's threads are in no process that is forked from it."""

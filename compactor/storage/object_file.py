@@ -33,7 +33,9 @@ class ObjectReader(io.RawIOBase):
         super().__init__()
         self._client = client
         self._key = key
+        # Byte at which the next read begins; moved by `seek` and `read`.
         self._place = 0
+        # What is in memory of the object: bytes from `_start` on.
         self._start, self._held = 0, b""
         if size is not None and size > WHOLE_BYTES:
             self._start = size - TAIL_BYTES
@@ -89,8 +91,10 @@ class ObjectWriter(io.RawIOBase):
         super().__init__()
         self._client = client
         self._key = key
+        # Bytes not uploaded yet, less than PART_BYTES; `_sent` counts those that were.
         self._waiting = bytearray()
         self._sent = 0
+        # The upload; None while all fits into one request.
         self._parts: WritableFile | None = None
 
     def writable(self) -> bool:

@@ -23,6 +23,7 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
+        # By kind, since the process began; never set back.
         self._counts: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[Callable[[], RequestCounts], tuple[()]]:
