@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-
-
-class Limit(Protocol):
-    """Decides by the weights of items how many of them share a bin."""
-
-    @property
-    def weight(self) -> Callable[[Any], int]:
-        """Returns the weight of an item."""
-        ...
-
-    def takes(self, total: int, weight: int) -> bool:
-        """Returns whether a bin of `total` takes an item of `weight`."""
-        ...
 
 
 class AtMost(NamedTuple):
@@ -28,7 +15,7 @@ class AtMost(NamedTuple):
     weight: Callable[[Any], int]
 
     def takes(self, total: int, weight: int) -> bool:
-        """See `Limit.takes`."""
+        """Returns whether a bin of `total` takes an item of `weight`."""
         return total + weight <= self.limit
 
 
@@ -39,8 +26,12 @@ class Until(NamedTuple):
     weight: Callable[[Any], int]
 
     def takes(self, total: int, weight: int) -> bool:  # noqa: ARG002  # the last item's weight does not matter
-        """See `Limit.takes`."""
+        """Returns whether a bin of `total` takes another item."""
         return total < self.target
+
+
+Limit = AtMost | Until
+"""Decides by the weights of items how many of them share a bin."""
 
 
 def unit_weight(_: object) -> int:

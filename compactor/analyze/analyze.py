@@ -126,7 +126,8 @@ def _analyze(
     report("counting records")
     counts_of = counting.range_counts([boundaries(log, own) for log, *own in zip(logs, *previews, strict=True)])
     report("finding last records")
-    folds = [tuple(map(_folded, own)) for own in previews]
+    # A fold reads nothing if cleanup.policy has no compact.
+    folds = [tuple((seen.start, seen.end if seen.folds else seen.start) for seen in own) for own in previews]
     kept = counting.survivors(list(dict.fromkeys(folds)), now_ms)
     report("finding split keys")
     several = _several(logs, kept[folds[0]])
@@ -154,11 +155,6 @@ def _preview(
     young = partial(first_young, storage, log, log.folded_end)
     closed = state.topics[log.topic].closed is not None
     return preview(log, settings, now_ms, closed=closed, first_young=young)
-
-
-def _folded(seen: FoldPreview) -> tuple[int, int]:
-    """Returns the offsets that the fold reads: none if there is no fold."""
-    return seen.start, seen.end if seen.folds else seen.start
 
 
 def _several(logs: Sequence[PartitionLog], kept: Sequence[Survivors]) -> list[str]:

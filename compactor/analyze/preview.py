@@ -16,6 +16,7 @@ from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
 from compactor.model import log_transitions
 from compactor.model.log import PartitionLog, Run, RunFile, aged_from, first_end_of
+from compactor.model.times import earliest
 from compactor.publish.publishable import publishable
 from compactor.settings import EngineSettings
 
@@ -90,13 +91,12 @@ class Count(Struct, frozen=True, kw_only=True):
     oldest_ms: int | None = None
 
     def __add__(self, other: Count) -> Count:
-        times = [time for time in (self.oldest_ms, other.oldest_ms) if time is not None]
         return Count(
             records=self.records + other.records,
             bytes=self.bytes + other.bytes,
             rejected=self.rejected + other.rejected,
             rejected_bytes=self.rejected_bytes + other.rejected_bytes,
-            oldest_ms=min(times, default=None),
+            oldest_ms=earliest(self.oldest_ms, other.oldest_ms),
         )
 
 
@@ -118,13 +118,10 @@ class RangeCounts(Struct, frozen=True):
 
 def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:
     """Returns the offsets at which `log` has to be counted apart, so that all `previews` of it can be exact."""
-    return tuple(sorted({log.start, log.end, *(offset for seen in previews for offset in _own_boundaries(seen))}))
-
-
-def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
-    yield from (seen.start, seen.end)
-    for run in straddling_runs(seen.log):
-        yield from (run.start, run.end)
+    offsets = {log.start, log.end}
+    for seen in previews:
+        offsets.update((seen.start, seen.end), *((run.start, run.end) for run in straddling_runs(seen.log)))
+    return tuple(sorted(offsets))
 
 
 def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:

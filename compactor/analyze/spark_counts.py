@@ -70,17 +70,14 @@ def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:
     """Returns the count of each log and cell; the number of a cell is that of the bound at which it begins."""
-    from pyspark.sql.functions import col, count_if, when
-    from pyspark.sql.functions import count as counted
-    from pyspark.sql.functions import min as least
-    from pyspark.sql.functions import sum as added
+    import pyspark.sql.functions as sf
 
     cells = frame.groupBy(LOG, _cell(bounds).alias("cell")).agg(
-        counted("*").alias("records"),
-        added("size").alias("bytes"),
-        count_if(~foldable_column()).alias("rejected"),
-        added(when(~foldable_column(), col("size")).otherwise(0)).alias("rejected_bytes"),
-        least(when(col("timestamp") > 0, col("timestamp"))).alias("oldest_ms"),
+        sf.count("*").alias("records"),
+        sf.sum("size").alias("bytes"),
+        sf.count_if(~foldable_column()).alias("rejected"),
+        sf.sum(sf.when(~foldable_column(), sf.col("size")).otherwise(0)).alias("rejected_bytes"),
+        sf.min(sf.when(sf.col("timestamp") > 0, sf.col("timestamp"))).alias("oldest_ms"),
     )
     return {(row[0], row[1]): Count(**{name: row[name] for name in Count.__struct_fields__}) for row in rows(cells)}
 
@@ -110,28 +107,23 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
 
     In one pass: by (log, key) the largest offset within each fold, fixed-width, then the records at these.
     """
-    from pyspark.sql.functions import array as arrayed
-    from pyspark.sql.functions import col, posexplode, when
-    from pyspark.sql.functions import max as greatest
+    import pyspark.sql.functions as sf
 
-    offsets = arrayed(*(greatest(when(inside(fold), col("offset"))) for fold in folds))
+    offsets = sf.array(*(sf.max(sf.when(inside(fold), sf.col("offset"))) for fold in folds))
     last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
-    places = last.select(LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
+    places = last.select(LOG, sf.posexplode("offsets").alias("fold", "offset")).where(sf.col("offset").isNotNull())
     return frame.join(places.hint(on_spark.SPILLING), [LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
     """Returns one row of sums for each fold, log and fate."""
-    from pyspark.sql.functions import count as counted
-    from pyspark.sql.functions import max as greatest
-    from pyspark.sql.functions import min as least
-    from pyspark.sql.functions import sum as added
+    import pyspark.sql.functions as sf
 
     fates = last.groupBy("fold", LOG, _fate(now_ms).alias("fate")).agg(
-        counted("*").alias("records"),
-        added("size").alias("bytes"),
-        least("delete_horizon").alias("earliest"),
-        greatest("delete_horizon").alias("latest"),
+        sf.count("*").alias("records"),
+        sf.sum("size").alias("bytes"),
+        sf.min("delete_horizon").alias("earliest"),
+        sf.max("delete_horizon").alias("latest"),
     )
     return {(row[0], row[1], row[2]): row for row in rows(fates)}
 
@@ -159,14 +151,13 @@ def _survivors(sums: dict[tuple[int, int, str], Row], at: int, log: int) -> Surv
 
 def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, SplitKeys]:
     """Returns of each topic the keys that several partitions hold live; `frame` has what is folded of logs `tps`."""
+    import pyspark.sql.functions as sf
     from pyspark import StorageLevel
-    from pyspark.sql.functions import col
-    from pyspark.sql.functions import count as counted
 
     topics = sorted({tp.topic for tp in tps})
     numbered = live(frame).withColumn(_TOPIC, of_log(topics.index(tp.topic) for tp in tps))
-    places = numbered.groupBy(_TOPIC, "key").agg(counted("*").alias("places"))
-    split = places.where(col("places") > 1).persist(StorageLevel.DISK_ONLY)
+    places = numbered.groupBy(_TOPIC, "key").agg(sf.count("*").alias("places"))
+    split = places.where(sf.col("places") > 1).persist(StorageLevel.DISK_ONLY)
     try:
         counts = {row[0]: row[1] for row in rows(split.groupBy(_TOPIC).count())}
         named = _smallest(split) if counts else ()
@@ -178,12 +169,11 @@ def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, Spl
 
 def live(frame: DataFrame) -> DataFrame:
     """Returns (log, key) of the live keys in `frame`: their last record is also their last record with a value."""
-    from pyspark.sql.functions import col, when
-    from pyspark.sql.functions import max as greatest
+    import pyspark.sql.functions as sf
 
-    valued = when(~col("deleted"), col("offset"))
-    last = frame.groupBy(LOG, "key").agg(greatest("offset").alias("last"), greatest(valued).alias("valued"))
-    return last.where(col("last") == col("valued")).select(LOG, "key")
+    valued = sf.when(~sf.col("deleted"), sf.col("offset"))
+    last = frame.groupBy(LOG, "key").agg(sf.max("offset").alias("last"), sf.max(valued).alias("valued"))
+    return last.where(sf.col("last") == sf.col("valued")).select(LOG, "key")
 
 
 def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:

@@ -91,15 +91,6 @@ _STOP: Final = (
 _log = structlog.get_logger()
 
 
-def _at_once() -> None:
-    """Does not wait."""
-
-
-def _never(_owner: str) -> bool:
-    """Knows no order of processes."""
-    return False
-
-
 class Catalog:
     """The catalog of one connector, as one process holds it. Threads may share it.
 
@@ -164,8 +155,8 @@ class Catalog:
         self,
         owner: str,
         now_ms: int,
-        pause: Callable[[], object] = _at_once,
-        is_later: Callable[[str], bool] = _never,
+        pause: Callable[[], object] = lambda: None,
+        is_later: Callable[[str], bool] = lambda _: False,
     ) -> CatalogState:
         """Takes the catalog over, and creates it if there is none; every older owner is fenced. Returns its state.
 

@@ -14,7 +14,6 @@ Instead of a damaged checkpoint the one before it is read, and the commits since
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import structlog
@@ -107,24 +106,20 @@ class History:
         If none is sound, the view stays, and the commits above it are read.
         """
         damaged: DamagedError | None = None
-        for version in self._ahead(listing):
+        for version in reversed(listing.checkpoints):
+            if version <= self.view.version:
+                break
             try:
                 checkpoint = read(self._storage, checkpoint_path(version), Checkpoint)
             except DamagedError as error:
                 _log.warning("checkpoint damaged, reading around it", error=error.message)
                 damaged = damaged or error
             else:
-                self._start_from(view_of(checkpoint))
+                self.view = view_of(checkpoint)
+                # What was dropped before this checkpoint was dropped at its time at the latest.
+                self._dropped, self._since_ms = {}, self.view.at_ms
                 break
         return damaged
-
-    def _ahead(self, listing: Listing) -> Iterator[int]:
-        return (version for version in reversed(listing.checkpoints) if version > self.view.version)
-
-    def _start_from(self, view: View) -> None:
-        self.view = view
-        # What was dropped before this checkpoint was dropped at its time at the latest.
-        self._dropped, self._since_ms = {}, view.at_ms
 
     def _refuse_older(self, listing: Listing) -> None:
         if listing.newest < self.view.version:

@@ -83,8 +83,8 @@ def leave(
         until_ms=until_ms,
         accepts_loss=accepts_loss,
     )
-    if not storage.create(_asked(name), msgspec.json.encode(request)):
-        raise StorageError(f"{storage.location}/{_asked(name)} exists already.", "Try again.")
+    if not storage.create(_path(name, _ASKED), msgspec.json.encode(request)):
+        raise StorageError(f"{storage.location}/{_path(name, _ASKED)} exists already.", "Try again.")
     return request
 
 
@@ -108,10 +108,10 @@ def is_any_pending(storage: Storage) -> bool:
 
 def begin(storage: Storage, request_id: str) -> bool:
     """Begins a request for the worker; False if its asker has taken it back. Raises StorageError."""
-    if storage.create(_begun(request_id), _CARRIED_OUT):
+    if storage.create(_path(request_id, _BEGUN), _CARRIED_OUT):
         return True
     try:
-        withdrawn = storage.read(_begun(request_id)) == _TAKEN_BACK
+        withdrawn = storage.read(_path(request_id, _BEGUN)) == _TAKEN_BACK
     except MissingFileError:  # the vacuum has removed it, with its answer
         return False
     if withdrawn:  # by an asker that ended before it answered the request
@@ -121,17 +121,17 @@ def begin(storage: Storage, request_id: str) -> bool:
 
 def answer(storage: Storage, request_id: str, given: Answer) -> bool:
     """Answers a request, once; False if it has an answer. Raises StorageError."""
-    return storage.create(_done(request_id), msgspec.json.encode(given))
+    return storage.create(_path(request_id, _DONE), msgspec.json.encode(given))
 
 
 def answered(storage: Storage, request_id: str) -> Answer | None:
     """Reads the answer of a request; None if there is none yet. Raises StorageError."""
     try:
-        return msgspec.json.decode(storage.read(_done(request_id)), type=Answer)
+        return msgspec.json.decode(storage.read(_path(request_id, _DONE)), type=Answer)
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Answer(ok=False, message=f"{storage.location}/{_done(request_id)} is damaged: {error}.")
+        return Answer(ok=False, message=f"{storage.location}/{_path(request_id, _DONE)} is damaged: {error}.")
 
 
 def withdraw(storage: Storage, request_id: str) -> bool:
@@ -139,7 +139,7 @@ def withdraw(storage: Storage, request_id: str) -> bool:
 
     Raises StorageError.
     """
-    first = storage.create(_begun(request_id), _TAKEN_BACK)
+    first = storage.create(_path(request_id, _BEGUN), _TAKEN_BACK)
     return first and answer(storage, request_id, WITHDRAWN)
 
 
@@ -160,22 +160,14 @@ def _unanswered(storage: Storage) -> list[str]:
 
 def _read(storage: Storage, name: str) -> Request | None:
     try:
-        return msgspec.json.decode(storage.read(_asked(name)), type=Request)
+        return msgspec.json.decode(storage.read(_path(name, _ASKED)), type=Request)
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        refused = f"{storage.location}/{_asked(name)} is no request: {error}."
+        refused = f"{storage.location}/{_path(name, _ASKED)} is no request: {error}."
         answer(storage, name, Answer(ok=False, message=refused, action="Leave it again."))
         return None
 
 
-def _asked(request_id: str) -> str:
-    return f"{FOLDER}/{request_id}{_ASKED}"
-
-
-def _begun(request_id: str) -> str:
-    return f"{FOLDER}/{request_id}{_BEGUN}"
-
-
-def _done(request_id: str) -> str:
-    return f"{FOLDER}/{request_id}{_DONE}"
+def _path(request_id: str, ending: str) -> str:
+    return f"{FOLDER}/{request_id}{ending}"

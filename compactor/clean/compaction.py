@@ -66,7 +66,10 @@ def merge(
         failpoint="merge.write",
         limit=limit,
     )
-    return tuple(_merge(pick, written) for pick, written in zip(picks, rewriter.rewrite(task), strict=True))
+    return tuple(
+        Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result(written))
+        for pick, written in zip(picks, rewriter.rewrite(task), strict=True)
+    )
 
 
 def keyless_of_clean(log: PartitionLog) -> int:
@@ -93,8 +96,3 @@ def _clean(log: PartitionLog, offsets: OffsetRange, written: Sequence[FileStats]
         output=log.output if log.output and log.output.source_offset == log.published else None,
         behind_ms=now_ms if log.ahead_ms is None else min(log.ahead_ms, now_ms),
     )
-
-
-def _merge(pick: MergePick, written: Sequence[FileStats]) -> Merge:
-    run = pick.result(written)
-    return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=run)

@@ -238,4 +238,4 @@ def _last_clean_ms(log: PartitionLog) -> int | None:
     """Returns when the log was last cleaned, in ms; else when its oldest run arrived; None without runs."""
     if log.last_full_fold_ms is not None:
         return log.last_full_fold_ms
-    return min((run.arrived_ms for run in (log.base, *log.runs) if run is not None), default=None)
+    return min((run.arrived_ms for run in log.kept), default=None)

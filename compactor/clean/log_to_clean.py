@@ -53,10 +53,10 @@ class LogToClean(Struct, frozen=True, kw_only=True):
             for side, file in zip(sides, run.files, strict=True):
                 sizes[side] += file.bytes
                 records[side] += file.records
-            if _is_cleanable(sides):
-                cleanable.append(_oldest(run))
+            if sides and all(side == _CLEANABLE for side in sides):
+                cleanable.append(run.aged_ms)
             elif _is_straddling(sides):
-                straddling.append(_oldest(run))
+                straddling.append(run.aged_ms)
         return cls(
             clean_bytes=log.base.bytes if log.base else 0,
             cleanable_bytes=sizes[_CLEANABLE],
@@ -89,11 +89,6 @@ def straddling_runs(log: PartitionLog) -> tuple[Run, ...]:
     return tuple(run for run in log.runs if _is_straddling([_side(log, run, file) for file in run.files]))
 
 
-def _is_cleanable(sides: Sequence[str]) -> bool:
-    """Returns whether a run with files on these sides is wholly cleanable."""
-    return bool(sides) and all(side == _CLEANABLE for side in sides)
-
-
 def _is_straddling(sides: Sequence[str]) -> bool:
     """Returns whether a run with files on these sides has something cleanable that is not counted by itself."""
     return any(side != _UNCLEANABLE for side in sides) and any(side != _CLEANABLE for side in sides)
@@ -108,7 +103,3 @@ def _side(log: PartitionLog, run: Run, file: RunFile) -> str:
     if max(run.start, file.first) >= end:
         return _UNCLEANABLE
     return _CLEANABLE if run.start <= file.first and file.last < end else _STRADDLING
-
-
-def _oldest(run: Run) -> int:
-    return run.arrived_ms if run.oldest_ms is None else run.oldest_ms

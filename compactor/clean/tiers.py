@@ -48,7 +48,7 @@ class MergePick(Struct, frozen=True, kw_only=True):
         return replace(
             run_of(self.start, self.end, written, level=self.level, arrived_ms=arrived_ms),
             max_timestamp=max(run.max_timestamp for run in self.runs),
-            oldest_ms=min(run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in self.runs),
+            oldest_ms=min(run.aged_ms for run in self.runs),
             rejected=0,  # they are counted until they are published, and a merge takes only what is
         )
 

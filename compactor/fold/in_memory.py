@@ -119,7 +119,8 @@ class _Latest(NamedTuple):
     @classmethod
     def of(cls, files: Files, ranges: Sequence[OffsetRange]) -> _Latest:
         """Reads `ranges` and folds them."""
-        read = _scan(files, ranges)
+        pieces = (piece for path, own in plan_reads(ranges).items() for piece in read_bytes(files[path], own))
+        read = pa.Table.from_batches(pieces, SCAN)
         logs, offsets = read[LOG].to_numpy(), read["offset"].to_numpy()
         order = np.lexsort((offsets, logs))
         last = last_rows(as_compared(read.select(_COMPARED)).take(pa.array(order)), [LOG])
@@ -138,12 +139,6 @@ class _Latest(NamedTuple):
 def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yields the records of `folded` (SCAN), some thousands at a time."""
     return iter(folded.to_batches(_ROWS))
-
-
-def _scan(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
-    """Reads the records of all `ranges` with the number of their range; every file is opened once."""
-    pieces = (piece for path, own in plan_reads(ranges).items() for piece in read_bytes(files[path], own))
-    return pa.Table.from_batches(pieces, SCAN)
 
 
 def read_bytes(data: bytes, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:

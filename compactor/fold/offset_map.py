@@ -150,8 +150,13 @@ class OffsetMap:
 
     def put(self, rows: pa.RecordBatch) -> bool:
         """Puts the next `rows` (_HELD) of its hash partition; returns False if that cannot be split any more."""
-        self._add(self._kept(rows) if self._own < HASH_PARTITIONS else rows)
-        self._fold_if_due()
+        own = self._kept(rows) if self._own < HASH_PARTITIONS else rows
+        self._held.append(own)
+        self._waiting += own.num_rows
+        self._waiting_bytes += own["key"].nbytes
+        many = self._waiting >= max(self._budget.keys if self._level else self._rows, self._known)
+        if many or self._waiting_bytes >= max(self._budget.bytes, self._known_bytes):
+            self._fold()
         while self._known > self._budget.keys or self._known_bytes > self._budget.bytes:
             if self._budget.hash_partitions >> BITS * self._level < HASH_PARTITIONS:
                 return False
@@ -186,31 +191,19 @@ class OffsetMap:
             self._left.append(_Waiting(self._level + 1, self._spilled[number]))
         return self._spilled[number]
 
-    def _add(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self._waiting += rows.num_rows
-        self._waiting_bytes += rows["key"].nbytes
-
-    def _fold_if_due(self) -> None:
-        many = self._waiting >= max(self._budget.keys if self._level else self._rows, self._known)
-        if many or self._waiting_bytes >= max(self._budget.bytes, self._known_bytes):
-            self._fold()
-
     def _fold(self) -> None:
         """Folds what is held to one row for each key, the last."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._held, _HELD)
         last = np.zeros(table.num_rows, np.bool_)
-        last[self._last_of(table)] = True
-        ends = np.cumsum([rows.num_rows for rows in self._held])
-        self._hold([_only(rows, last[end - rows.num_rows : end]) for rows, end in zip(self._held, ends, strict=True)])
-
-    def _last_of(self, table: pa.Table) -> NDArray[np.int64]:
-        """Returns the last row of each key in `table`. Many keys are sorted sooner than they are looked up."""
-        if self._level or 2 * self._known >= self._rows:
-            return last_of_hashed(table, [LOG], hashes_of(table["key"], table[LOG]))
-        return last_of_each(table, [LOG])
+        if self._level or 2 * self._known >= self._rows:  # many keys are sorted sooner than they are looked up
+            rows = last_of_hashed(table, [LOG], hashes_of(table["key"], table[LOG]))
+        else:
+            rows = last_of_each(table, [LOG])
+        last[rows] = True
+        ends = np.cumsum([held.num_rows for held in self._held])
+        self._hold([_only(held, last[end - held.num_rows : end]) for held, end in zip(self._held, ends, strict=True)])
 
     def _hold(self, rows: list[pa.RecordBatch]) -> None:
         keys = pa.Table.from_batches(rows, _HELD)

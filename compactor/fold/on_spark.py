@@ -98,11 +98,10 @@ def survivors(frame: DataFrame) -> DataFrame:
 
 def latest(frame: DataFrame) -> DataFrame:
     """Returns the latest record of every key in `frame` (SCAN columns), and every rejected record."""
-    from pyspark.sql.functions import col, when
-    from pyspark.sql.functions import max as greatest
+    import pyspark.sql.functions as sf
 
-    alone = when(rejected_column(), col("offset"))
-    last = frame.groupBy(LOG, compared_column(), alone.alias("alone")).agg(greatest("offset").alias("offset"))
+    alone = sf.when(rejected_column(), sf.col("offset"))
+    last = frame.groupBy(LOG, compared_column(), alone.alias("alone")).agg(sf.max("offset").alias("offset"))
     return frame.join(last.select(LOG, "offset").hint(SPILLING), [LOG, "offset"], "left_semi")
 
 
@@ -138,15 +137,12 @@ def _placed(spark: SparkSession, job: FoldJob, frame: DataFrame, cores: int) -> 
     else:
         own = [(log, number) for number, logs in job.tasks.items() for log in logs]
         numbered = frame.withColumn(_TASK, _task_of([RangeSplit(log, 0, number) for log, number in sorted(own)]))
-        numbered = numbered.select(*_MARK.names).unionAll(_marks(spark, job.tasks))
+        # A row without topic comes first and begins each task, even if that has no record.
+        marks = spark.createDataFrame(pa.Table.from_pylist([{_TASK: number, LOG: -1} for number in job.tasks], _MARK))
+        numbered = numbered.select(*_MARK.names).unionAll(marks)
         last = max(job.tasks, default=0)
     ordered = numbered.repartitionById(last + 1, _TASK).sortWithinPartitions(LOG, "offset")
     return ordered.select(*_PLACED.names)
-
-
-def _marks(spark: SparkSession, numbers: Iterable[int]) -> DataFrame:
-    """Returns a row without topic for each task. It comes first and begins the task, even if that has no record."""
-    return spark.createDataFrame(pa.Table.from_pylist([{_TASK: number, LOG: -1} for number in numbers], _MARK))
 
 
 def _task_of(splits: Sequence[RangeSplit]) -> Column:

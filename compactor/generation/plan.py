@@ -128,18 +128,15 @@ def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterato
     yield from plan.renewed
     yield from plan.skips
     for tp, generation in plan.generations.items():
+        lead = leads.get(tp)
         yield BeginGeneration(
             topic=tp.topic,
             partition=tp.partition,
             generation=generation,
-            lead=_ending_at(leads.get(tp), generation),
+            # Between its last tombstone and the start of the generation the log has nothing.
+            lead=None if lead is None else replace(lead, end=generation.start),
             gap=plan.lost.get(tp),
         )
-
-
-def _ending_at(lead: Run | None, generation: Generation) -> Run | None:
-    """Returns `lead` up to the start of `generation`: between its last tombstone and there the log has nothing."""
-    return None if lead is None else replace(lead, end=generation.start)
 
 
 def _known(

@@ -77,6 +77,11 @@ class Run(Struct, frozen=True, kw_only=True):
         return sum(file.keyless for file in self.files)
 
     @property
+    def aged_ms(self) -> int:
+        """The time in ms from which its oldest record ages."""
+        return self.arrived_ms if self.oldest_ms is None else self.oldest_ms
+
+    @property
     def is_closed(self) -> bool:
         """Whether no fold may end inside it: a record may be missing there, as a later one of the run has its key."""
         return self.level > 0 or self.folded
@@ -176,10 +181,14 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
         return self.begun or self.folded_end > self.start or self.output is not None
 
     @property
+    def kept(self) -> tuple[Run, ...]:
+        """All its runs, the base run first."""
+        return (self.base, *self.runs) if self.base else self.runs
+
+    @property
     def paths(self) -> frozenset[str]:
         """Paths of all files that the log still needs."""
-        kept = (*self.runs, self.base) if self.base else self.runs
-        return frozenset(file.path for run in kept for file in run.files)
+        return frozenset(file.path for run in self.kept for file in run.files)
 
 
 def empty(tp: TopicPartition, bucket: int, start: int, backlog_end: int | None) -> PartitionLog:

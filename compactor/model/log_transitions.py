@@ -19,6 +19,7 @@ from compactor.model.log import (
     PartitionLog,
     Run,
     closed_run_around,
+    empty,
     exact,
     generation_of,
     lower,
@@ -78,7 +79,7 @@ def clean(
     kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
     output, folded_ms = _output_at(log, clean_end, output), latest(log.last_full_fold_ms, at_ms)
     cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
-    since_ms = None if log.folded_end == clean_end else _first(behind_ms, log.behind_ms)
+    since_ms = None if log.folded_end == clean_end else behind_ms if behind_ms is not None else log.behind_ms
     return _in_order(replace(cleaned, last_full_fold_ms=folded_ms, behind_ms=since_ms))
 
 
@@ -172,22 +173,15 @@ def begin_generation(
         raise CatalogError(f"{log.tp}: a generation from {generation.start} would begin with {_named(lead)}.", DEFECT)
     start = generation.start if lead is None else lead.start
     output = None if generation.output_offset is None else OutputPoint(start, generation.output_offset)
-    return check_invariants(
-        PartitionLog(
-            topic=log.topic,
-            partition=log.partition,
-            bucket=log.bucket,
-            start=start,
-            end=generation.start,
-            folded_end=start,
-            published=start,
-            clean_end=start,
-            runs=() if lead is None else (lead,),
-            output=output,
-            gaps=() if gap is None else (gap,),
-            generation=generation,
-        )
+    begun = replace(
+        empty(log.tp, log.bucket, start, None),
+        end=generation.start,
+        runs=() if lead is None else (lead,),
+        output=output,
+        gaps=() if gap is None else (gap,),
+        generation=generation,
     )
+    return check_invariants(begun)
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
@@ -205,10 +199,6 @@ def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -
     """Returns the commit of the output at `clean_end`; in doubt an earlier one, from which resuming is safe as well."""
     points = (point for point in (planned, log.output) if point and point.source_offset == clean_end)
     return next(points, log.base_output)
-
-
-def _first(*times: int | None) -> int | None:
-    return next((time for time in times if time is not None), None)
 
 
 def _covered(log: PartitionLog, start: int, end: int) -> tuple[int, int]:

@@ -136,7 +136,9 @@ class Changelog:
         self.counters.add("records_superseded", self._superseded.add(state, targets, sent))
         if self._clock_ms is not None and began_ms is not None:
             ended_ms = self._clock_ms()
-            self._count_freshness(state, targets, sent, ended_ms)
+            for since_ms, records in oldest_sent(state, targets, sent):
+                age_s = max(0, ended_ms - since_ms) / 1000
+                self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
             self._log_published(sent, ended_ms - began_ms)
         return sent
 
@@ -187,13 +189,6 @@ class Changelog:
         self._last_turn.update((result.tp, self._turn) for result in sent)
         self._positions.committed(sent, now_ms)
 
-    def _count_freshness(
-        self, state: CatalogState, targets: Sequence[PublishTarget], sent: Sequence[PublishResult], now_ms: int
-    ) -> None:
-        for since_ms, records in oldest_sent(state, targets, sent):
-            age_s = max(0, now_ms - since_ms) / 1000
-            self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
-
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
         """Quarantines the logs with damaged files that caused `error`. Returns whether there were any."""
         if not self._quarantine.suspects_damage(error):
@@ -208,7 +203,7 @@ class Changelog:
         Positions cannot be read before its transaction is aborted. Raises FencedError if there is a newer owner: its
         producers must not be fenced.
         """
-        if not self._executor.gives_up_tasks(error):
+        if not self._executor.fold.gives_up_tasks(error):
             return False
         self._broker.fence(range(self._catalog.refresh().buckets))
         return True
@@ -220,7 +215,7 @@ class Changelog:
             return
         _log.debug(
             "published",
-            implementation=self._executor.implementation,
+            implementation=self._executor.fold.implementation,
             partitions=len(moved),
             records=sum(result.records for result in moved),
             bytes=sum(result.bytes for result in moved),

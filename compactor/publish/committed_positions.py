@@ -80,9 +80,13 @@ class Positions:
         if not logs:
             self._resolved = state
             return
-        committed = self._read(state, [log.tp for log in logs])
+        # Positions are read once all ids that they name are initialised.
+        held, self._fenced = read_shut_out(
+            self._catalog, self._broker, [log.tp for log in logs], max(state.buckets, self._fenced)
+        )
+        self._named.update((tp, position.buckets or 0) for tp, position in held.items() if position is not None)
         for log in logs:
-            self._resume[log.tp] = self._resume_point(state, log, committed)
+            self._resume[log.tp] = self._resume_point(state, log, held.get(log.tp))
             self._read_ms.setdefault(log.tp, now_ms)
         self._catalog.commit(lambda state: _missed_commits(state, self._resume), now_ms)
 
@@ -110,14 +114,6 @@ class Positions:
         """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
         due = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
         return [renewal_of(state, log, point) for log, point in due if point.committed is not None and not point.hold]
-
-    def _read(
-        self, state: CatalogState, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Position | None]:
-        """Reads positions, once all ids that they name are initialised."""
-        held, self._fenced = read_shut_out(self._catalog, self._broker, partitions, max(state.buckets, self._fenced))
-        self._named.update((tp, position.buckets or 0) for tp, position in held.items() if position is not None)
-        return held
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
         """Returns whether the position of `tp` is to be committed again, as positions expire one by one.
@@ -151,14 +147,12 @@ class Positions:
         resume = self._resume.get(log.tp)
         return resume is None or (resume.hold and log.end >= resume.start)
 
-    def _resume_point(
-        self, state: CatalogState, log: PartitionLog, committed: Mapping[TopicPartition, Position | None]
-    ) -> ResumePoint:
+    def _resume_point(self, state: CatalogState, log: PartitionLog, committed: Position | None) -> ResumePoint:
         resume = resume_point(
             log,
             state.topics[log.topic],
             state.catalog_id,
-            committed.get(log.tp),
+            committed,
             lambda: self._broker.tail(state, log),
             connector=state.connector,
         )

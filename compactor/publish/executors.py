@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PublishExecutor:
-    """Carries out publish plans; `implementation` names how the last fold was done, for the log.
+    """Carries out publish plans by `fold`, which says how the last one was folded.
 
     Once `stopping` returns True, a publish in this process ends soon, and nothing is tried again.
     """
@@ -38,12 +38,7 @@ class PublishExecutor:
         self._broker = broker
         self._storage = storage
         self._stopping = stopping
-        self._fold = CheapestFold(spark, storage, "publishing", stopping)
-
-    @property
-    def implementation(self) -> str:
-        """See `CheapestFold`."""
-        return self._fold.implementation
+        self.fold = CheapestFold(spark, storage, "publishing", stopping)
 
     def send(
         self, state: CatalogState, plans: Sequence[PublishPlan], settings: EngineSettings
@@ -60,11 +55,7 @@ class PublishExecutor:
             local_publisher=lambda: self._broker.local_publisher(state, self._stopping),
             local_records=settings.publish_local_max_records,
         )
-        return complete(plans, results_of(self._fold.run(job).rows))
-
-    def gives_up_tasks(self, error: Exception) -> bool:
-        """Returns, once, whether `error` is the end of a task's process: from now on Spark folds (`TaskFallback`)."""
-        return self._fold.gives_up_tasks(error)
+        return complete(plans, results_of(self.fold.run(job).rows))
 
 
 def fold_job(

@@ -22,9 +22,8 @@ def oldest_sent(
         if not result.records:
             continue
         runs = between(logs[result.tp], starts[result.tp], result.end).runs
-        since_ms = [run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in runs]
-        if since_ms:
-            yield min(since_ms), result.records
+        if runs:
+            yield min(run.aged_ms for run in runs), result.records
 
 
 class SupersededCount:

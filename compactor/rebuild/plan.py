@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from compactor.errors import RebuildError
 from compactor.model.actions import RestoreLog
-from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run, empty
 from compactor.model.log_transitions import begin_generation, check_invariants
 from compactor.model.position import Position, buckets_of
 from compactor.model.record import OfPartition, TopicPartition
@@ -93,15 +93,11 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
         return RestoreLog(log=_begun_anew(lost, tombstones, bucket))
     position, end = lost.position, lost.published
     gaps = (Gap(position.offset, end),) if end > position.offset else ()
-    begun = PartitionLog(
-        topic=lost.topic,
-        partition=lost.partition,
-        bucket=bucket,
-        start=position.start,
+    begun = replace(
+        empty(lost.tp, bucket, position.start, None),
         end=end,
         folded_end=end,
         published=end,
-        clean_end=position.start,
         runs=() if run is None else (run,),
         gaps=gaps,
         output=None if position.output_offset is None else OutputPoint(end, position.output_offset),
@@ -154,19 +150,9 @@ def _generation(lost: LostLog) -> Generation | None:
 def _begun_anew(lost: LostLog, tombstones: Run | None, bucket: int) -> PartitionLog:
     position, start = lost.position, lost.source_start
     before = Generation(number=position.generation, start=position.start, first_end=position.start)
-    empty = PartitionLog(
-        topic=lost.topic,
-        partition=lost.partition,
-        bucket=bucket,
-        start=position.start,
-        end=position.start,
-        folded_end=position.start,
-        published=position.start,
-        clean_end=position.start,
-        generation=before,
-    )
+    earlier = replace(empty(lost.tp, bucket, position.start, None), generation=before)
     number, first_end = position.generation + 1, max(start, lost.source_end)
     lead = None if tombstones is None else replace(tombstones, end=start)
     return begin_generation(
-        empty, Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end), lead
+        earlier, Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end), lead
     )

@@ -62,8 +62,7 @@ class FileRange(Struct, frozen=True, kw_only=True):
 
 def between(log: PartitionLog, start: int, end: int) -> OffsetRange:
     """Returns the offsets [start, end) of `log`."""
-    kept = (log.base, *log.runs) if log.base else log.runs
-    runs = tuple(run for run in kept if run.start < end and run.end > start)
+    runs = tuple(run for run in log.kept if run.start < end and run.end > start)
     return OffsetRange(tp=log.tp, start=start, end=end, runs=tuple(sorted(runs, key=lambda run: run.start)))
 
 

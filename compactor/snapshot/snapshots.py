@@ -27,7 +27,7 @@ from compactor.errors import (
     StorageError,
 )
 from compactor.failpoints import hit
-from compactor.model.actions import AddSnapshot, AnyAction
+from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -204,7 +204,7 @@ class Snapshots:
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
         try:
-            self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+            self._catalog.commit(lambda state: [taken, *listing.expired(apply(state, [taken]), topic, keep)], now_ms)
         except FencedError:
             self._withdraw(place, state, taken)
             raise
@@ -369,24 +369,14 @@ def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:
     )
 
 
-def _newest(state: CatalogState, topic: str) -> AddSnapshot | None:
-    """Returns the snapshot of `topic` that was committed last; None if it has none."""
-    return next(reversed(state.snapshots_of(topic)), None)
-
-
 def _ids(state: CatalogState, topic: str) -> set[str]:
     return {snapshot.id for snapshot in state.snapshots_of(topic)}
 
 
 def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:
     """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
-    newest = _newest(state, topic)
+    newest = next(reversed(state.snapshots_of(topic)), None)
     return newest is None or now_ms - newest.created_ms >= interval_ms or newest.created_ms > now_ms
-
-
-def _adds(state: CatalogState, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
-    """Returns the actions of step 17: the new snapshot is added, those beyond snapshot.retention.count are dropped."""
-    return [taken, *listing.expired(apply(state, [taken]), taken.topic, keep)]
 
 
 def _is_in_base(log: PartitionLog) -> bool:

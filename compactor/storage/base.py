@@ -37,6 +37,11 @@ class FileInfo(Struct, frozen=True):
     bytes: int
     modified_ms: int
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a writer has not given it its name yet."""
+        return self.path.rpartition("/")[2].startswith(TEMPORARY)
+
 
 Files = list[FileInfo]
 

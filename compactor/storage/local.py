@@ -136,10 +136,10 @@ class LocalStorage:
             return names
 
     def walk(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if not _is_temporary(info)]
+        return [info for info in self._files(folder) if not info.is_temporary]
 
     def unfinished(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if _is_temporary(info)]
+        return [info for info in self._files(folder) if info.is_temporary]
 
     def delete(self, path: str) -> None:
         with _storage_errors("delete", self._at(path)) as file:
@@ -365,7 +365,3 @@ def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
             raise error
 
     return os.walk(top, onerror=refuse)
-
-
-def _is_temporary(info: FileInfo) -> bool:
-    return info.path.rpartition("/")[2].startswith(TEMPORARY)

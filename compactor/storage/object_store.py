@@ -24,7 +24,7 @@ import pyarrow as pa
 from compactor.errors import StorageError, UnsupportedStorageError
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
 from compactor.storage.lease import Lease, held_by
-from compactor.storage.object_client import ObjectClient, ObjectInfo, StoreBucket, client_of
+from compactor.storage.object_client import ObjectClient, StoreBucket, client_of
 from compactor.storage.object_file import ObjectReader, ObjectWriter
 
 _TRIALS: Final = f"{TEMPORARY}creates-"
@@ -116,10 +116,10 @@ class ObjectStorage:
         return sorted(name for name in names if not name.startswith(TEMPORARY))
 
     def walk(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if not _is_temporary(info)]
+        return [info for info in self._files(folder) if not info.is_temporary]
 
     def unfinished(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if _is_temporary(info)]
+        return [info for info in self._files(folder) if info.is_temporary]
 
     def delete(self, path: str) -> None:
         self.delete_all([path])
@@ -192,12 +192,8 @@ class ObjectStorage:
         return f"{self._folder}/{relative(path)}".strip("/")
 
     def _files(self, folder: str) -> Files:
-        infos = map(self._info, self._client.list_all(self._at(folder)))
+        infos = (
+            FileInfo(info.key.removeprefix(self._folder).lstrip("/"), info.bytes, info.modified_ms)
+            for info in self._client.list_all(self._at(folder))
+        )
         return sorted(infos, key=lambda info: info.path)
-
-    def _info(self, info: ObjectInfo) -> FileInfo:
-        return FileInfo(info.key.removeprefix(self._folder).lstrip("/"), info.bytes, info.modified_ms)
-
-
-def _is_temporary(info: FileInfo) -> bool:
-    return info.path.rpartition("/")[2].startswith(TEMPORARY)
