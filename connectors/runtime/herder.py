@@ -15,7 +15,6 @@ from typing import Final
 
 import structlog
 
-from compactor.catalog.owner_starts import Start
 from compactor.errors import FencedError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
@@ -30,7 +29,7 @@ from connectors.runtime.connector_store import ConnectorStore, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector, ConnectorSpec, RunContext, SupervisedConnector
 from connectors.runtime.supervisor import Supervisor
-from connectors.runtime.takeover import draw_start
+from connectors.runtime.takeover import StartPlace
 from connectors.threads import CallQueue
 
 _log = structlog.get_logger()
@@ -67,8 +66,8 @@ class Herder:
         """Held for moments, while what runs is looked at or told something: never while anything is waited for."""
         self._runs: dict[str, SupervisedConnector] = {}
         self._context: RunContext | None = None
-        self._start: Start | None = None
-        """This worker's place among all starts on its storage location; set by `hold`, on the thread of `_locks`."""
+        self._place = StartPlace(worker)
+        """Drawn by `hold`, on the thread of `_locks`; without one each connector draws its own."""
         self._topics_reset: dict[str, dict[str, int]] = {}
         self._kept_stopped: set[str] = set()
         self._locks = CallQueue("owner-locks")
@@ -83,19 +82,15 @@ class Herder:
         frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
         answer is waited for no longer than HOLD_S: the locks only inform commands.
         """
-        self._locks.ask(self._draw_start)
+        self._locks.ask(self._place.draw)
         with self._lock:
             for name, spec in self._specs.all().items():
                 if spec.target is not TargetState.STOPPED:
                     self._locks.ask(partial(self._hold, self._run_of(name, spec).supervisor))
         self._locks.wait(HOLD_S)
 
-    def _draw_start(self) -> None:
-        start = draw_start(self._worker)
-        self._start = start if start.is_ordered else None  # each connector draws its own then
-
     def _hold(self, supervisor: Supervisor) -> None:
-        supervisor.hold(self._start)
+        supervisor.hold(self._place.start)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""
