@@ -237,12 +237,14 @@ class Herder:
             _log.error("connector file is not valid", file=str(file.path), error=str(error))
 
     def _restart_failed(self, name: str) -> None:
-        """Restarts a connector only if it is FAILED: its file is unchanged."""
+        """Restarts a connector only if it is FAILED, or waits for an outage to end: its file is unchanged."""
         run = self._runs.get(name)
         if run is None:
             return
         if run.supervisor.has_failed() and not (self._context and self._context.once):
-            _log.info("connector file unchanged, FAILED: started again", connector=name)
+            waits = "connector file unchanged, waits for an outage to end: started again"
+            failed = "connector file unchanged, FAILED: started again"
+            _log.info(waits if run.supervisor.status.waits else failed, connector=name)
             run.supervisor.restart()
         elif run.supervisor.is_alive():
             _log.info("connector file unchanged: left running", connector=name)

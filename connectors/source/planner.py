@@ -64,6 +64,18 @@ class Planner:
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()
+        self._closed = False
+        """Whether its connector reads no more, set by `close` from any thread."""
+
+    @property
+    def silent_s(self) -> float:
+        """For how long (s) questions about the source were not answered in full; 0 if the last one was."""
+        since = self._failing_since
+        return 0.0 if since is None else self._clock() - since
+
+    def close(self) -> None:
+        """Has failures count no more: the client that a question is under way with may be closed meanwhile."""
+        self._closed = True
 
     def pin(self) -> None:
         """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
@@ -198,6 +210,8 @@ class Planner:
             self._said.clear()
 
     def _note_failure(self, why: str) -> None:
+        if self._closed:
+            return
         now = self._clock()
         self._answering_since = None
         self._failing_since = now if self._failing_since is None else self._failing_since

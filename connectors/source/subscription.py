@@ -136,6 +136,7 @@ class Subscription:
 
     def close(self) -> None:
         """Ends it: nothing more is planned or delivered."""
+        self._planner.close()
         with self._changed:
             self._closed = True
             self._changed.notify_all()
