@@ -46,12 +46,14 @@ class KeyfoldError(Exception):
     `message` says what happened and where (connector, topic, partition, offset); `action` says in one sentence what
     the operator can do next. `retriable` is True where the same call may succeed later although no one has changed
     anything. `topic` is the source topic concerned, where that decides what is done next; otherwise None. `aborted` is
-    how many transactions a publish that ended with it has aborted.
+    how many transactions a publish that ended with it has aborted. `silent_s` is for how many seconds what did not
+    answer had been silent by then, as far as that is known.
     """
 
     retriable: ClassVar[bool] = False
     topic: str | None = None
     aborted: int = 0
+    silent_s: float = 0.0
 
     def __init__(self, message: str, action: str = "") -> None:
         super().__init__(message, action)

@@ -58,6 +58,7 @@ class Planner:
         self._topics_until = float("-inf")
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
+        """Since when (s) not every question was answered in full; None if the last one was."""
         self._said: dict[str, float] = {}
         self._answering_since: float | None = None
         """Since when (s) every question was answered; None while the last one was not."""
@@ -224,11 +225,13 @@ class Planner:
             raise self._unreachable(why, waited)
 
     def _unreachable(self, why: str, seconds: float) -> UnreachableError:
-        return UnreachableError(
+        error = UnreachableError(
             f"Connector {self._options.connector}: the brokers did not tell the source's topics and ends for "
             f"{seconds:.0f} s: {why}.",
             CHECK_BROKERS,
         )
+        error.silent_s = seconds
+        return error
 
     def _until_answered(self, ask: Callable[[], _Found]) -> _Found:
         def again(error: BaseException) -> bool:

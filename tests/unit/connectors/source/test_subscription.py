@@ -14,7 +14,7 @@ from compactor.storage.local import LocalStorage
 from connectors.errors import DataLossError, PortionLateError, SourceChangedError
 from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
-from connectors.source.subscription import Alone
+from connectors.source.subscription import Alone, Offer
 from tests.support.engine import intake
 from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
@@ -82,6 +82,20 @@ def test_an_offer_wakes_whoever_waits(one: Subscribed) -> None:
     one.subscription.deliver(delivered)
     thread.join(TIMEOUT_S)
     assert found == [delivered]
+
+
+def test_its_source_is_silent_only_while_it_is_asked(one: Subscribed, cluster: MemoryCluster) -> None:
+    """What was noted before a pause, or before an offer, says nothing of the brokers now."""
+    cluster.away = True
+    one.subscription.plan()
+    one.clock.advance(3_000)
+    assert one.subscription.silent_s == 3
+    one.subscription.pause()
+    assert one.subscription.silent_s == 0
+    one.subscription.resume()
+    assert one.subscription.silent_s == 3
+    one.subscription._offer = Offer(one.options, (), {})
+    assert one.subscription.silent_s == 0
 
 
 def test_a_question_that_is_under_way_at_the_end_is_no_failure(one: Subscribed, cluster: MemoryCluster) -> None:
