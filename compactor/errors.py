@@ -5,6 +5,7 @@ KeyfoldError                      base: a message and a next action
 │   ├── MissingFileError          a file that should be read is not there
 │   ├── DamagedFileError          a file of a run is not what was written
 │   ├── UnreadableFileError       a file of a run is there, and the disk cannot read it (EIO)
+│   ├── StorageRefusedError       the store lets this account not do it (EACCES, 403); retriable, as it may be granted
 │   ├── SnapshotStorageError      the snapshot location did not answer or refused: only snapshots wait
 │   └── UnsupportedStorageError   the location names a store that keyfold does not know; not retriable
 ├── OutcomeUnknownError           an answer was lost: read back before deciding; retriable
@@ -80,6 +81,10 @@ class DamagedFileError(StorageError):
 
 class UnreadableFileError(StorageError):
     """A file of a run is there, and the disk cannot read all of it (EIO)."""
+
+
+class StorageRefusedError(StorageError):
+    """The store answers, and refuses a right to the account or the credentials that keyfold has."""
 
 
 class SnapshotStorageError(StorageError):
