@@ -29,7 +29,14 @@ TEMPORARY: Final = ".tmp-"
 UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
 """What to do where the error says nothing more exact."""
 
-_RIGHTS: Final = {"look at": "read", "create": "write", "give up": "write", "copy": "read and write", "link": "write"}
+_RIGHTS: Final = {
+    "look at": "read",
+    "create": "write",
+    "give up": "write",
+    "copy": "read and write",
+    "link": "write",
+    "lock": "write",
+}
 """The right that an operation takes, if its name is another."""
 
 
