@@ -132,6 +132,10 @@ class WorkerConfig(BaseSettings):
     changed or removed there takes effect on SIGHUP; a faulty file is logged and harms no other."""
     connectors_watch: Flag = _worker("connectors.watch", "false", importance="low")
     """Whether changes in `connectors.dir` take effect by themselves, without SIGHUP."""
+    connectors_max: Int | None = _worker("connectors.max", None, ge=0, importance="medium")
+    """How many connectors the worker may have: beyond it none is made over REST (409). Connectors of files count, and
+    are never refused: a warning says that there are more. Not set: what the process's limit of open files (`ulimit -n`)
+    has room for, 33 files each and 512 for the worker itself; 10 at least and 1000 at most."""
     listeners: Listeners = _rest("listeners", "http://127.0.0.1:8083", importance="high")
     """Where the worker answers requests over REST ([rest.md](rest.md)); nothing: nowhere. Never under `--once`."""
     admin_listeners: Listeners | None = _rest("admin.listeners", None, importance="low")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.model.state import CatalogState, Topic
+from connectors.runtime import connector_specs
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
 from tests.support.rest import BUCKETS, RestWorker, message, rest_worker, stand_ins
 
@@ -127,6 +128,24 @@ def test_a_connector_that_exists_is_not_made_again(worker: RestWorker) -> None:
     worker.create("a")
     found = worker.create("a")
     assert (found.status_code, message(found)) == (409, "Connector a already exists")
+
+
+@pytest.mark.parametrize("bound", [{"connectors.max": "1"}, {}])
+def test_one_connector_too_many_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: dict[str, str]
+) -> None:
+    """409, which says what bounds them, for POST and PUT; another config of one that there is, is taken."""
+    monkeypatch.setattr(connector_specs, "most_connectors", lambda *_: 1)
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path, **bound) as worker:
+        assert worker.create("a").status_code == 201
+        config = {"connector.class": "keyfold.CompactedTopic", "topics": "b"}
+        for found in (worker.create("b"), worker.ask("PUT", "/connectors/b/config", json=config)):
+            assert found.status_code == 409
+            why = "" if bound else ", from the limit of open files (ulimit -n)"
+            assert f"Connectors on this worker: 1; connectors.max is 1{why}. Delete one, or" in message(found)
+        assert worker.ask("PUT", "/connectors/a/config", json={**config, "topics": "a"}).status_code == 200
+        assert worker.ask("GET", "/connectors").json() == ["a"]
 
 
 def test_a_config_is_put(worker: RestWorker) -> None:
