@@ -92,7 +92,7 @@ class _Protocol(H11Protocol):
         try:
             return await self.loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
         except OSError as error:  # also what OpenSSL says, and the end of HANDSHAKE_S: there is nobody to answer
-            _log.debug("TLS handshake failed", error=str(error))
+            _log.debug("TLS handshake failed", error=repr(error))  # a reset connection has no words
             return None
 
     def _make_room(self) -> None:
