@@ -61,10 +61,10 @@ class Herder:
         self._worker = worker
         self._clock = clock
         self._observer = observer
-        self._specs = ConnectorSpecs(worker, clock, files, store, lambda: self.changed())  # noqa: PLW0108  # it is set later
+        self._runs: dict[str, SupervisedConnector] = {}
+        self._specs = ConnectorSpecs(worker, clock, files, store, self._say_changed, self._runs.copy)
         self._lock = threading.Lock()
         """Held for moments, while what runs is looked at or told something: never while anything is waited for."""
-        self._runs: dict[str, SupervisedConnector] = {}
         self._context: RunContext | None = None
         self._place = StartPlace(worker)
         """Drawn by `hold`, on the thread of `_locks`; without one each connector draws its own."""
@@ -72,6 +72,9 @@ class Herder:
         self._kept_stopped: set[str] = set()
         self._locks = CallQueue("owner-locks")
         """Takes and gives back the locks of connectors and of the store, in the order in which that is asked for."""
+
+    def _say_changed(self) -> None:
+        self.changed()
 
     # What the worker's own thread calls.
 
@@ -218,6 +221,8 @@ class Herder:
                 _log.info("connector file is gone, stopping the connector", connector=name)
         for file in changes.put:
             self._apply(file, targets[file.config.name])
+        if changes.put:
+            self._specs.warn_of_many()
         with self._lock:
             for name in changes.unchanged:
                 self._restart_failed(name)
@@ -304,8 +309,9 @@ class Herder:
         `changed` returns the config for the settings that there are, none of a new one. It is called without any lock,
         as it checks what a user has written, and again where another change comes between.
         `target`: what a new one is to be, RUNNING where it is not given; a changed one stays what it is. Raises what
-        `changed` raises; ConflictError where it exists and `only_new`, or comes from a file; FaultyConfigError where it
-        clashes with another; BusyError, StorageError where it cannot be stored: then nothing has changed.
+        `changed` raises; ConflictError where it exists and `only_new`, comes from a file, or would be one more than
+        `connectors.max`; FaultyConfigError where it clashes with another; BusyError, StorageError where it cannot be
+        stored: then nothing has changed.
         """
         made = self._specs.put(name, changed, target, only_new=only_new)
         _log.info("connector made over REST" if made else "connector's config set over REST", connector=name)
