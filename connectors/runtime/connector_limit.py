@@ -1,7 +1,4 @@
-"""Decides how many connectors a worker may have, from `connectors.max` or the process's limit of open files.
-
-On its own because it is a rule about numbers, which knows nothing of connectors.
-"""
+"""Decides how many connectors a worker may have, from `connectors.max` or the process's limit of open files."""
 
 from __future__ import annotations
 
@@ -20,6 +17,9 @@ MOST: Final = 1_000
 """Above this the limit of open files says nothing: a connector has some 22 threads, and Linux gives a machine 32,768 of
 them unless it is set otherwise."""
 
+MOST_FILES: Final = 65_536
+"""The soft limit is raised no further: 1,000 connectors fit into half of it."""
+
 
 def most_connectors(configured: int | None, open_files: int) -> int:
     """Returns how many connectors a worker may have whose process may open `open_files` files (below 0: any number).
@@ -37,3 +37,17 @@ def open_files_limit() -> int:
     """Returns how many files this process may open (`ulimit -n`); -1 if there is no limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return -1 if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_open_files_limit() -> None:
+    """Raises the soft limit of open files to the hard one, as Java does (`MaxFDLimit`) and so Kafka Connect's workers.
+
+    A service of systemd begins with a soft limit of 1,024 files, which 15 connectors use up, and a hard one of 524,288.
+    The soft limit is low for programs that call select(2), which takes no file number of 1,024 or more. Spark's
+    Python side calls it for two sockets (Py4J's callbacks, accumulators), which are opened while numbers are low.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft not in (hard, resource.RLIM_INFINITY):
+        # A container without a limit would have Spark's Python daemons close a billion numbers at each start.
+        most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,18 @@ def test_what_is_stored_is_not_refused(herd: Herd) -> None:
     herd.begin()
     assert sorted(herd.states()) == ["a", "b"]
     assert [one["connectors"] for one in herd.logged if one["event"] == WARNING] == [2]
+
+
+RAISED = """
+import resource
+from connectors.runtime.connector_limit import raise_open_files_limit
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 700))
+raise_open_files_limit()
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def test_soft_limit_of_open_files_becomes_the_hard_one() -> None:
+    """A worker under systemd has 1,024 files by its soft limit, and uses what the hard one allows."""
+    ran = subprocess.run([sys.executable, "-c", RAISED], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "(700, 700)"
