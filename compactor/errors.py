@@ -205,7 +205,7 @@ class QuarantinedError(KeyfoldError):
 
 
 class StoppedError(KeyfoldError):
-    """A stop came before the work was done: nothing of it counts, and nothing is known of what was not read."""
+    """A stop came before the work was done: nothing of it counts, and files that were not read may be damaged."""
 
     retriable = True
 

@@ -87,7 +87,7 @@ class QuarantineManager:
             yield step
 
     def suspects_damage(self, error: BaseException) -> bool:
-        """Returns whether files should be verified because of `error`: not while stopping, nor if no file causes it."""
+        """Returns whether `error` is a reason to verify files: a file can cause it, and no stop is under way."""
         return not self._stopping.is_set() and may_be_damage(error)
 
     def quarantine_damaged(
