@@ -114,10 +114,10 @@ class _Translation:
 
     def run(self) -> str:
         out = []
-        while found := _TOKEN.match(self.pattern, self.at):
+        while token := _TOKEN.match(self.pattern, self.at):
             self._check()
-            out.append(self._rewritten(found))
-            self.at = found.end()
+            out.append(self._rewritten(token))
+            self.at = token.end()
         if self.classes:
             raise self._refusal("a character class is not closed")
         if self.groups:
@@ -133,28 +133,28 @@ class _Translation:
             if re.compile(refused).match(self.pattern, self.at):
                 raise self._refusal(why)
 
-    def _rewritten(self, found: re.Match[str]) -> str:
-        kind = found.lastgroup or ""
+    def _rewritten(self, token: re.Match[str]) -> str:
+        kind = token.lastgroup or ""
         if kind in _REWRITTEN:
-            return _REWRITTEN[kind](found[kind])
+            return _REWRITTEN[kind](token[kind])
         if kind == "name" and not self.classes:
-            return self._named(found)
+            return self._named(token)
         if kind in ("property", "letter"):
-            return self._property(found)
-        return self._escape(found[0]) if found[0][0] == "\\" else self._plain(found[0])
+            return self._property(token)
+        return self._escape(token[0]) if token[0][0] == "\\" else self._plain(token[0])
 
-    def _named(self, found: re.Match[str]) -> str:
-        if found["name"] in self.names:
-            raise self._refusal(f'the name "{found["name"]}" is given twice')
-        self.names.add(found["name"])
+    def _named(self, token: re.Match[str]) -> str:
+        if token["name"] in self.names:
+            raise self._refusal(f'the name "{token["name"]}" is given twice')
+        self.names.add(token["name"])
         self.groups.append(self.at)
-        return found[0]
+        return token[0]
 
-    def _property(self, found: re.Match[str]) -> str:
-        members = _PROPERTIES.get(found["property"] or found["letter"])
-        if members is None or (self.classes and found["sign"] == "P"):
-            raise self._refusal(f"the character class {found[0]} is not supported")
-        return members if self.classes else f"[{'^' if found['sign'] == 'P' else ''}{members}]"
+    def _property(self, token: re.Match[str]) -> str:
+        members = _PROPERTIES.get(token["property"] or token["letter"])
+        if members is None or (self.classes and token["sign"] == "P"):
+            raise self._refusal(f"the character class {token[0]} is not supported")
+        return members if self.classes else f"[{'^' if token['sign'] == 'P' else ''}{members}]"
 
     def _escape(self, pair: str) -> str:
         if len(pair) < 2 or (pair[1].isalnum() and pair[1] not in _ESCAPES):

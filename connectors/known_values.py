@@ -63,7 +63,7 @@ def hide_all(text: str) -> str:
 
 def hide_in(text: str, settings: Iterable[str]) -> str:
     """Returns `text` without the values of the placeholders in `settings`, texts as a file has them, however short."""
-    written = {found[0] for setting in settings for found in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
+    written = {match[0] for setting in settings for match in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
     with _lock:
         known = [(name, _values[name]) for name in sorted(written & _values.keys())]
     return _replaced(text, sorted(((part, name) for name, parts in known for part in parts), key=_by_length))

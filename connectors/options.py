@@ -72,22 +72,22 @@ def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:
 
     Names in `texts` that are none of the options' are not looked at: `unknown` finds them.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for option in options:
         text = texts.get(option.name)
         if text is None:
-            found[option.name] = option.default
+            values[option.name] = option.default
             if option.default is REQUIRED:
                 faults.append((option.name, f"missing; it is required: {option.valid_values}."))
             continue
         try:
-            found[option.name] = _value(option, text.strip())
+            values[option.name] = _value(option, text.strip())
         except ValueError as error:
             faults.append((option.name, f'"{text}" is not allowed: {error}'))
     if faults:
         raise OptionsError(faults)
-    return found
+    return values
 
 
 def unknown(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
@@ -100,8 +100,8 @@ def _value(option: Option, text: str) -> Any:
     value = _of_kind(option, text)
     if option.allowed:
         each = [text] if option.kind != "LIST" else value
-        allowed = [one.lower() for one in option.allowed] if option.any_case else option.allowed
-        if any((one.lower() if option.any_case else one) not in allowed for one in each):
+        allowed = [word.lower() for word in option.allowed] if option.any_case else option.allowed
+        if any((word.lower() if option.any_case else word) not in allowed for word in each):
             raise ValueError(f"allowed is {option.valid_values}.")
     wrong = option.check(value) if option.check else None
     if wrong:
@@ -123,5 +123,5 @@ def _of_kind(option: Option, text: str) -> Any:
         case "DOUBLE":
             return float(text)
         case "LIST":
-            return [one.strip() for one in text.split(",")] if text else []
+            return [part.strip() for part in text.split(",")] if text else []
     return text

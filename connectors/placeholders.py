@@ -223,4 +223,4 @@ def _content(file: int) -> bytes:
 
 def _is_allowed(place: str, allowed: tuple[str, ...]) -> bool:
     """Returns whether `place`, in which no link is left, is one of `allowed` or below it."""
-    return any(Path(place).is_relative_to(os.path.realpath(one)) for one in allowed)
+    return any(Path(place).is_relative_to(os.path.realpath(folder)) for folder in allowed)

@@ -54,10 +54,10 @@ _STAGED: Final = re.compile(rf"({'|'.join(stage.value for stage in Stage)}) (\S+
 
 def rejection_of(text: str) -> Rejection:
     """Reads what `str(rejection)` has written, or takes `text` for the reason why a record could not be folded."""
-    found = _STAGED.fullmatch(text)
-    if found is None:
+    match = _STAGED.fullmatch(text)
+    if match is None:
         return Rejection(Stage.TASK_PUT, SINK_CLASS, "", text)
-    stage, class_name, exception, message = found.groups()
+    stage, class_name, exception, message = match.groups()
     return Rejection(Stage(stage), class_name, exception, message)
 
 

@@ -139,8 +139,8 @@ class Chain:
     """
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
-        predicates = {alias: made(one, PREDICATES, resolve) for alias, one in spec.predicates.items()}
-        self._steps = tuple(_transform_stage(one, predicates, spec, resolve) for one in spec.steps)
+        predicates = {alias: made(class_spec, PREDICATES, resolve) for alias, class_spec in spec.predicates.items()}
+        self._steps = tuple(_transform_stage(step, predicates, spec, resolve) for step in spec.steps)
         reads = _reads(self._steps)
         self._key = _conversion(spec, Side.KEY, reads, resolve)
         self._value = _conversion(spec, Side.VALUE, reads, resolve)
@@ -165,7 +165,7 @@ class Chain:
 
     def _ask_only(self) -> None:
         """Tells the value's converter what the first step that looks at values leaves out."""
-        first = next((one for one in self._steps if Side.VALUE in _reads([one])), None)
+        first = next((step for step in self._steps if Side.VALUE in _reads([step])), None)
         if first is not None and first.predicate is None:
             self._value.converter.ask_only(first.transform.fields_of)
 
@@ -248,12 +248,12 @@ class Chain:
             rows.rejected[row] = self._why(error)
 
     def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
-        found: ConnectRecord | None = record
+        current: ConnectRecord | None = record
         for step in self._steps:
-            if found is None:
+            if current is None:
                 break
-            found = step.of(found)
-        return found
+            current = step.of(current)
+        return current
 
     def _put(self, rows: _Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
         """Writes what has changed; all of it or, where something is refused, nothing."""
@@ -274,10 +274,10 @@ class Chain:
         rows.set(row, key, value)
 
     def _output_of(self, topic: str) -> str:
-        found = self._outputs.get(topic)
-        if found is None:
-            found = self._outputs[topic] = self._output.replace("${topic}", topic)
-        return found
+        output = self._outputs.get(topic)
+        if output is None:
+            output = self._outputs[topic] = self._output.replace("${topic}", topic)
+        return output
 
     def _encoded(self, topic: str, header: Header) -> tuple[str, bytes | None]:
         if not header.is_new:
@@ -316,7 +316,7 @@ class _Rows:
     def headers_of(self, row: int) -> Sequence[Header]:
         """Returns the headers of a row as they were read."""
         own = self._headers[row] if self._headers is not None else None
-        return [Header(one["key"], one["value"]) for one in own] if own else ()
+        return [Header(header["key"], header["value"]) for header in own] if own else ()
 
     def set(self, row: int, key: bytes | None, value: bytes | None) -> None:
         """Replaces key and value of a row."""
@@ -352,18 +352,18 @@ class _Rows:
             "rejected": pa.array(self.rejected, pa.string()),
         }
         if self._changes_headers:
-            changed["headers"] = pa.array([one or [] for one in self._headers or ()], HEADERS)
+            changed["headers"] = pa.array([headers or [] for headers in self._headers or ()], HEADERS)
         columns = [changed.get(name, self._batch[name]) for name in SOURCE.names]
-        found = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
+        batch = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
         if self.compared is not None:
-            pairs = [one or (None, None) for one in self.compared]
+            pairs = [compared or (None, None) for compared in self.compared]
             identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
             more = [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
-            found = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
+            batch = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
         if self._dropped:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
-            found = found.take(pa.array(kept, pa.int64()))
-        return found
+            batch = batch.take(pa.array(kept, pa.int64()))
+        return batch
 
 
 def _timestamp(ms: int) -> int | None:
@@ -376,7 +376,7 @@ def _hidden(text: str, settings: Sequence[str]) -> str:
 
 
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
-    return [one for one in headers if one.key not in names]
+    return [header for header in headers if header.key not in names]
 
 
 def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> TransformStage:
@@ -389,8 +389,8 @@ def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpe
 
 def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:
     """Returns what of a record any step looks at, or its predicate."""
-    found = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
-    return frozenset().union(*found)
+    sides = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
+    return frozenset().union(*sides)
 
 
 def _conversion(spec: ChainSpec, side: Side, reads: frozenset[Side], resolve: Resolve) -> Conversion:

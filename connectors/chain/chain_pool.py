@@ -52,5 +52,5 @@ def _keep(key: bytes, chain: Chain) -> None:
         _idle.move_to_end(key)
         while len(_idle) > _MOST:
             dropped += _idle.popitem(last=False)[1]
-    for one in dropped:
-        one.close()
+    for old in dropped:
+        old.close()

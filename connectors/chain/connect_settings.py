@@ -84,18 +84,18 @@ def settled(options: Iterable[Option], texts: Mapping[str, str], *, converts: bo
     """
     known = {option.name for option in options}
     registers = texts.get("apicurio.registry.auto-register", "").strip().lower() == "true"
-    found = {
+    kept = {
         name: text
         for name, text in texts.items()
         if name in known or not (converts and _is_idle(name, text, known, registers=registers))
     }
     if _URL in known:
         for name, ours in OTHER_NAMES.items():
-            text = found.get(name)
+            text = kept.get(name)
             if text is not None and name not in known and (own := _confluents(name, text)) is not None:
-                del found[name]
-                found.setdefault(ours, own)
-    return found
+                del kept[name]
+                kept.setdefault(ours, own)
+    return kept
 
 
 def name_in_file(name: str, texts: Mapping[str, str]) -> str:
@@ -132,5 +132,5 @@ def _confluents(name: str, text: str) -> str | None:
     """Returns the text of a second name as the first has it; None where there is none: Apicurio's other addresses."""
     if name != APICURIO_URL:
         return text
-    urls = [_NATIVE.sub("/apis/ccompat/v7", one.strip()) for one in text.split(",")]
+    urls = [_NATIVE.sub("/apis/ccompat/v7", address.strip()) for address in text.split(",")]
     return ",".join(urls) if all("/apis/ccompat/" in url for url in urls) else None

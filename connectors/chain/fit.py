@@ -82,14 +82,14 @@ def fit_faults(
     spec = chain_spec(settings, worker, limits)
     parts = {side: _part(spec, side, given) for side in Side}
     known = {key for key in _KEYS.values() if worker is not None or key in settings}
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for step in spec.steps:
         for key, text in _step_faults(step, parts, resolve):
-            found.setdefault(key, text)
+            faults.setdefault(key, text)
     for part in parts.values():
         for key, text in _written_faults(part):
-            found.setdefault(key, text)
-    return tuple((key, text) for key, text in found.items() if _converter_of(key) in known)
+            faults.setdefault(key, text)
+    return tuple((key, text) for key, text in faults.items() if _converter_of(key) in known)
 
 
 def _converter_of(key: str) -> str:

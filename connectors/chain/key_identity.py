@@ -112,10 +112,10 @@ def _style(text: str, value: Any) -> str | None:
     for number, separators in enumerate(_STYLES):
         for is_ascii in (True, False):
             try:
-                found = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
+                written = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
             except TypeError:  # a number that is not whole: it has other forms
                 return None
-            if found == text:
+            if written == text:
                 shape = hashlib.blake2b(_shape(value).encode(), digest_size=6).hexdigest()
                 return f"{number}{int(is_ascii)}{shape}"
     return None
@@ -125,7 +125,7 @@ def _shape(value: Any) -> str:
     """Returns the names of all members, in their order; with it, the value's text says how it was written."""
     match value:
         case dict():
-            return f"{{{','.join(json.dumps(name) + _shape(one) for name, one in value.items())}}}"
+            return f"{{{','.join(json.dumps(name) + _shape(member) for name, member in value.items())}}}"
         case list():
             return f"[{','.join(map(_shape, value))}]"
         case _:

@@ -25,14 +25,14 @@ _BLOCK: Final = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.
 
 def page(text: str) -> str:
     """Makes every table of `text` between its marks anew. Raises StopIteration for a mark of no class."""
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{_table(_options(found[2]))}\n\n{found[3]}", text)
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{_table(_options(block[2]))}\n\n{block[3]}", text)
 
 
 def _options(simple: str) -> Iterable[Option]:
     if simple == "registry":
         return REGISTERED
-    found = next(one for names in KINDS for one in names.known if one.simple == simple)
-    options: tuple[Option, ...] = found.load().OPTIONS
+    class_name = next(candidate for names in KINDS for candidate in names.known if candidate.simple == simple)
+    options: tuple[Option, ...] = class_name.load().OPTIONS
     return options[len(REGISTERED) :] if options[: len(REGISTERED)] == REGISTERED else options
 
 

@@ -66,11 +66,11 @@ def _naming(setting: str) -> Iterator[None]:
 @lru_cache(maxsize=256)
 def _routers(encoded: bytes, resolve: Resolve) -> tuple[_Router, ...]:
     spec = msgspec.json.decode(encoded, type=ChainSpec)
-    found = []
+    routers = []
     for step in filter(is_router, spec.steps):
         transform = made(step.of, TRANSFORMS, resolve)
         predicate = made(spec.predicates[step.predicate], PREDICATES, resolve) if step.predicate else None
         assert isinstance(transform, Transform)
         assert predicate is None or isinstance(predicate, Predicate)
-        found.append(_Router(step, transform, predicate))
-    return tuple(found)
+        routers.append(_Router(step, transform, predicate))
+    return tuple(routers)

@@ -202,7 +202,7 @@ def is_plain(spec: ChainSpec) -> bool:
 def settings_with_placeholders(spec: ChainSpec) -> tuple[str, ...]:
     """Returns the texts of all settings in which a placeholder stands."""
     classes = (spec.key, spec.value, spec.header, *(step.of for step in spec.steps), *spec.predicates.values())
-    return tuple(text for one in classes for text in one.texts.values() if has_placeholder(text))
+    return tuple(text for class_spec in classes for text in class_spec.texts.values() if has_placeholder(text))
 
 
 def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str], limits: Limits) -> ClassSpec:
@@ -212,7 +212,7 @@ def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str],
 
 
 def _aliases(settings: Mapping[str, str], key: str) -> list[str]:
-    return [one.strip() for one in settings.get(key, "").split(",") if one.strip()]
+    return [alias.strip() for alias in settings.get(key, "").split(",") if alias.strip()]
 
 
 def _of(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -239,9 +239,9 @@ def _converter_faults(settings: Mapping[str, str], key: str, resolve: Resolve, l
 
 def _list_faults(settings: Mapping[str, str], key: str) -> Iterator[Fault]:
     aliases = _aliases(settings, key)
-    for alias in sorted({one for one in aliases if aliases.count(one) > 1}):
+    for alias in sorted({candidate for candidate in aliases if aliases.count(candidate) > 1}):
         yield key, f'"{alias}" is named twice; each alias stands for one of {key}.'
-    strange = {one for name in _of(settings, f"{key}.") if (one := name.partition(".")[0]) not in aliases}
+    strange = {stray for name in _of(settings, f"{key}.") if (stray := name.partition(".")[0]) not in aliases}
     for alias in sorted(strange):
         yield f"{key}.{alias}", f'{key} does not name "{alias}"; add it there, or remove these settings.'
 
@@ -337,7 +337,7 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
         yield name_in_file(name, spec.texts), text
     try:
         with values_hidden(spec.texts, kind.OPTIONS):
-            options = read([one for one in kind.OPTIONS if one.name not in secret], texts)
+            options = read([declared for declared in kind.OPTIONS if declared.name not in secret], texts)
             if not secret:
                 _try(named, options, is_key=key == KEY_CONVERTER)
     except OptionsError as error:

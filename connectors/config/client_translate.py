@@ -106,59 +106,59 @@ def target(kind: ClientKind, name: str) -> str:
     """
     if name == "request.timeout.ms" and kind != "producer":
         return "socket.timeout.ms"
-    found = JAVA.get(name) or ALIASES.get(name, name)
-    why = client_names.reason(found) or client_names.reason(name)
+    native = JAVA.get(name) or ALIASES.get(name, name)
+    why = client_names.reason(native) or client_names.reason(name)
     if why:
         raise ValueError(f"cannot be set: {why}.")
-    if found in (*STORE_TYPES, _JAAS, _LOGIN):
-        return found
-    if found not in CLIENT_SETTINGS:
+    if native in (*STORE_TYPES, _JAAS, _LOGIN):
+        return native
+    if native not in CLIENT_SETTINGS:
         raise ValueError(errors.unknown(name, _KNOWN, f"setting of a {kind} client"))
-    owner = "producer" if name in _PRODUCERS_IN_JAVA else CLIENT_SETTINGS[found]
+    owner = "producer" if name in _PRODUCERS_IN_JAVA else CLIENT_SETTINGS[native]
     if owner not in (None, kind):
         raise ValueError(f"is a {owner}'s setting, it does nothing for a client of kind {kind}.")
-    return found
+    return native
 
 
 def to_librdkafka(kind: ClientKind, name: str, text: str) -> dict[str, str]:
     """Translates one setting to librdkafka's; several for a JAAS entry. Raises ValueError with the reason."""
-    found = target(kind, name)
-    if found == _JAAS:
+    native = target(kind, name)
+    if native == _JAAS:
         return parse_jaas(text)
-    if found == _LOGIN:
+    if native == _LOGIN:
         return _login(text)
-    value = _converted(name, found, text)
-    _check(found, value)
-    return {found: value}
+    value = _converted(name, native, text)
+    _check(native, value)
+    return {native: value}
 
 
-def _converted(name: str, found: str, text: str) -> str:
-    value = _CONVERTED.get(name, str)(_SYNONYMS.get((found, text), text))
+def _converted(name: str, native: str, text: str) -> str:
+    value = _CONVERTED.get(name, str)(_SYNONYMS.get((native, text), text))
     return value.lower() if value.lower() in ("true", "false") else value
 
 
-def _check(found: str, value: str) -> None:
-    if found in STORE_TYPES:
-        words, export = STORE_TYPES[found]
+def _check(native: str, value: str) -> None:
+    if native in STORE_TYPES:
+        words, export = STORE_TYPES[native]
         return _check_words(value.upper(), words, f" librdkafka reads no other store: {export}.")
-    if found == "sasl.mechanism":
+    if native == "sasl.mechanism":
         return _check_words(value, _MECHANISMS)
-    if found == "ssl.cipher.suites" and "_WITH_" in value:
+    if native == "ssl.cipher.suites" and "_WITH_" in value:
         raise RefusedValueError("these are Java's names; write OpenSSL's, as ECDHE-RSA-AES256-GCM-SHA384.")
     if not value:
         raise RefusedValueError("it is empty.")
-    return _ask(found, value)
+    return _ask(native, value)
 
 
-def _ask(found: str, value: str) -> None:
+def _ask(native: str, value: str) -> None:
     """Raises ValueError for a value that librdkafka does not take; of numbers it would take "5x" too, and mean 5."""
-    asked = librdkafka.describe(found)
+    asked = librdkafka.describe(native)
     if asked.kind == "number":
-        _check_number(value, TRANSACTIONAL.get(found, range(asked.least, asked.most + 1)), fractions=asked.fractions)
+        _check_number(value, TRANSACTIONAL.get(native, range(asked.least, asked.most + 1)), fractions=asked.fractions)
     elif asked.kind == "flag" and value not in ("true", "false"):
         raise RefusedValueError("allowed is true, false.")
-    elif asked.kind == "words" and not librdkafka.takes(found, value):
-        allowed = f"allowed is {', '.join(WORDS[found])}" if found in WORDS else "librdkafka does not know it"
+    elif asked.kind == "words" and not librdkafka.takes(native, value):
+        allowed = f"allowed is {', '.join(WORDS[native])}" if native in WORDS else "librdkafka does not know it"
         raise RefusedValueError(f"{allowed}.")
 
 
@@ -183,12 +183,12 @@ def _login(text: str) -> dict[str, str]:
 def doubled(kind: ClientKind, names: Iterable[str]) -> Mapping[str, str]:
     """Finds names that mean the same as one before them: the name → the one before. Unknown names are left out."""
     seen: dict[str, str] = {}
-    found: dict[str, str] = {}
+    repeats: dict[str, str] = {}
     for name in names:
         key = _target_or_none(kind, name)
         if key and seen.setdefault(key, name) != name:
-            found[name] = seen[key]
-    return found
+            repeats[name] = seen[key]
+    return repeats
 
 
 def _target_or_none(kind: ClientKind, name: str) -> str | None:

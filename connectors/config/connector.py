@@ -360,12 +360,13 @@ def _output_name(spec: ChainSpec, template: str, topic: str) -> str | None:
 def _from_placeholders(given: Mapping[str, str]) -> dict[str, str]:
     """Returns the fields whose values come from placeholders, each with its key; `outputs` is made of several."""
     known = definitions(ConnectorConfig)
-    found = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
+    keys_by_field = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
     routing = [
         key for key, text in given.items() if key.startswith(("transforms.", "predicates.")) and has_placeholder(text)
     ]
-    made_of = [found[field] for field in ("topics", "output_topic_template") if field in found] + routing
-    return {**found, "outputs": made_of[0]} if made_of else found
+    named = [keys_by_field[field] for field in ("topics", "output_topic_template") if field in keys_by_field]
+    made_of = named + routing
+    return {**keys_by_field, "outputs": made_of[0]} if made_of else keys_by_field
 
 
 def _hint(name: str) -> str | None:

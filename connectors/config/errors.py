@@ -83,11 +83,11 @@ class SeveralFaultsError(ValueError):
 
 def raise_all(errors: Iterable[FaultyConfigError]) -> None:
     """Raises one ConfigError with the faults of all `errors`, in their order; does nothing when there are none."""
-    found = tuple(errors)
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise ConfigError("\n".join(error.message for error in found))
+    faulty = tuple(errors)
+    if len(faulty) == 1:
+        raise faulty[0]
+    if faulty:
+        raise ConfigError("\n".join(error.message for error in faulty))
 
 
 def faults_of(error: ValidationError, known: Mapping[str, Definition], texts: Mapping[str, str]) -> Iterator[Fault]:
@@ -152,8 +152,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     Case, and `_` or `-` in place of `.`, do not count as differences.
     """
     by_plain = {_plain(candidate): candidate for candidate in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=_CUTOFF)
-    return by_plain[found[0]] if found else None
+    matches = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=_CUTOFF)
+    return by_plain[matches[0]] if matches else None
 
 
 def _plain(name: str) -> str:

@@ -142,11 +142,11 @@ def local_path(text: str) -> Path:
     if not text.strip():
         raise ValueError("no folder is named")
     scheme = _SCHEME.match(text)
-    found = _path_of_url(text, scheme[1].lower()) if scheme else Path(text)
-    if "\0" in str(found) or len(text) > _PATH_MAX:
+    path = _path_of_url(text, scheme[1].lower()) if scheme else Path(text)
+    if "\0" in str(path) or len(text) > _PATH_MAX:
         raise ValueError(f"no folder can have that name: at most {_PATH_MAX} characters, and no NUL")
     try:
-        return found if scheme else found.expanduser()
+        return path if scheme else path.expanduser()
     except RuntimeError:
         raise ValueError("there is no such user, or it has no home folder") from None
 
@@ -289,8 +289,8 @@ def _file(text: str) -> Path:
 
 def _servers(text: str) -> str:
     for part in _listed(text):
-        found = _SERVER.fullmatch(part)
-        if not found or not 0 < int(found[2]) < 65536:
+        match = _SERVER.fullmatch(part)
+        if not match or not 0 < int(match[2]) < 65536:
             raise ValueError(f'"{part}" is not HOST:PORT')
     return text
 
@@ -300,10 +300,10 @@ def _listeners(text: str) -> tuple[Listener, ...]:
 
 
 def _listener(text: str) -> Listener:
-    found = _LISTENER.fullmatch(text)
-    if not found or int(found[3]) > 65535:
+    match = _LISTENER.fullmatch(text)
+    if not match or int(match[3]) > 65535:
         raise ValueError(f'"{text}" is not http://HOST:PORT or https://HOST:PORT')
-    return Listener(found[1].lower(), found[2].strip("[]") or "0.0.0.0", int(found[3]))  # noqa: S104  # as in Connect
+    return Listener(match[1].lower(), match[2].strip("[]") or "0.0.0.0", int(match[3]))  # noqa: S104  # as in Connect
 
 
 def _matching(pattern: re.Pattern[str]) -> BeforeValidator:

@@ -74,8 +74,8 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     raw = read_object(path)
     limits = worker.limits(over_rest=False) if worker else UNLIMITED
     try:
-        found = anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path), limits)
-        config = ConnectorConfig.model_validate(found, context=limits)
+        settings = anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path), limits)
+        config = ConnectorConfig.model_validate(settings, context=limits)
     except FaultyConfigError as error:
         raise error.of(str(path)) from None
     faults = _together(config, worker)
@@ -149,7 +149,7 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
 
     Raises ConfigError with all faults of all files.
     """
-    found: list[ConnectorFile] = []
+    files: list[ConnectorFile] = []
     errors = []
     before: list[OtherFile] = []
     for path in paths:
@@ -159,12 +159,12 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
             errors.append(error)
             before.append(other_file(path))
             continue
-        found.append(file)
+        files.append(file)
         doubled = clashes(file.config, before)
         before.append(OtherFile(path, file.config.name, file.config))
         errors += [FaultyConfigError(str(path), doubled)] if doubled else []
     raise_all(errors)
-    return tuple(found)
+    return tuple(files)
 
 
 def other_file(path: Path) -> OtherFile:
@@ -226,49 +226,49 @@ def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fau
 
 def _place(location: str) -> str:
     """Returns a location as it can be compared with another."""
-    found = store_location(location)
-    return str(Path(found).resolve()) if is_folder(location) else found.rstrip("/")
+    place = store_location(location)
+    return str(Path(place).resolve()) if is_folder(location) else place.rstrip("/")
 
 
-def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
+def _shared_output(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
     """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
 
     Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
     published (`connectors.sinks.output_reader`).
     """
-    if not one.publishes or not other.publishes:
+    if not own.publishes or not other.publishes:
         return None
-    shared = one.named_outputs.keys() & other.named_outputs.keys()
-    return min(shared, default=None) or _by_pattern(one, other) or _by_pattern(other, one) or _both_patterns(one, other)
+    shared = own.named_outputs.keys() & other.named_outputs.keys()
+    return min(shared, default=None) or _by_pattern(own, other) or _by_pattern(other, own) or _both_patterns(own, other)
 
 
-def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
-    """Returns the fault of `one` where it would share an output topic with `other`, of the file `where`."""
+def _output_faults(own: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
+    """Returns the fault of `own` if it would share an output topic with `other`, of the file `where`."""
     try:
-        name = _shared_output(one, other)
-    except PatternError:  # of the other one, which fails by it; that of `one` was matched when it was checked
+        name = _shared_output(own, other)
+    except PatternError:  # of the other one, which fails by it; that of `own` was matched when it was checked
         return ()
     if name is None:
         return ()
-    if any(has_placeholder(text) for config in (one, other) for text in config.given.values()):
-        name = one.given.get("output.topic", "${topic}.compacted")
+    if any(has_placeholder(text) for config in (own, other) for text in config.given.values()):
+        name = own.given.get("output.topic", "${topic}.compacted")
     text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
     return (Fault("output.topic", text),)
 
 
-def _by_pattern(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output of `one`'s named topics that `other` gives the same topic, which its pattern matches."""
+def _by_pattern(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output of `own`'s named topics that `other` gives the same topic, which its pattern matches."""
     if other.topics_regex is None:
         return None
-    for name, topic in one.named_outputs.items():
+    for name, topic in own.named_outputs.items():
         if other.output_topic(topic) == name and matches(other, topic):
             return name
     return None
 
 
-def _both_patterns(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    same = one.topics_regex is not None and (one.topics_regex, one.output_topic_template) == (
+def _both_patterns(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    same = own.topics_regex is not None and (own.topics_regex, own.output_topic_template) == (
         other.topics_regex,
         other.output_topic_template,
     )
-    return one.output_topic_template if same else None
+    return own.output_topic_template if same else None

@@ -51,17 +51,17 @@ def _by_alias(
     model: type[BaseModel], values: Mapping[str, str | RefusalError]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Sorts `values` by the aliases of the model's fields, a family in one mapping; and finds names that fit none."""
-    found: dict[str, Any] = {prefix: {} for prefix in families(model)}
+    by_alias: dict[str, Any] = {prefix: {} for prefix in families(model)}
     strange = []
     for name, value in values.items():
         prefix = family_of(model, name)
         if name in definitions(model):
-            found[name] = value
+            by_alias[name] = value
         elif prefix:
-            found[prefix][name.removeprefix(prefix)] = value
+            by_alias[prefix][name.removeprefix(prefix)] = value
         else:
             strange.append(name)
-    return found, tuple(strange)
+    return by_alias, tuple(strange)
 
 
 def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint: Callable[[str], str | None]) -> Fault:

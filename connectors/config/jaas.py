@@ -37,15 +37,15 @@ def parse_jaas(text: str) -> dict[str, str]:
 
 
 def _options(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     at = 0
     while text[at:].strip():
         option = _OPTION.match(text, at)
         if not option:
             raise RefusedValueError('an option after the module\'s name does not have the form NAME="VALUE".')
-        found[option[1]] = _value(option)
+        options[option[1]] = _value(option)
         at = option.end()
-    return found
+    return options
 
 
 def _value(option: re.Match[str]) -> str:
@@ -58,5 +58,5 @@ def _settings(names: dict[str, str], options: dict[str, str]) -> dict[str, str]:
     strange = [name for name in options if name not in names and not name.startswith(_EXTENSION)]
     if strange:
         raise RefusedValueError(f"librdkafka has no equal for options besides {', '.join(names)}.")
-    found = {names[name]: value for name, value in options.items() if name in names}
-    return found | ({"sasl.oauthbearer.extensions": ",".join(extensions)} if extensions else {})
+    translated = {names[name]: value for name, value in options.items() if name in names}
+    return translated | ({"sasl.oauthbearer.extensions": ",".join(extensions)} if extensions else {})

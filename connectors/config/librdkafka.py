@@ -49,10 +49,10 @@ def describe(name: str) -> PropertyDescription:
     kind: Kind = next((kind for begin, kind in _ANSWERS if answer and answer.startswith(begin)), "text")
     if kind != "number":
         return PropertyDescription(kind)
-    found = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
-    if found is None:
+    match = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
+    if match is None:
         raise AssertionError(f"librdkafka {name}: no range in {_answer(name, _TOO_LITTLE)!r}")
-    return PropertyDescription(kind, int(found[2]), int(found[3]), fractions=found[1] != _TOO_LITTLE)
+    return PropertyDescription(kind, int(match[2]), int(match[3]), fractions=match[1] != _TOO_LITTLE)
 
 
 def takes(name: str, value: str) -> bool:

@@ -28,7 +28,7 @@ _BLOCK: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re
 def page(text: str) -> str:
     """Makes every table of `text` between its marks anew. Raises KeyError for a mark of an unknown table."""
     tables = _tables()
-    return _BLOCK.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", text)
+    return _BLOCK.sub(lambda block: f"{block[1]}\n{tables[block[2]]}\n\n{block[3]}", text)
 
 
 def _tables() -> dict[str, str]:

@@ -37,7 +37,7 @@ def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Pat
     if not isinstance(value, str):
         return value
     end = value.rfind("}") + 1  # up to there each search ends soon, whatever a value holds
-    text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value[:end]) + value[end:]
+    text = _PROVIDED.sub(lambda provided: f"${{{provided[1]}:{folder}/{provided[2]}}}", value[:end]) + value[end:]
     place = _place(name, keys)
     return text if place is None else _from(text, folder, place, limits)
 

@@ -24,8 +24,8 @@ def rest_faults(worker: WorkerConfig) -> tuple[Fault, ...]:
 
 
 def _all(worker: WorkerConfig) -> tuple[tuple[str, Listener], ...]:
-    found = [("listeners", one) for one in worker.listeners]
-    return (*found, *(("admin.listeners", one) for one in worker.admin_listeners or ()))
+    listeners = [("listeners", listener) for listener in worker.listeners]
+    return (*listeners, *(("admin.listeners", listener) for listener in worker.admin_listeners or ()))
 
 
 def _reach(worker: WorkerConfig) -> Iterator[Fault]:

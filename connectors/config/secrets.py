@@ -84,17 +84,19 @@ def without_urls_secrets(text: str) -> str:
 
 
 def _hidden_user(part: re.Match[str]) -> str:
-    found = _USERINFO.search(part[0]) if part[0].endswith("@") else None
-    return f"{part[0][: found.end()]}{HIDDEN}@" if found else part[0]
+    userinfo = _USERINFO.search(part[0]) if part[0].endswith("@") else None
+    return f"{part[0][: userinfo.end()]}{HIDDEN}@" if userinfo else part[0]
 
 
-def _hidden(found: re.Match[str]) -> str:
-    return found[0] if _PLACEHOLDER.fullmatch(found["value"]) else f"{found['name']}{HIDDEN}"
+def _hidden(match: re.Match[str]) -> str:
+    return match[0] if _PLACEHOLDER.fullmatch(match["value"]) else f"{match['name']}{HIDDEN}"
 
 
-def _hidden_query(found: re.Match[str]) -> str:
-    query = found["query"] or ""
-    return found["url"] + _PARAMETER.sub(lambda one: one[0] if _PLACEHOLDER.fullmatch(one[0]) else HIDDEN, query)
+def _hidden_query(match: re.Match[str]) -> str:
+    query = match["query"] or ""
+    return match["url"] + _PARAMETER.sub(
+        lambda parameter: parameter[0] if _PLACEHOLDER.fullmatch(parameter[0]) else HIDDEN, query
+    )
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:

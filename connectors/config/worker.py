@@ -341,7 +341,7 @@ def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
     An underscore of a variable is a dot of the name, so names with capitals or underscores (some of Spark's) can only
     stand in the file. Other variables that begin with `KEYFOLD_` set nothing.
     """
-    return {found: text for name, text in environ.items() if (found := _setting(name, text))}
+    return {key: text for name, text in environ.items() if (key := _setting(name, text))}
 
 
 def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -364,10 +364,10 @@ def _setting(name: str, text: str) -> str | None:
     """Returns the setting that the variable `name` with the value `text` is."""
     if not name.startswith(PREFIX) or name in OTHERS:
         return None
-    found = name.removeprefix(PREFIX).lower().replace("_", ".")
-    if found in definitions(WorkerConfig):
-        return found
-    return found if family_of(WorkerConfig, found) and not _of_kubernetes(name, text) else None
+    key = name.removeprefix(PREFIX).lower().replace("_", ".")
+    if key in definitions(WorkerConfig):
+        return key
+    return key if family_of(WorkerConfig, key) and not _of_kubernetes(name, text) else None
 
 
 def _of_kubernetes(name: str, text: str) -> bool:

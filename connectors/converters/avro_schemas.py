@@ -104,10 +104,10 @@ class FromAvro:
         if kind == "fixed":
             return _fixed(full, avro)
         if kind == "enum":
-            symbols = {f"{ENUM}.{one}": one for one in avro["symbols"]}
+            symbols = {f"{ENUM}.{symbol}": symbol for symbol in avro["symbols"]}
             return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
         self._inside.add(full)
-        fields = tuple(self._field(one, inner) for one in avro["fields"])
+        fields = tuple(self._field(field, inner) for field in avro["fields"])
         self._inside.discard(full)
         name = None if full == DEFAULT_NAME else full
         return Schema(type=Type.STRUCT, name=name, doc=avro.get("doc"), fields=fields)
@@ -122,14 +122,14 @@ class FromAvro:
         return Field(avro["name"], schema)
 
     def _union(self, avro: list[Any], namespace: str) -> Schema:
-        branches = [one for one in avro if one != "null"]
+        branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
-            found = self.schema(branches[0], namespace)
-            return found.as_optional() if len(avro) > 1 else found
+            schema = self.schema(branches[0], namespace)
+            return schema.as_optional() if len(avro) > 1 else schema
         fields = tuple(
-            Field(branch_name(one, namespace), self.schema(one, namespace).as_optional()) for one in branches
+            Field(branch_name(branch, namespace), self.schema(branch, namespace).as_optional()) for branch in branches
         )
-        if len({one.name for one in fields}) < len(fields):
+        if len({field.name for field in fields}) < len(fields):
             raise DataError(
                 "Two types of a union have one name in several namespaces, which Connect's schemas cannot say."
             )
@@ -148,9 +148,9 @@ class FromAvro:
             parts["parameters"] = {**(schema.parameters or {}), **avro["connect.parameters"]}
         if avro.get("connect.type") in _SMALL:
             parts["type"] = _SMALL[avro["connect.type"]]
-        found = replace(schema, **parts) if parts else schema
+        updated = replace(schema, **parts) if parts else schema
         default = avro.get("connect.default")
-        return found if default is None else replace(found, default=value_of_default(found, default))
+        return updated if default is None else replace(updated, default=value_of_default(updated, default))
 
 
 def qualified(name: str, namespace: str) -> str:
@@ -196,11 +196,11 @@ def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
 
 def _decimal_parameters(avro: Mapping[str, Any]) -> dict[str, str]:
     scale, precision = avro.get("scale"), avro.get("precision")
-    found = {SCALE: str(0 if scale is None else whole_of(scale, "scale of a Decimal"))}
+    parameters = {SCALE: str(0 if scale is None else whole_of(scale, "scale of a Decimal"))}
     if precision is None:
-        return found
+        return parameters
     digits = whole_of(precision, "precision of a Decimal")
-    return found if digits == _DEFAULT_PRECISION else {**found, PRECISION: str(digits)}
+    return parameters if digits == _DEFAULT_PRECISION else {**parameters, PRECISION: str(digits)}
 
 
 def _decimal(schema: Schema) -> dict[str, Any]:
@@ -260,7 +260,7 @@ class ToAvro:
     def _record(self, schema: Schema) -> Any:
         full, around = schema.name or DEFAULT_NAME, self._has_namespace
         self._has_namespace = around or "." in full
-        fields = [self._field(one) for one in schema.fields]
+        fields = [self._field(field) for field in schema.fields]
         self._has_namespace = around
         made = {"type": "record", "fields": fields, **({"doc": schema.doc} if schema.doc else {})}
         return self._once(full, schema, made)
@@ -278,7 +278,7 @@ class ToAvro:
         return made
 
     def _union(self, schema: Schema) -> list[Any]:
-        branches = [self._required(one.schema) for one in schema.fields]
+        branches = [self._required(field.schema) for field in schema.fields]
         return ["null", *branches] if schema.optional else branches
 
     def _map(self, schema: Schema) -> Any:
@@ -320,5 +320,5 @@ class ToAvro:
             extra["connect.name"] = schema.name
         if schema.default is not None:
             extra["connect.default"] = avro_default(schema, schema.default)
-        found = {**made, **extra}
-        return found["type"] if found.keys() == {"type"} else found
+        decorated = {**made, **extra}
+        return decorated["type"] if decorated.keys() == {"type"} else decorated

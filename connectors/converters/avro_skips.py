@@ -31,14 +31,14 @@ def check_end(data: bytes, at: int) -> None:
 
 def _skip_of(avro: Any, known: dict[str, Skip]) -> Skip:
     if isinstance(avro, list):
-        return _union([_skip_of(one, known) for one in avro])
+        return _union([_skip_of(branch, known) for branch in avro])
     kind = avro if isinstance(avro, str) else avro["type"]
     if not isinstance(kind, str):
         return _skip_of(kind, known)
-    found = _PLAIN.get(kind) or known.get(kind) or _holding(kind, avro, known)
+    skip = _PLAIN.get(kind) or known.get(kind) or _holding(kind, avro, known)
     if isinstance(avro, dict) and "name" in avro:
-        known[qualified(avro["name"], avro.get("namespace", ""))] = found
-    return found
+        known[qualified(avro["name"], avro.get("namespace", ""))] = skip
+    return skip
 
 
 def _holding(kind: str, avro: Any, known: dict[str, Skip]) -> Skip:
@@ -50,7 +50,7 @@ def _holding(kind: str, avro: Any, known: dict[str, Skip]) -> Skip:
         case "fixed":
             return _bytes(avro["size"])
         case _:
-            return _record([_skip_of(one["type"], known) for one in avro["fields"]])
+            return _record([_skip_of(field["type"], known) for field in avro["fields"]])
 
 
 def _number(data: bytes, at: int) -> int:
@@ -61,15 +61,15 @@ def _number(data: bytes, at: int) -> int:
 
 def _read(data: bytes, at: int) -> tuple[int, int]:
     """Returns a number, and where it ends."""
-    found = data[at]
-    if not found & 0x80:  # as nearly all are
-        return (found >> 1) ^ -(found & 1), at + 1
-    found = 0
+    number = data[at]
+    if not number & 0x80:  # as nearly all are
+        return (number >> 1) ^ -(number & 1), at + 1
+    number = 0
     for place in range(_LONGEST):
         byte = data[at + place]
-        found |= (byte & 0x7F) << (7 * place)
+        number |= (byte & 0x7F) << (7 * place)
         if not byte & 0x80:
-            return (found >> 1) ^ -(found & 1), at + place + 1
+            return (number >> 1) ^ -(number & 1), at + place + 1
     raise DataError("A number has too many bytes.")
 
 

@@ -70,11 +70,11 @@ class JsonSchemaConverter(RegisteredConverter):
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
         texts = self.referenced(registered)
         try:
-            references = {one.name: json.loads(text) for one, text in texts.items()}
+            references = {reference.name: json.loads(text) for reference, text in texts.items()}
             root = json.loads(registered.text)
-            found = FromJsonSchema(root, references, self._values.read).schema(root)
+            schema = FromJsonSchema(root, references, self._values.read).schema(root)
         except DataError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
             raise DataError(f"Schema {schema_id} is no JSON Schema: {reason_of(error)}.") from None
-        return self._reads.put(schema_id, found, weight_of(found))
+        return self._reads.put(schema_id, schema, weight_of(schema))

@@ -59,7 +59,7 @@ def write_schema(schema: Schema, default: Default, field: str | None = None) -> 
     """Makes the JSON form of `schema`, in the order in which Java's class writes it."""
     node: dict[str, Any] = {"type": schema.type.value}
     if schema.type is Type.STRUCT:
-        node["fields"] = [write_schema(one.schema, default, one.name) for one in schema.fields]
+        node["fields"] = [write_schema(member.schema, default, member.name) for member in schema.fields]
     if schema.type is Type.ARRAY and schema.value_schema is not None:
         node["items"] = write_schema(schema.value_schema, default)
     if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
@@ -78,10 +78,10 @@ def _parts(schema: Schema) -> dict[str, Any]:
 
 
 def _fields(node: Mapping[str, Any], default: Default, extent: Extent) -> tuple[Field, ...]:
-    found = node.get("fields")
-    if not isinstance(found, list):
+    fields = node.get("fields")
+    if not isinstance(fields, list):
         raise DataError('A schema of type struct has "fields", a list of schemas.', FIX)
-    return tuple(_field(one, default, extent) for one in found)
+    return tuple(_field(field, default, extent) for field in fields)
 
 
 def _field(node: Any, default: Default, extent: Extent) -> Field:
@@ -98,8 +98,8 @@ def _inner(node: Mapping[str, Any], name: str, default: Default, extent: Extent)
 
 
 def _text(node: Mapping[str, Any], name: str) -> str | None:
-    found = node.get(name)
-    return found if isinstance(found, str) else None
+    text = node.get(name)
+    return text if isinstance(text, str) else None
 
 
 def _version(node: Mapping[str, Any]) -> int | None:
@@ -110,9 +110,9 @@ def _version(node: Mapping[str, Any]) -> int | None:
 
 
 def _parameters(node: Mapping[str, Any]) -> dict[str, str] | None:
-    found = node.get("parameters")
-    if found is None:
+    parameters = node.get("parameters")
+    if parameters is None:
         return None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+    if not isinstance(parameters, dict) or not all(isinstance(text, str) for text in parameters.values()):
         raise DataError("The parameters of a schema are an object of texts.", FIX)
-    return found
+    return parameters

@@ -101,8 +101,8 @@ class ProtobufConverter(RegisteredConverter):
         if file is None:
             file = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
             self._files.put(schema_id, file, file.weight)
-        found = self.refusals.of((schema_id, path), lambda: self._message_of(file, path))
-        return self._reads.put((schema_id, path), found, weight_of(found.schema) + file.weight)
+        reader = self.refusals.of((schema_id, path), lambda: self._message_of(file, path))
+        return self._reads.put((schema_id, path), reader, weight_of(reader.schema) + file.weight)
 
     def _message_of(self, file: CompiledFile, path: tuple[int, ...]) -> MessageReader:
         descriptor = file.message(path)
@@ -117,7 +117,9 @@ class ProtobufConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
-        return compiled(registered.text, {one.name: text for one, text in self.referenced(registered).items()})
+        return compiled(
+            registered.text, {reference.name: text for reference, text in self.referenced(registered).items()}
+        )
 
     def _written_of(self, schema: Schema) -> MessageWriter:
         file = ToProtobuf(nullables=self._nullables).file(schema)
@@ -132,18 +134,18 @@ def _path(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
         return (0,), at
     if not 0 < count <= _DEEPEST:
         raise DataError(f"The message is {count} deep in its file, which none is.")
-    found = []
+    path = []
     for _ in range(count):
         number, at = _number(data, at)
-        found.append(number)
-    return tuple(found), at
+        path.append(number)
+    return tuple(path), at
 
 
 def _number(data: bytes, start: int) -> tuple[int, int]:
     """Reads a varint in zigzag; returns it, and where it ends."""
-    found = 0
+    number = 0
     for at in range(start, min(len(data), start + _LONGEST)):
-        found |= (data[at] & 0x7F) << (7 * (at - start))
+        number |= (data[at] & 0x7F) << (7 * (at - start))
         if not data[at] & 0x80:
-            return (found >> 1) ^ -(found & 1), at + 1
+            return (number >> 1) ^ -(number & 1), at + 1
     raise DataError("The data ends before it says which message it is.")

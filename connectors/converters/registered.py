@@ -81,23 +81,23 @@ class _References:
 
     def add(self, registered: RegisteredSchema, depth: int = 1) -> None:
         """Adds what a schema refers to. Raises DataError for what is beyond the bounds."""
-        for one in registered.references:
-            if one in self._seen:
+        for reference in registered.references:
+            if reference in self._seen:
                 continue
-            self._seen.add(one)
+            self._seen.add(reference)
             if len(self._seen) > MOST_REFERENCES or depth > DEEPEST_SCHEMA:
                 raise DataError(
                     f"The schema refers to more than {MOST_REFERENCES} others, or more than {DEEPEST_SCHEMA} deep.",
                     "Put them into fewer subjects.",
                 )
-            inner = self._ask(one.subject, one.version)
+            inner = self._ask(reference.subject, reference.version)
             self._size += len(inner.text)
             if self._size > LONGEST_SCHEMA:
                 raise DataError(
                     f"The schema has more than {LONGEST_SCHEMA} characters, with all that it refers to.", "Split it."
                 )
             self.add(inner, depth + 1)
-            self.texts[one] = inner.text
+            self.texts[reference] = inner.text
 
 
 class RegisteredConverter(Converter):
@@ -136,17 +136,17 @@ class RegisteredConverter(Converter):
 
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
-        found = self._ids.get((topic, text, name))
-        if found is None:
+        schema_id = self._ids.get((topic, text, name))
+        if schema_id is None:
             subject = self.subject(topic, name)
             asked = RegisteredSchema(text, self.KIND)
             normalize = self.options["normalize.schemas"]
             if self.options["auto.register.schemas"]:
-                found = self.registry.register(subject, asked, normalize=normalize)
+                schema_id = self.registry.register(subject, asked, normalize=normalize)
             else:
-                found = self.registry.find(subject, asked, normalize=normalize)
-            self._ids.put((topic, text, name), found, weight_of(topic, text))
-        return found
+                schema_id = self.registry.find(subject, asked, normalize=normalize)
+            self._ids.put((topic, text, name), schema_id, weight_of(topic, text))
+        return schema_id
 
     def subject(self, topic: str, name: str | None) -> str:
         """Returns the subject of a schema with the record name `name`. Raises DataError where it needs one."""

@@ -19,7 +19,7 @@ from connectors.options import Option
 MAGIC: Final = 0
 _NAMING: Final = ("globalId", "contentId", "contentHash", "groupId", "artifactId", "version", "msgType")
 """What Apicurio's headers say of how a key or value is written (its `KafkaSerdeHeaders`)."""
-NAMING_HEADERS: Final = {side: frozenset(f"apicurio.{side}.{one}" for one in _NAMING) for side in ("key", "value")}
+NAMING_HEADERS: Final = {side: frozenset(f"apicurio.{side}.{name}" for name in _NAMING) for side in ("key", "value")}
 """The headers that say with which schema a side is written: they are wrong of bytes that are written anew."""
 _ID: Final = struct.Struct(">bI")
 _LONG_ID: Final = struct.Struct(">bq")

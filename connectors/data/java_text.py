@@ -32,20 +32,20 @@ def to_string(schema: Schema | None, value: Any) -> str:
 
 def _list_text(schema: Schema | None, value: list[Any]) -> str:
     inner = schema.value_schema if schema else None
-    return f"[{', '.join(to_string(inner, one) for one in value)}]"
+    return f"[{', '.join(to_string(inner, item) for item in value)}]"
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
     if schema is not None and schema.type is Type.STRUCT:
         return _struct_text(schema, value)
     keys, values = (schema.key_schema, schema.value_schema) if schema else (None, None)
-    return f"{{{', '.join(f'{to_string(keys, name)}={to_string(values, one)}' for name, one in value.items())}}}"
+    return f"{{{', '.join(f'{to_string(keys, name)}={to_string(values, item)}' for name, item in value.items())}}}"
 
 
 def _struct_text(schema: Schema, value: dict[Any, Any]) -> str:
     """Returns the text of a struct: fields that are null are left out, also those that have a default."""
-    there = ((one, value.get(one.name)) for one in schema.fields)
-    fields = (f"{one.name}={to_string(one.schema, held)}" for one, held in there if held is not None)
+    there = ((field, value.get(field.name)) for field in schema.fields)
+    fields = (f"{field.name}={to_string(field.schema, held)}" for field, held in there if held is not None)
     return f"Struct{{{','.join(fields)}}}"
 
 

@@ -65,23 +65,23 @@ def weight_of(*values: Any) -> int:
     """Returns about how many bytes `values` take, which are schemas, texts, and lists and dicts of them."""
     weight, left = 0, list(values)
     while left:
-        one = left.pop()
-        if isinstance(one, Schema):
+        value = left.pop()
+        if isinstance(value, Schema):
             weight += _TYPE
-            left += [field.schema for field in one.fields]
-            weight += sum([getsizeof(field.name) for field in one.fields])
-            left += [part for part in (one.key_schema, one.value_schema, one.default) if part is not None]
-            left += [part for part in (one.name, one.doc, one.parameters) if part]
-        elif isinstance(one, str | bytes):
-            weight += getsizeof(one)
-        elif isinstance(one, Struct):
-            left += [getattr(one, name) for name in one.__struct_fields__]
-        elif isinstance(one, Mapping):
-            weight += getsizeof(one)
-            left += [*one, *one.values()]
-        elif isinstance(one, list | tuple):
-            weight += getsizeof(one)
-            left += one
+            left += [field.schema for field in value.fields]
+            weight += sum([getsizeof(field.name) for field in value.fields])
+            left += [part for part in (value.key_schema, value.value_schema, value.default) if part is not None]
+            left += [part for part in (value.name, value.doc, value.parameters) if part]
+        elif isinstance(value, str | bytes):
+            weight += getsizeof(value)
+        elif isinstance(value, Struct):
+            left += [getattr(value, name) for name in value.__struct_fields__]
+        elif isinstance(value, Mapping):
+            weight += getsizeof(value)
+            left += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            weight += getsizeof(value)
+            left += value
         else:
             weight += _PLAIN
     return weight

@@ -79,8 +79,8 @@ class Schema(Struct, frozen=True, kw_only=True):
     value_schema: Schema | None = None
 
     def __post_init__(self) -> None:
-        if len({one.name for one in self.fields}) != len(self.fields):
-            double = Counter(one.name for one in self.fields).most_common(1)[0][0]
+        if len({field.name for field in self.fields}) != len(self.fields):
+            double = Counter(field.name for field in self.fields).most_common(1)[0][0]
             raise DataError(
                 f"Cannot create field because of field name duplication {double:.250}.",
                 "Give one of the two fields another name, or leave one out.",
@@ -88,7 +88,7 @@ class Schema(Struct, frozen=True, kw_only=True):
 
     def field(self, name: str) -> Field | None:
         """Returns the field `name` of a STRUCT, or None."""
-        return next((one for one in self.fields if one.name == name), None)
+        return next((field for field in self.fields if field.name == name), None)
 
     def as_optional(self) -> Schema:
         """Returns the same schema, of values that may be null."""

@@ -161,11 +161,11 @@ def _float_text(schema: Schema | None, value: float) -> str:
 
 def _list_text(schema: Schema | None, value: list[Any]) -> str:
     inner = schema.value_schema if schema else None
-    return "[" + ",".join(_text(inner, one, embedded=True) for one in value) + "]"
+    return "[" + ",".join(_text(inner, item, embedded=True) for item in value) + "]"
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
-    return "{" + ",".join(_pair(schema, name, one) for name, one in value.items()) + "}"
+    return "{" + ",".join(_pair(schema, name, item) for name, item in value.items()) + "}"
 
 
 def _pair(schema: Schema | None, name: Any, value: Any) -> str:

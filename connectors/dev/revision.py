@@ -26,9 +26,9 @@ def revision(*paths: str, root: Path = ROOT) -> str:
         return UNKNOWN
 
 
-def is_exact(found: str) -> bool:
+def is_exact(noted: str) -> bool:
     """Returns whether a revision says which code it is: not so where it was changed, or there is no repository."""
-    return found not in ("", UNKNOWN) and not found.endswith(CHANGED)
+    return noted not in ("", UNKNOWN) and not noted.endswith(CHANGED)
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -53,11 +53,11 @@ def installed() -> Path | None:
 def _mend(home: Path, wanted: dict[str, Path]) -> None:
     # A fresh one is another process's, which may be about to put it in its place.
     links = [entry for entry in home.iterdir() if entry.is_symlink() and not entry.name.startswith(_FRESH)]
-    found = {entry.name: entry.readlink() for entry in links}
-    for name in found.keys() - wanted.keys():
+    present = {entry.name: entry.readlink() for entry in links}
+    for name in present.keys() - wanted.keys():
         (home / name).unlink(missing_ok=True)
     for name, target in wanted.items():
-        if found.get(name) != target:
+        if present.get(name) != target:
             _link(home / name, target)
 
 

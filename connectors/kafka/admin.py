@@ -107,8 +107,8 @@ class Admin:
 
     def cluster_id(self) -> str:
         """Returns the id of the cluster, "" where the brokers have none."""
-        found: str | None = self._cluster("The cluster cannot be asked for its id").cluster_id
-        return found or ""
+        cluster_id: str | None = self._cluster("The cluster cannot be asked for its id").cluster_id
+        return cluster_id or ""
 
     def brokers(self) -> int:
         """Counts the brokers."""
@@ -116,13 +116,13 @@ class Admin:
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Describes those of `topics` that exist, by name."""
-        found: dict[str, TopicInfo] = {}
+        infos: dict[str, TopicInfo] = {}
         for name, answer in self.describe_each(topics).items():
             if isinstance(answer, KafkaError):
                 error = KafkaException(answer)
                 raise self._typed(error, f"Topic {name} cannot be described", f"Describe on topic {name}") from error
-            found[name] = answer
-        return found
+            infos[name] = answer
+        return infos
 
     def describe_each(self, topics: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
         """Describes those of `topics` that exist, by name; has the error in place of a topic without an answer."""
@@ -157,12 +157,12 @@ class Admin:
         An offset is negative where the leader did not answer. Nothing is asked again.
         """
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
-        found: dict[TopicPartition, int | KafkaError] = {}
+        offsets: dict[TopicPartition, int | KafkaError] = {}
         futures = self._list_offsets(wanted, IsolationLevel.READ_COMMITTED) if wanted else {}
-        for one, answer in answered(futures, self._deadline_s * 2).items():
+        for place, answer in answered(futures, self._deadline_s * 2).items():
             offset = answer if isinstance(answer, KafkaError) else int(answer.offset)
-            found[TopicPartition(one.topic, one.partition)] = offset
-        return found
+            offsets[TopicPartition(place.topic, place.partition)] = offset
+        return offsets
 
     def create_topics(self, topics: Sequence[NewTopic]) -> set[str]:
         """Creates topics; returns the names of those that did not exist."""
@@ -193,18 +193,18 @@ class Admin:
             if isinstance(answer, KafkaError) and answer.code() not in MISSING:
                 error = KafkaException(answer)
                 raise self._typed(error, f"Topic {name} cannot be deleted", f"Delete on topic {name}") from error
-        left = poll_until(lambda found: not found, lambda: self.describe(names), self._deadline_s, _PAUSE_S)
+        left = poll_until(lambda present: not present, lambda: self.describe(names), self._deadline_s, _PAUSE_S)
         if left:
             raise UnreachableError(f"Topic {min(left)} is still there after it was deleted.", CHECK_BROKERS)
 
     def has_group(self, group: str) -> bool:
         """Returns whether the brokers know the consumer group `group`."""
-        found = self._of_group(
+        description = self._of_group(
             lambda: self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group],
             f"Group {group} cannot be described",
             f"Describe on group {group}",
         )
-        return found is not None and found.state != ConsumerGroupState.DEAD
+        return description is not None and description.state != ConsumerGroupState.DEAD
 
     def delete_group(self, group: str) -> None:
         """Deletes a consumer group with its positions; one that does not exist is no error.
@@ -243,12 +243,12 @@ class Admin:
             return {}
         answers = self._answers(
             lambda: self._client.describe_configs(resources, request_timeout=self._deadline_s),
-            f"The settings of topic {', '.join(one.name for one in resources)} cannot be read",
+            f"The settings of topic {', '.join(wanted.name for wanted in resources)} cannot be read",
             lambda resource: f"DescribeConfigs on topic {resource.name}",
         )
         return {
-            one.name: {key: entry.value for key, entry in answers[one].items() if entry.value is not None}
-            for one in resources
+            wanted.name: {key: entry.value for key, entry in answers[wanted].items() if entry.value is not None}
+            for wanted in resources
         }
 
     def committed(
@@ -264,42 +264,44 @@ class Admin:
         transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
         """
         consumer = member or groups.member(self._config, group)
-        found: dict[TopicPartition, CommittedOffset | None] = {}
+        positions: dict[TopicPartition, CommittedOffset | None] = {}
         try:
             for chunk in chunks(partitions, OFFSETS_A_CALL):
-                found |= groups.committed(consumer, self._config, group, chunk, pending_s)
+                positions |= groups.committed(consumer, self._config, group, chunk, pending_s)
         finally:
             if member is None:
                 consumer.close()
-        return found
+        return positions
 
     def members(self, group: str) -> list[str]:
         """Lists the members of `group` now, each as its client id and host; none where the brokers do not answer."""
         try:
             future = self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group]
-            found = answer_of(future, self._deadline_s * 2).members
+            members = answer_of(future, self._deadline_s * 2).members
         except KafkaException:
             return []
-        return sorted(f"{one.client_id} at {one.host.lstrip('/')}" for one in found)
+        return sorted(f"{member.client_id} at {member.host.lstrip('/')}" for member in members)
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any) -> dict[TopicPartition, int]:
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         if not wanted:
             return {}
-        names = ", ".join(sorted({one.topic for one in wanted}))
+        names = ", ".join(sorted({place.topic for place in wanted}))
         answers = self._answers(
             lambda: self._list_offsets(wanted, level),
             f"The offsets of {names} cannot be read",
-            lambda one: f"Describe on topic {one.topic}",
+            lambda place: f"Describe on topic {place.topic}",
         )
-        found = {TopicPartition(one.topic, one.partition): int(answer.offset) for one, answer in answers.items()}
-        unknown = next((tp for tp, offset in found.items() if offset < 0), None)
+        offsets = {
+            TopicPartition(place.topic, place.partition): int(answer.offset) for place, answer in answers.items()
+        }
+        unknown = next((tp for tp, offset in offsets.items() if offset < 0), None)
         if unknown is not None:  # what librdkafka says when the leader went away in the middle of the request
             raise UnreachableError(
                 f"The offsets of {unknown} cannot be read: {self._bootstrap} did not answer for it.",
                 CHECK_BROKERS,
             )
-        return found
+        return offsets
 
     def _cluster(self, doing: str) -> ClusterMetadata:
         try:
@@ -310,7 +312,7 @@ class Admin:
     def _list_offsets(self, wanted: dict[Partition, OffsetSpec], level: Any) -> dict[Partition, Future[Any]]:
         parts = (dict(some) for some in chunks(list(wanted.items()), OFFSETS_A_CALL))
         asked = [
-            self._client.list_offsets(one, isolation_level=level, request_timeout=self._deadline_s) for one in parts
+            self._client.list_offsets(part, isolation_level=level, request_timeout=self._deadline_s) for part in parts
         ]
         return {partition: future for futures in asked for partition, future in futures.items()}
 
@@ -351,21 +353,21 @@ def described(
     Missing ones that were there before (`known`) are asked for again until they are there or GONE_AFTER_S is over.
     Raises what `describe` raises.
     """
-    found = dict(describe(set(names)))
+    present = dict(describe(set(names)))
     waiting = set(known) & set(names)
     until = clock() + GONE_AFTER_S
-    while (absent := waiting - found.keys()) and clock() < until:
+    while (absent := waiting - present.keys()) and clock() < until:
         sleep(_GONE_PAUSE_S)
-        found |= describe(absent)
-    return found
+        present |= describe(absent)
+    return present
 
 
-def topic_id(found: object) -> str:
+def topic_id(uuid: object) -> str:
     """Returns a topic's id in URL-safe base64 without padding, as `kafka-topics.sh --describe` shows it.
 
     confluent-kafka's Uuid prints the other alphabet of base64; an operator would search for it in vain.
     """
-    return str(found).rstrip("=").translate(str.maketrans("+/", "-_"))
+    return str(uuid).rstrip("=").translate(str.maketrans("+/", "-_"))
 
 
 def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequence[T]]:

@@ -125,8 +125,8 @@ def borrowed(clients: ClientSettings, request_s: float, share: str = "") -> Iter
 def close_idle(before: float = float("inf")) -> None:
     """Closes the kept consumers of this process that were not used since `before`, in monotonic seconds, or all."""
     with _lock:
-        old = [one.consumer for kept in _idle.values() for one in kept if one.since < before]
-        left = {key: [one for one in kept if one.since >= before] for key, kept in _idle.items()}
+        old = [entry.consumer for kept in _idle.values() for entry in kept if entry.since < before]
+        left = {key: [entry for entry in kept if entry.since >= before] for key, kept in _idle.items()}
         _idle.clear()
         _idle.update({key: kept for key, kept in left.items() if kept})
     for consumer in old:
@@ -146,28 +146,28 @@ def _key(clients: ClientSettings, request_s: float, share: str) -> str:
 
 def _stopped(positions: list[TopicPartition]) -> bool:
     """Returns whether no partition answers a position of an older assignment."""
-    return all(found.offset < 0 for found in positions)
+    return all(position.offset < 0 for position in positions)
 
 
 def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, str]]:
     """Returns the headers of each message, None where it has none, and by index why a message's are unreadable."""
-    found: list[Any] = []
+    headers: list[Any] = []
     odd: dict[int, str] = {}
     asked = map(_ask_headers, messages)
     while True:
         try:
-            found.extend(asked)  # what came before an error stays in the list
+            headers.extend(asked)  # what came before an error stays in the list
         except (SystemError, UnicodeDecodeError) as error:
-            odd[len(found)] = _reason(error)
-            found.append(None)
+            odd[len(headers)] = _reason(error)
+            headers.append(None)
         else:
-            return found, odd
+            return headers, odd
 
 
 def headers_of(message: Message) -> tuple[Headers, str | None]:
     """Returns one message's headers, an empty list where they are unreadable, and why they are."""
-    (found,), odd = headers_of_all([message])
-    return found or [], odd.get(0)
+    (headers,), odd = headers_of_all([message])
+    return headers or [], odd.get(0)
 
 
 def _reason(error: BaseException) -> str:
@@ -189,14 +189,19 @@ def latest_offsets(
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
     until = time.monotonic() + seconds
-    found: dict[record.TopicPartition, int | KafkaError] = {}
+    ends: dict[record.TopicPartition, int | KafkaError] = {}
     for some in chunks(wanted, OFFSETS_A_CALL):
         try:
             answers = consumer.offsets_for_times(list(some), max(_POLL_S, until - time.monotonic()))
         except KafkaException as error:
             return dict.fromkeys(partitions, cause(error))
-        found.update({record.TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers})
-    return found
+        ends.update(
+            {
+                record.TopicPartition(answer.topic, answer.partition): answer.error or int(answer.offset)
+                for answer in answers
+            }
+        )
+    return ends
 
 
 def every_latest_offset(

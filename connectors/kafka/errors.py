@@ -98,8 +98,8 @@ UNFIT: Final[Mapping[int, str]] = {
 
 def cause(error: BaseException) -> KafkaError:
     """Returns the KafkaError inside an exception of confluent-kafka."""
-    found = error.args[0] if error.args else None
-    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+    inner = error.args[0] if error.args else None
+    return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
 def is_settling(error: BaseException) -> bool:

@@ -59,16 +59,16 @@ def committed(
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + pending_s
-    found: dict[TopicPartition, CommittedOffset | None] = {}
+    positions: dict[TopicPartition, CommittedOffset | None] = {}
     timeout_s = _FIRST_S
-    while waiting := [tp for tp in partitions if tp not in found]:
+    while waiting := [tp for tp in partitions if tp not in positions]:
         answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, until - time.monotonic())))
         timeout_s *= 2
-        found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
+        positions |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
         trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
         doing = f"The position of {waiting[0]} in group {group} cannot be read"
         _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
-    return found
+    return positions
 
 
 def commit(
@@ -88,7 +88,7 @@ def commit(
     while wanted:
         try:
             answers = consumer.commit(offsets=wanted, asynchronous=False)
-            trouble = next((one.error for one in answers or () if one.error is not None), None)
+            trouble = next((answer.error for answer in answers or () if answer.error is not None), None)
         except KafkaException as error:
             trouble = cause(error)
         if trouble is None:
@@ -103,9 +103,9 @@ def _ask(
     consumer: Consumer, partitions: Iterable[TopicPartition], timeout_s: float
 ) -> tuple[list[Partition], KafkaError | None]:
     try:
-        found = consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s)
+        answers = consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s)
         consumer.poll(0)  # empties its queue of events, which nothing else reads
-        return found, None
+        return answers, None
     except KafkaException as error:
         event = consumer.poll(0)  # that the coordinator may not be asked for is reported there, and nowhere else
         refusal = event.error() if event is not None else None

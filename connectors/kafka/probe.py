@@ -151,7 +151,7 @@ class BrokerProbe:
             thread.start()
 
     @property
-    def found(self) -> bool:
+    def has_answer(self) -> bool:
         """Whether the brokers of at least one connector have answered."""
         return any(thread.failure is None and not thread.is_alive() for thread in self._threads.values())
 

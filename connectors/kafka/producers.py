@@ -116,7 +116,7 @@ def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled
         try:
             return call(min(_SLICE_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
-            found = cause(error)
+            kafka_error = cause(error)
             over = cancelled() or time.monotonic() >= until
-            if over or not found.retriable() or found.txn_requires_abort():
+            if over or not kafka_error.retriable() or kafka_error.txn_requires_abort():
                 raise

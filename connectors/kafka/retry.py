@@ -116,7 +116,7 @@ def poll_until(
 
     It is called every `pause_s` seconds. Raises what `call` raises.
     """
-    return _until(retry_if_result(lambda found: not done(found)), deadline_s, pause_s, clock, sleep)(call)
+    return _until(retry_if_result(lambda answer: not done(answer)), deadline_s, pause_s, clock, sleep)(call)
 
 
 class _Attempts(Retrying):

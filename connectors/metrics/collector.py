@@ -116,8 +116,13 @@ OWN: Final = (
         lambda connector, now_ms: connector.lag_ms(now_ms) / 1000,
     ),
     OwnMetric("keyfold_partitions", "gauge", "Partitions read.", lambda connector, _: len(connector.logs)),
-    OwnMetric("keyfold_closed_topics", "gauge", "Topics that are not read any more.", lambda one, _: one.closed_topics),
-    OwnMetric("keyfold_open_topics", "gauge", "Topics that are read.", lambda one, _: one.open_topics),
+    OwnMetric(
+        "keyfold_closed_topics",
+        "gauge",
+        "Topics that are not read any more.",
+        lambda connector, _: connector.closed_topics,
+    ),
+    OwnMetric("keyfold_open_topics", "gauge", "Topics that are read.", lambda connector, _: connector.open_topics),
     OwnMetric("keyfold_failures", "gauge", "Failures in a row.", lambda connector, _: connector.failures),
     OwnMetric(
         "keyfold_outage_seconds",
@@ -167,35 +172,44 @@ class WorkerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yields every metric, in a fixed order."""
         now_ms = self._clock.now_ms()
-        found = list(measure(self._herder, lambda connector: self._lag(connector, now_ms)))
-        yield from self._connects(found)
+        measured = list(measure(self._herder, lambda connector: self._lag(connector, now_ms)))
+        yield from self._connects(measured)
         for metric in OWN:
-            yield _own(metric, found, now_ms)
-        yield _durations(found)
-        yield _freshness(found)
-        yield from _of_sources(found, now_ms)
+            yield _own(metric, measured, now_ms)
+        yield _durations(measured)
+        yield _freshness(measured)
+        yield from _of_sources(measured, now_ms)
         yield from _of_stores()
         if self._partitions:
-            yield from _of_partitions(found)
+            yield from _of_partitions(measured)
 
-    def _connects(self, found: Sequence[MeasuredConnector]) -> Iterator[Metric]:
+    def _connects(self, measured: Sequence[MeasuredConnector]) -> Iterator[Metric]:
         """Yields the metrics that dashboards and alerts for Kafka Connect ask for."""
         worker = "kafka_connect_connect_worker_metrics" if self._confluent else "kafka_connect_worker"
-        yield _gauge(f"{worker}_connector_count", "Connectors of this worker.", (), [((), len(found))])
-        yield _gauge(f"{worker}_task_count", "Tasks of this worker.", (), [((), sum(one.tasks for one in found))])
+        yield _gauge(f"{worker}_connector_count", "Connectors of this worker.", (), [((), len(measured))])
+        yield _gauge(
+            f"{worker}_task_count", "Tasks of this worker.", (), [((), sum(connector.tasks for connector in measured))]
+        )
         for state in (*TASK_STATES, "total"):
-            counts = [((one.name,), one.tasks if state in (one.state, "total") else 0) for one in found]
+            counts = [
+                ((connector.name,), connector.tasks if state in (connector.state, "total") else 0)
+                for connector in measured
+            ]
             yield _gauge(f"{worker}_connector_{state}_task_count", f"Tasks: {state}.", ("connector",), counts)
         status = "kafka_connect_connector_metrics" if self._confluent else "kafka_connect_connector_status"
-        yield _states(status, "1 for the state of a connector.", found)
-        yield self._task_states(found)
+        yield _states(status, "1 for the state of a connector.", measured)
+        yield self._task_states(measured)
         sink = "kafka_connect_sink_task_metrics" if self._confluent else "kafka_connect_sink_task"
         for name, counter, text in (
             ("sink_record_read", "records_read", "Records that were taken in."),
             ("sink_record_send", "records_published", "Records that were published."),
         ):
-            yield _counter(f"{sink}_{name}", text, [((one.name, "0"), one.counters.get(counter, 0)) for one in found])
-        partitions = [((one.name, "0"), len(one.logs)) for one in found]
+            yield _counter(
+                f"{sink}_{name}",
+                text,
+                [((connector.name, "0"), connector.counters.get(counter, 0)) for connector in measured],
+            )
+        partitions = [((connector.name, "0"), len(connector.logs)) for connector in measured]
         yield _gauge(f"{sink}_partition_count", "Partitions read.", ("connector", "task"), partitions)
         errors = "kafka_connect_task_error_metrics" if self._confluent else "kafka_connect_task_error"
         for name, counter in (
@@ -204,52 +218,62 @@ class WorkerCollector(Collector):
             ("total_records_skipped", "records_rejected"),
             ("deadletterqueue_produce_requests", "dead_letters"),
         ):
-            values = [((one.name, "0"), one.counters.get(counter, 0)) for one in found]
+            values = [((connector.name, "0"), connector.counters.get(counter, 0)) for connector in measured]
             yield _gauge(f"{errors}_{name}", name.replace("_", " ").capitalize() + ".", ("connector", "task"), values)
 
-    def _task_states(self, found: Sequence[MeasuredConnector]) -> Metric:
+    def _task_states(self, measured: Sequence[MeasuredConnector]) -> Metric:
         name = "kafka_connect_connector_task_metrics" if self._confluent else "kafka_connect_connector_task_status"
-        tasks = [((one.name, str(task), one.state), 1.0) for one in found for task in range(one.tasks)]
+        tasks = [
+            ((connector.name, str(task), connector.state), 1.0)
+            for connector in measured
+            for task in range(connector.tasks)
+        ]
         return _gauge(name, "1 for the state of a task.", ("connector", "task", "status"), tasks)
 
 
-def _states(name: str, text: str, found: Sequence[MeasuredConnector]) -> Metric:
-    return _gauge(name, text, ("connector", "status"), [((one.name, one.state), 1.0) for one in found])
+def _states(name: str, text: str, measured: Sequence[MeasuredConnector]) -> Metric:
+    return _gauge(
+        name, text, ("connector", "status"), [((connector.name, connector.state), 1.0) for connector in measured]
+    )
 
 
-def _own(metric: OwnMetric, found: Sequence[MeasuredConnector], now_ms: int) -> Metric:
+def _own(metric: OwnMetric, measured: Sequence[MeasuredConnector], now_ms: int) -> Metric:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.name, metric.text, labels=("connector",))
-    for one in found:
-        if (value := metric.value(one, now_ms)) is not None:
-            family.add_metric((one.name,), value)
+    for connector in measured:
+        if (value := metric.value(connector, now_ms)) is not None:
+            family.add_metric((connector.name,), value)
     return family
 
 
-def _durations(found: Sequence[MeasuredConnector]) -> Metric:
+def _durations(measured: Sequence[MeasuredConnector]) -> Metric:
     family = SummaryMetricFamily(
         "keyfold_log_cleaner_duration_seconds", "How long full folds took, by job.", labels=("connector",)
     )
-    for one in found:
-        family.add_metric((one.name,), one.counters.get("fold_jobs", 0), one.counters.get("fold_ms", 0) / 1000)
+    for connector in measured:
+        family.add_metric(
+            (connector.name,), connector.counters.get("fold_jobs", 0), connector.counters.get("fold_ms", 0) / 1000
+        )
     return family
 
 
-def _freshness(found: Sequence[MeasuredConnector]) -> Metric:
+def _freshness(measured: Sequence[MeasuredConnector]) -> Metric:
     text = "How old records were when they were published, by the oldest of each publish."
     family = HistogramMetricFamily("keyfold_publish_freshness_seconds", text, labels=("connector",))
-    for one in found:
-        counts = accumulate(one.freshness.records)
+    for connector in measured:
+        counts = accumulate(connector.freshness.records)
         bounds = [*(str(bound) for bound in FRESHNESS_BOUNDS_S), "+Inf"]
-        family.add_metric((one.name,), list(zip(bounds, counts, strict=True)), sum_value=one.freshness.seconds)
+        family.add_metric(
+            (connector.name,), list(zip(bounds, counts, strict=True)), sum_value=connector.freshness.seconds
+        )
     return family
 
 
-def _of_sources(found: Sequence[MeasuredConnector], now_ms: int) -> Iterator[Metric]:
+def _of_sources(measured: Sequence[MeasuredConnector], now_ms: int) -> Iterator[Metric]:
     """Yields how far connectors are behind each source topic; nothing of a topic of which that is not known."""
     offsets: dict[tuple[str, str], int] = {}
     behind_ms: dict[tuple[str, str], int] = {}
-    lags = (((connector.name, log.topic), log.source) for connector in found for log in connector.logs)
+    lags = (((connector.name, log.topic), log.source) for connector in measured for log in connector.logs)
     for topic, lag in lags:
         if lag is None:
             continue
@@ -275,9 +299,9 @@ def _of_stores() -> Iterator[Metric]:
         yield family
 
 
-def _of_partitions(found: Sequence[MeasuredConnector]) -> Iterator[Metric]:
+def _of_partitions(measured: Sequence[MeasuredConnector]) -> Iterator[Metric]:
     for name, text, value in PARTITIONS:
-        logs = ((connector.name, log) for connector in found for log in connector.logs)
+        logs = ((connector.name, log) for connector in measured for log in connector.logs)
         values = [
             ((connector, log.topic, str(log.partition)), number)
             for connector, log in logs

@@ -107,8 +107,8 @@ def measured(connector: Connector, lag: Mapping[TopicPartition, SourceLag] = Map
         counters=supervisor.counters if supervisor is not None else {},
         freshness=supervisor.freshness if supervisor is not None else Freshness(),
         logs=_logs(state, lag),
-        snapshot_ms=max((one.created_ms for one in snapshots), default=None),
-        snapshot_bytes=sum(one.bytes for one in snapshots),
+        snapshot_ms=max((snapshot.created_ms for snapshot in snapshots), default=None),
+        snapshot_bytes=sum(snapshot.bytes for snapshot in snapshots),
         waiting_since_ms=connector.status.waiting_since_ms,
         closed_topics=sum(topic.closed is not None for topic in topics),
         open_topics=sum(topic.closed is None for topic in topics),
@@ -132,20 +132,20 @@ def _is_damaged(log: PartitionLog) -> bool:
 
 
 def _log(log: PartitionLog, source: SourceLag | None, *, is_closed: bool, is_held: bool) -> MeasuredLog:
-    found = LogToClean.of(log)
+    to_clean = LogToClean.of(log)
     waiting = [] if is_closed or is_held else [run.arrived_ms for run in log.runs if run.end > log.published]
     return MeasuredLog(
         topic=log.topic,
         partition=log.partition,
         behind=log.end - log.position,
         waiting_since_ms=min(waiting, default=None),
-        clean_bytes=found.clean_bytes,
-        cleanable_bytes=found.cleanable_bytes + found.straddling_bytes,
-        unpublished_bytes=found.uncleanable_bytes,
+        clean_bytes=to_clean.clean_bytes,
+        cleanable_bytes=to_clean.cleanable_bytes + to_clean.straddling_bytes,
+        unpublished_bytes=to_clean.uncleanable_bytes,
         unpublished_records=sum(_unpublished(log, run, file) for run in log.runs for file in run.files),
         tombstones=sum(run.tombstones for run in (*log.runs, *((log.base,) if log.base else ()))),
-        dirty_ratio=found.ratio,
-        oldest_ms=found.oldest_ms,
+        dirty_ratio=to_clean.ratio,
+        oldest_ms=to_clean.oldest_ms,
         is_quarantined=log.quarantine is not None,
         is_held=is_held,
         source=source,

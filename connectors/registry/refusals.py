@@ -33,9 +33,9 @@ class Refusals:
 
     def of(self, asked: Hashable, make: Callable[[], Result]) -> Result:
         """Returns what `make` does. Raises the DataError that it has raised less than KEPT_S ago, or a new one."""
-        found = self._kept.get(asked)
-        if found is not None and self._monotonic() < found[0]:
-            raise DataError(found[1].message, found[1].action)
+        kept = self._kept.get(asked)
+        if kept is not None and self._monotonic() < kept[0]:
+            raise DataError(kept[1].message, kept[1].action)
         try:
             return make()
         except DataError as error:

@@ -148,11 +148,11 @@ class SchemaRegistry:
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def _kept(self, path: str, what: str) -> RegisteredSchema:
-        found = self._schemas.get(path)
-        if found is None:
-            found = self._refusals.of(path, lambda: self._asked(path, what))
-            self._schemas.put(path, found, weight_of(path, found))
-        return found
+        schema = self._schemas.get(path)
+        if schema is None:
+            schema = self._refusals.of(path, lambda: self._asked(path, what))
+            self._schemas.put(path, schema, weight_of(path, schema))
+        return schema
 
     def _asked(self, path: str, what: str) -> RegisteredSchema:
         answer = self._ask("GET", path)
@@ -166,7 +166,8 @@ class SchemaRegistry:
             body["schemaType"] = schema.kind
         if schema.references:
             body["references"] = [
-                {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
+                {"name": reference.name, "subject": reference.subject, "version": reference.version}
+                for reference in schema.references
             ]
         answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), body)
         if answer.status == httpx.codes.CONFLICT:
@@ -220,20 +221,20 @@ class SchemaRegistry:
         headers = {"Content-Type": _KIND} if body is not None else {}
         request = HttpRequest(method, url, headers, body)
         try:
-            found = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
+            response = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
         except httpx.HTTPError as error:
             raise _NoAnswerError(f"{type(error).__name__} at {_address(url)}") from None
-        if found.status in _UNAUTHORIZED:
+        if response.status in _UNAUTHORIZED:
             raise RegistryRefusedError(
-                f"The schema registry answers {method} {url} with {found.status}: it does not let this user in.",
+                f"The schema registry answers {method} {url} with {response.status}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
-        if found.status in _BUSY or found.status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _NoAnswerError(f"{found.status} from {_address(url)}")
+        if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            raise _NoAnswerError(f"{response.status} from {_address(url)}")
         try:
-            return RegistryAnswer(f"{method} {url}", found.status, json.loads(found.body))
+            return RegistryAnswer(f"{method} {url}", response.status, json.loads(response.body))
         except (ValueError, RecursionError):
-            raise _NoAnswerError(f"{method} {url} is answered with {found.status} and no JSON") from None
+            raise _NoAnswerError(f"{method} {url} is answered with {response.status} and no JSON") from None
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
@@ -251,7 +252,9 @@ def _schema(body: Mapping[str, Any]) -> RegisteredSchema:
     return RegisteredSchema(
         text=_text(body["schema"]),
         kind=body.get("schemaType") or "AVRO",
-        references=tuple(Reference(one["name"], one["subject"], int(one["version"])) for one in references),
+        references=tuple(
+            Reference(reference["name"], reference["subject"], int(reference["version"])) for reference in references
+        ),
     )
 
 

@@ -85,18 +85,18 @@ def _generation(generation: int) -> list[Header]:
 
 def _synthetic(batch: pa.RecordBatch, generation: int, kind: bytes, *, source_headers: bool) -> list[Header]:
     """Returns the headers of a tombstone that no source record is behind; `batch` is of one partition."""
-    found = [*_generation(generation), (SYNTHETIC, kind)]
+    headers = [*_generation(generation), (SYNTHETIC, kind)]
     if not source_headers:
-        return found
+        return headers
     topic, partition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
-    return [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *found]
+    return [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *headers]
 
 
 def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row]:
     """Makes the rows of `batch` with `headers`, timestamps as librdkafka can send them."""
     times = batch["timestamp"]
-    found = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
-    return map(sendable, found) if pc.any(pc.equal(times, 0)).as_py() else found
+    made = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
+    return map(sendable, made) if pc.any(pc.equal(times, 0)).as_py() else made
 
 
 def sendable(row: Row) -> Row:
@@ -129,10 +129,10 @@ def original_headers(batch: pa.RecordBatch, without: str | None = None) -> Itera
     if len(keys) == 0:
         return None
     pairs = iter(zip(keys.to_pylist(), values.to_pylist(), strict=True))
-    found = map(list, map(islice, repeat(pairs), header_counts(batch).to_pylist()))
+    headers = map(list, map(islice, repeat(pairs), header_counts(batch).to_pylist()))
     if without is None or not pc.any(pc.starts_with(keys, without)).as_py():
-        return found
-    return ([pair for pair in row if not pair[0].startswith(without)] for row in found)
+        return headers
+    return ([pair for pair in row if not pair[0].startswith(without)] for row in headers)
 
 
 def headers_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

@@ -50,8 +50,8 @@ class Letter(Struct, frozen=True):
     @property
     def redrives(self) -> int:
         """How often the record was sent back."""
-        found = [value for name, value in self.headers if name == REDRIVES and isinstance(value, bytes)]
-        text = found[-1].decode("ascii", "replace") if found else ""
+        counts = [value for name, value in self.headers if name == REDRIVES and isinstance(value, bytes)]
+        text = counts[-1].decode("ascii", "replace") if counts else ""
         return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
     @property

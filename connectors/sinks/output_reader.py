@@ -101,17 +101,17 @@ def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: in
             raise _later_generation(f"{reader.target.topic}-{tp.partition}", max(numbers), generation)
         own = (pairs for pairs, number in zip(headers, numbers, strict=True) if number == generation)
         offsets = [source_offset(pairs, tp) for pairs in own if not is_synthetic(pairs)]
-        found = max((offset for offset in offsets if offset is not None), default=None)
-        if found is not None:
-            return found
+        last = max((offset for offset in offsets if offset is not None), default=None)
+        if last is not None:
+            return last
         seen = seen or bool(offsets)
         step, stop = step * GROWTH, start
     return Unknown.UNKNOWN if seen else None
 
 
-def _later_generation(output: str, found: int, known: int) -> PositionError:
+def _later_generation(output: str, newest: int, known: int) -> PositionError:
     return PositionError(
-        f"{output} holds records of generation {found}, the catalog knows generation {known}: it is an older copy.",
+        f"{output} holds records of generation {newest}, the catalog knows generation {known}: it is an older copy.",
         OLDER_COPY,
     )
 
@@ -178,10 +178,10 @@ def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> in
 
     Ours are the last of their names: keyfold takes an upstream keyfold's out, but others may write here too.
     """
-    found = {name: value for name, value in pairs if isinstance(value, bytes)}
-    if (found.get(TOPIC), found.get(PARTITION)) != (tp.topic.encode(), str(tp.partition).encode()):
+    headers = {name: value for name, value in pairs if isinstance(value, bytes)}
+    if (headers.get(TOPIC), headers.get(PARTITION)) != (tp.topic.encode(), str(tp.partition).encode()):
         return None
-    text = found.get(OFFSET, b"")
+    text = headers.get(OFFSET, b"")
     return int(text) if text.isdigit() else None
 
 
@@ -193,8 +193,8 @@ def named_generation(pairs: Headers) -> int:
 
 def _names(pairs: Headers, tp: TopicPartition) -> bool:
     """Returns whether a record's headers are ours for `tp`."""
-    found = dict(pairs)
-    return (found.get(TOPIC), found.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
+    headers = dict(pairs)
+    return (headers.get(TOPIC), headers.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
 
 
 def retires(pairs: Headers, tp: TopicPartition) -> bool:
@@ -216,7 +216,9 @@ def check_writers(
     publishes there too, UnreachableError. Other records are only logged as a warning: they may be an operator's mistake
     that is over.
     """
-    places = {TopicPartition(one.output, one.partition): one for one in targets if one.output is not None}
+    places = {
+        TopicPartition(planned.output, planned.partition): planned for planned in targets if planned.output is not None
+    }
     ends = stable_ends(member, admin, places)
     for place, target in places.items():
         reached = target.output_offset
@@ -259,8 +261,8 @@ def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPart
 
 def keyfold_source(headers: Headers) -> tuple[str, int, int] | None:
     """Returns topic, partition and offset that keyfold's headers name; None where they are not there."""
-    found = {name: value for name, value in headers if isinstance(value, bytes)}
-    topic, partition, offset = (found.get(name) for name in (TOPIC, PARTITION, OFFSET))
+    named = {name: value for name, value in headers if isinstance(value, bytes)}
+    topic, partition, offset = (named.get(name) for name in (TOPIC, PARTITION, OFFSET))
     if topic is None or partition is None or offset is None or not (partition.isdigit() and offset.isdigit()):
         return None
     return topic.decode(errors="replace"), int(partition), int(offset)

@@ -110,8 +110,8 @@ def _unnamed(message: Message) -> RebuildError:
     )
 
 
-def _compared(found: tuple[bytes | None, str | None]) -> dict[str, Any]:
-    return dict(zip((record.KEY_IDENTITY, record.KEY_ENCODING), found, strict=True))
+def _compared(pair: tuple[bytes | None, str | None]) -> dict[str, Any]:
+    return dict(zip((record.KEY_IDENTITY, record.KEY_ENCODING), pair, strict=True))
 
 
 def _key(message: Message) -> bytes:

@@ -84,7 +84,7 @@ def await_visible(
             said = True
             _log.info("waiting until readers see what was published", partitions=len(hidden), first=str(hidden[0]))
         sleep(_PAUSE_S)
-        waiting = {one.place: one.end for one in hidden}
+        waiting = {hidden_end.place: hidden_end.end for hidden_end in hidden}
         hidden = hidden_ends(waiting, stable_ends(waiting))
     return hidden
 

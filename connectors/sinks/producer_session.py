@@ -223,8 +223,9 @@ class ProducerSession:
         librdkafka drops the records of such a transaction and gives the reason to the next call about it only. This
         one has no effect, as what it adds is aborted.
         """
-        one = self.bucket.plan.targets[0]
-        position, group = Partition(one.topic, one.partition, max(0, one.start)), self._member.consumer_group_metadata()
+        target = self.bucket.plan.targets[0]
+        position = Partition(target.topic, target.partition, max(0, target.start))
+        group = self._member.consumer_group_metadata()
         try:
             self.producer.send_offsets_to_transaction([position], group, _ABORT_S)
         except KafkaException as error:
@@ -273,21 +274,21 @@ class ProducerSession:
     def _checked_outputs(self) -> Mapping[str, TopicInfo]:
         """Returns the output topics, which must be those of the plan; only step T3 decides that one is gone."""
         names = sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
-        found = described(self.admin.describe, names, known=names)
+        present = described(self.admin.describe, names, known=names)
         for name in names:
             ours = self.bucket.output_ids[name]
-            if name not in found:
+            if name not in present:
                 raise UnreachableError(
                     f"{self.bucket}: no broker knows output topic {name}.",
                     "It is asked for again; if it was deleted, the next start of the connector says so.",
                 )
-            if found[name].id != ours:
+            if present[name].id != ours:
                 raise OutputError(
-                    f"{self.bucket}: output topic {name} was recreated (its id was {ours}, now {found[name].id}); what "
-                    "was published is gone.",
+                    f"{self.bucket}: output topic {name} was recreated (its id was {ours}, now {present[name].id}); "
+                    "what was published is gone.",
                     PUBLISH_ANEW,
                 )
-        return {name: replace(found[name], leaderless=0) for name in names}
+        return {name: replace(present[name], leaderless=0) for name in names}
 
     def _check_positions(self, expected: Mapping[TopicPartition, int | None]) -> None:
         group = group_id(self.bucket.connector)
@@ -295,10 +296,11 @@ class ProducerSession:
         wrong = moved(held, expected, self.bucket.plan.catalog_id)
         if wrong:
             tp = wrong[0]
-            found = held[tp]
-            why, action = moved_by(found, self.bucket.plan.catalog_id, self.admin.members(group))
+            position = held[tp]
+            offset = None if position is None else position.offset
+            why, action = moved_by(position, self.bucket.plan.catalog_id, self.admin.members(group))
             raise PositionMovedError(
-                f"{self.bucket}: group {group} holds {None if found is None else found.offset} for {tp}, planned was "
+                f"{self.bucket}: group {group} holds {offset} for {tp}, planned was "
                 f"{expected[tp]} ({len(wrong)} of {len(expected)} positions have moved): {why}.",
                 action,
             )

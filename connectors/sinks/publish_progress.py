@@ -49,13 +49,13 @@ class PublishProgress:
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.aborted = 0
-        self.expected: dict[TopicPartition, int | None] = {tp: one.found for tp, one in self._targets.items()}
+        self.expected: dict[TopicPartition, int | None] = {tp: planned.found for tp, planned in self._targets.items()}
         self._sent = {
             tp: PublishResult(
                 topic=tp.topic,
                 partition=tp.partition,
-                end=one.start,
-                output_offset=one.output_offset,
+                end=planned.start,
+                output_offset=planned.output_offset,
                 records=0,
                 bytes=0,
                 dead_letters=0,
@@ -64,7 +64,7 @@ class PublishProgress:
                 transactions=0,
                 aborted=0,
             )
-            for tp, one in self._targets.items()
+            for tp, planned in self._targets.items()
         }
 
     @property

@@ -131,15 +131,15 @@ class RedrivePosition(Struct, frozen=True):
         if not metadata:
             return cls(offset)
         try:
-            found = msgspec.json.decode(metadata, type=_Metadata)
+            decoded = msgspec.json.decode(metadata, type=_Metadata)
         except msgspec.DecodeError as error:
             raise ValueError(metadata[:100]) from error
-        return cls(found.base, found.redriven)
+        return cls(decoded.base, decoded.redriven)
 
     @property
     def offset(self) -> int:
         """Behind the last letter that any run has come to: what the group holds beside the metadata."""
-        return max((self.base, *(one.end for one in self.redriven)))
+        return max((self.base, *(span.end for span in self.redriven)))
 
     @property
     def metadata(self) -> str:
@@ -154,35 +154,35 @@ class RedrivePosition(Struct, frozen=True):
     @property
     def has_passed_over(self) -> bool:
         """Whether a run has sent one letter of a record only, and may have passed over others."""
-        return any(one.selection.once for one in self.redriven)
+        return any(span.selection.once for span in self.redriven)
 
     def since(self, low: int) -> RedrivePosition:
         """Returns the position without what concerns only letters below `low`, which are gone from the topic."""
-        return replace(self, redriven=tuple(one for one in self.redriven if one.end > max(low, self.base)))
+        return replace(self, redriven=tuple(span for span in self.redriven if span.end > max(low, self.base)))
 
     def has_room_for(self, selection: RedriveSelection) -> bool:
         """Returns whether a run of `selection` can be noted; of one without filters it can, as good as always."""
         noted = self.noted(selection, max(self.offset, 10**12))
-        if any(one.selection == selection for one in self.redriven):
+        if any(span.selection == selection for span in self.redriven):
             return noted.fits
         begun = replace(self, redriven=(*self.redriven, RedrivenRange(selection, self.offset)))
         return begun.fits if selection.filter == LetterFilter() else len(begun.metadata.encode()) <= FILTERED_MAX
 
     def start(self, selection: RedriveSelection) -> int:
         """Returns the offset below which nothing of `selection` is left."""
-        return max((self.base, *(one.end for one in self.redriven if one.selection.includes(selection))))
+        return max((self.base, *(span.end for span in self.redriven if span.selection.includes(selection))))
 
     def is_redriven(self, letter: Letter, connector: str) -> bool:
         """Returns whether a letter has gone."""
         if letter.offset < self.base:
             return True
         return any(
-            letter.offset < one.end and one.selection.why_left(letter, connector) is None for one in self.redriven
+            letter.offset < span.end and span.selection.why_left(letter, connector) is None for span in self.redriven
         )
 
     def is_redriven_itself(self, letter: Letter, connector: str) -> bool:
         """Returns whether a letter has gone by a run that sent each letter, whatever record it is of."""
-        each = replace(self, redriven=tuple(one for one in self.redriven if not one.selection.once))
+        each = replace(self, redriven=tuple(span for span in self.redriven if not span.selection.once))
         return each.is_redriven(letter, connector)
 
     def is_waiting(self, letter: Letter, connector: str) -> bool:
@@ -195,7 +195,7 @@ class RedrivePosition(Struct, frozen=True):
         if end <= self.start(selection):
             return self
         new = RedrivenRange(selection, end)
-        rest = (one for one in self.redriven if not (selection.includes(one.selection) and one.end <= end))
+        rest = (span for span in self.redriven if not (selection.includes(span.selection) and span.end <= end))
         return replace(self, redriven=(*rest, new))
 
 

@@ -30,8 +30,8 @@ RedriveTargets = Sequence[tuple[Letter, RedriveTarget]]
 
 def redrive_settings(config: Mapping[str, Setting], name: str) -> dict[str, Setting]:
     """Returns the settings of a redrive's producer: a queue for any letter, and Java's choice of a key's partition."""
-    found = producers.settings(config, name, producers.LARGEST_BATCH, _LARGEST_RECORD)
-    return {"partitioner": "murmur2_random", **found}
+    settings = producers.settings(config, name, producers.LARGEST_BATCH, _LARGEST_RECORD)
+    return {"partitioner": "murmur2_random", **settings}
 
 
 class RedriveProducer:
@@ -62,13 +62,16 @@ class RedriveProducer:
             self._send(targets)
             self._commit(position)
         except (KafkaException, KafkaError, SystemError) as error:  # type: ignore[misc]  # its stub has no base
-            found = _of_client(error)
-            if found.code() in FENCED:
+            kafka_error = _of_client(error)
+            if kafka_error.code() in FENCED:
                 raise ConflictError(
                     f"Another redrive of {position.topic} has taken over.", "Let it end, and look with --dry-run."
                 ) from error
             raise typed(
-                found, f"Letters of {where} cannot be sent back", self._bootstrap, self._rights.get(found.code())
+                kafka_error,
+                f"Letters of {where} cannot be sent back",
+                self._bootstrap,
+                self._rights.get(kafka_error.code()),
             ) from error
 
     def _send(self, targets: RedriveTargets) -> None:

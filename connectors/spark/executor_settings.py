@@ -61,19 +61,19 @@ def prepare_executors(
     """
     if PYTHON in settings:
         environment.setdefault(_PYTHON_VARIABLE, settings[PYTHON])
-    found = dict(settings)
+    prepared = dict(settings)
     if ships(package, settings):
-        found |= archive_settings(ensure().file, settings)
+        prepared |= archive_settings(ensure().file, settings)
     elif _names_archive(settings):
-        found[PYTHON_PATH] = _with_archive(settings.get(PYTHON_PATH))
+        prepared[PYTHON_PATH] = _with_archive(settings.get(PYTHON_PATH))
     elif _PYTHON_VARIABLE not in environment:
-        return found
+        return prepared
     name = environment.get(_PYTHON_VARIABLE, PYTHON_NAME)
     own = Path(sys.executable).parent
     if os.sep not in name and (own / name).exists():
         environment[_PYTHON_VARIABLE] = name
         environment["PATH"] = os.pathsep.join(filter(None, [str(own), environment.get("PATH")]))
-    return found
+    return prepared
 
 
 def _names_archive(settings: Mapping[str, str]) -> bool:

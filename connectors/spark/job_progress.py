@@ -51,5 +51,5 @@ def task_progress(spark: SparkSession, observer: Observer, name: str, clock: Clo
 
 def tasks(tracker: StatusTracker) -> tuple[int, int]:
     """Returns (done, all) tasks of the stages that are running."""
-    running = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one))]
+    running = [info for stage_id in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage_id))]
     return sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)

@@ -230,10 +230,11 @@ def _launching(home: str | None) -> str:
 
     Without them it looks for its few classes in all of Spark's JARs.
     """
-    found = [] if home is None else sorted(Path(home, JARS).glob("spark-launcher_*.jar"))
-    if len(found) != 1 or shlex.quote(str(found[0])) != str(found[0]):  # Spark's script splits the options at blanks
+    launchers = [] if home is None else sorted(Path(home, JARS).glob("spark-launcher_*.jar"))
+    # Spark's script splits the options at blanks.
+    if len(launchers) != 1 or shlex.quote(str(launchers[0])) != str(launchers[0]):
         return _QUICK
-    return f"{_QUICK} -Xbootclasspath/a:{found[0]}"
+    return f"{_QUICK} -Xbootclasspath/a:{launchers[0]}"
 
 
 def _sharing(options: str, home: str | None) -> str:

@@ -64,15 +64,15 @@ class Cast(SidedTransform):
         if self._whole is not None:
             return self.new_record(record, updated, cast_value(schema, value, self._whole))
         struct = require_struct(schema, value, _PURPOSE)
-        found = {name: cast(field_value(field, struct, defaults=self._defaults)) for name, field, cast in casts}
-        return self.new_record(record, updated, found)
+        made = {name: cast(field_value(field, struct, defaults=self._defaults)) for name, field, cast in casts}
+        return self.new_record(record, updated, made)
 
     def _without_schema(self, value: Any) -> Any:
         if self._whole is not None:
             return cast_value(None, value, self._whole)
-        found = require_map(value, _PURPOSE)
-        cast = {name: cast_value(None, found.get(name), kind) for name, kind in self._fields.items()}
-        return {**found, **cast}
+        entries = require_map(value, _PURPOSE)
+        cast = {name: cast_value(None, entries.get(name), kind) for name, kind in self._fields.items()}
+        return {**entries, **cast}
 
     def _with_types(self, schema: Schema) -> tuple[Schema, list[tuple[str, Field, Callable[[Any], Any]]]]:
         if self._whole is not None:

@@ -80,7 +80,7 @@ class ExtractNewRecordState(Transform):
         self._defaults: bool = options["replace.null.with.default"]
         self._row_schema = OfSchema(_row_schema)
         self._updated = OfSchema(self._with_added)
-        self._found = OfSchema(self._find_headers)
+        self._found_headers = OfSchema(self._find_headers)
         self._has_warned = False
 
     def fields_of(self, schema: Schema) -> frozenset[str] | None:
@@ -88,7 +88,9 @@ class ExtractNewRecordState(Transform):
         if not _is_envelope(schema):
             return None
         added = (*self._added, *self._headers)
-        return frozenset({"before", "after", *(one.parent or one.name for one in added), *(one.name for one in added)})
+        return frozenset(
+            {"before", "after", *(field.parent or field.name for field in added), *(field.name for field in added)}
+        )
 
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """See `Transform`."""
@@ -133,7 +135,7 @@ class ExtractNewRecordState(Transform):
         self, record: ConnectRecord, schema: Schema, event: dict[str, Any], row: dict[str, Any], *, deleted: bool
     ) -> ConnectRecord:
         updated, added, fields = self._updated(schema)[int(deleted)]
-        made = {one.name: field_value(one, row, defaults=self._defaults) for one in fields}
+        made = {field.name: field_value(field, row, defaults=self._defaults) for field in fields}
         if self._rewrites:
             made[_DELETED] = "true" if deleted else "false"
         for name, place in added:
@@ -141,18 +143,18 @@ class ExtractNewRecordState(Transform):
         return replace(record, value_schema=updated, value=made)
 
     def _with_headers(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
-        new = (Header(name, _at(event, place), own, is_new=True) for name, place, own in self._found(schema))
+        new = (Header(name, _at(event, place), own, is_new=True) for name, place, own in self._found_headers(schema))
         return replace(record, headers=(*record.headers, *new))
 
     def _find_headers(self, schema: Schema) -> list[tuple[str, tuple[str | None, str], Schema]]:
-        found = ((one, one.find(schema)) for one in self._headers)
-        return [(one.added_as, (place[0], one.name), place[1]) for one, place in found if place]
+        places = ((header, header.find(schema)) for header in self._headers)
+        return [(header.added_as, (place[0], header.name), place[1]) for header, place in places if place]
 
     def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
         """Returns schema, added fields and the row's own ones, for a change and for a delete."""
-        found = [(one, place) for one in self._added if (place := one.find(schema))]
-        added = [(one.added_as, (place[0], one.name)) for one, place in found]
-        fields = [Field(one.added_as, place[1]) for one, place in found]
+        pairs = [(field, place) for field in self._added if (place := field.find(schema))]
+        added = [(field.added_as, (place[0], field.name)) for field, place in pairs]
+        fields = [Field(field.added_as, place[1]) for field, place in pairs]
         marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []
         return [
             (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
@@ -184,7 +186,7 @@ def _at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
 
 def _added(key: str, options: Mapping[str, Any]) -> Sequence[AddedField]:
     prefix = options[f"{key}.prefix"]
-    return [_field(key, one, prefix) for one in options[key] if one]
+    return [_field(key, text, prefix) for text in options[key] if text]
 
 
 def _field(key: str, text: str, prefix: str) -> AddedField:

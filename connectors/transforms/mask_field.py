@@ -56,11 +56,11 @@ class MaskField(SidedTransform):
         """See `Transform`."""
         schema, value = self.operating_schema(record), self.operating_value(record)
         if schema is None:
-            found = require_map(value, _PURPOSE)
-            masked = {name: self._masked(found.get(name)) for name in self._fields}  # also what is not there, as null
-            return self.new_record(record, None, {**found, **masked})
+            entries = require_map(value, _PURPOSE)
+            masked = {name: self._masked(entries.get(name)) for name in self._fields}  # also what is not there, as null
+            return self.new_record(record, None, {**entries, **masked})
         struct = require_struct(schema, value, _PURPOSE)
-        copied = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}
+        copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
         for name, mask in self._masks(schema):
             copied[name] = mask(copied[name])
         return self.new_record(record, schema, copied)
@@ -82,7 +82,7 @@ class MaskField(SidedTransform):
         raise DataError(f"A {kind.__name__} cannot be masked with a replacement.")
 
     def _masks_of(self, schema: Schema) -> list[tuple[str, Callable[[Any], Any]]]:
-        return [(one.name, self._mask_of(one)) for one in schema.fields if one.name in self._fields]
+        return [(field.name, self._mask_of(field)) for field in schema.fields if field.name in self._fields]
 
     def _mask_of(self, field: Field) -> Callable[[Any], Any]:
         mask = self._mask_of_type(field.schema)

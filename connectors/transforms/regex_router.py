@@ -61,21 +61,21 @@ def _template(text: str, groups: int, names: Mapping[str, int]) -> list[str | in
     """Reads a replacement as Java does (Matcher.appendReplacement). Raises ValueError for a group that there is not."""
     parts: list[str | int] = []
     end = 0
-    for found in _GROUP.finditer(text):
-        parts.append(text[end : found.start()])
-        end = found.end()
-        if found["odd"]:
-            raise ValueError(f'a "{found["odd"]}" that is meant as itself must be written "\\{found["odd"]}".')
-        if found["quoted"]:
-            parts.append(found["quoted"])
-        elif found["name"]:
-            if found["name"] not in names:
-                raise ValueError(f"the pattern has no group {found['name']}.")
-            parts.append(names[found["name"]])
+    for group in _GROUP.finditer(text):
+        parts.append(text[end : group.start()])
+        end = group.end()
+        if group["odd"]:
+            raise ValueError(f'a "{group["odd"]}" that is meant as itself must be written "\\{group["odd"]}".')
+        if group["quoted"]:
+            parts.append(group["quoted"])
+        elif group["name"]:
+            if group["name"] not in names:
+                raise ValueError(f"the pattern has no group {group['name']}.")
+            parts.append(names[group["name"]])
         else:
-            digits = _most_digits(found["number"], groups)
+            digits = _most_digits(group["number"], groups)
             parts.append(int(digits))
-            end = found.start() + 1 + len(digits)
+            end = group.start() + 1 + len(digits)
     return [*parts, text[end:]]
 
 

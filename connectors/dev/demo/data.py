@@ -41,10 +41,10 @@ def csv_archive() -> Path:
     """
     spec = find_spec(PACKAGE)
     folders = list(spec.submodule_search_locations or []) if spec else []
-    found = [path for path in (Path(folder, "data/flights.csv.zip") for folder in folders) if path.is_file()]
-    if not found:
+    archives = [path for path in (Path(folder, "data/flights.csv.zip") for folder in folders) if path.is_file()]
+    if not archives:
         raise ConfigError(f"The demo's data package {PACKAGE} is not installed.", INSTALL)
-    return found[0]
+    return archives[0]
 
 
 def flights() -> Iterator[Flight]:

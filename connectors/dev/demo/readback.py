@@ -143,9 +143,9 @@ def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
         raise ConfigError("The demo's duckdb is not installed.", INSTALL) from None
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
-        columns = [column[0] for column in found.description or ()]
-        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, found.fetchall())
+        answer = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
+        columns = [column[0] for column in answer.description or ()]
+        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, answer.fetchall())
 
 
 def _data(folder: str) -> str:
