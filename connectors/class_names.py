@@ -36,7 +36,7 @@ class ClassName(Struct, frozen=True):
 
 
 class Named(Struct, frozen=True):
-    """A class that a file names, with `side`, the part after `$` (None where it has no variants)."""
+    """A class that a file names, with `side`, the part after `$` (None if it has no variants)."""
 
     of: ClassName
     side: str | None

@@ -178,7 +178,7 @@ class RecordRefusedError(ConnectorError):
 class DataError(KeyfoldError):
     """A record cannot be converted or transformed (`org.apache.kafka.connect.errors.DataException`): it alone is bad.
 
-    The message says what is wrong with it; where it is says the chain that it was in.
+    The message says what is wrong with it; the chain adds the stage and the class.
     """
 
 

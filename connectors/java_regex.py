@@ -2,7 +2,7 @@
 
 Kafka Connect's `topics.regex` is a java.util.regex pattern that must match the whole name. `regex` (its version 1
 behaviour) means by nearly all of it what Java means: classes within classes and their intersections, possessive
-quantifiers, flags that count from where they stand. What Java writes in another way is rewritten, properties of
+quantifiers, flags that count from their place on. What Java writes in another way is rewritten, properties of
 characters to those of ASCII, as topic names are; what would mean something else, or is no Java, is refused with its
 position.
 """
@@ -37,7 +37,7 @@ _REFUSED_IN_CLASS: Final = (
     (r"\[:", '":" directly after "[" must be written "\\:"'),
     (r"&&(?=[&\]])|(?:(?<=\[)|(?<=\[\^))&&", '"&&" must have a class on both of its sides'),
 )
-"""What is refused where it stands, outside and inside of a class of characters, and why."""
+"""What is refused at its place, outside and inside of a class of characters, and why."""
 
 _PROPERTIES: Final[dict[str, str]] = {
     "Alpha": "a-zA-Z", "L": "a-zA-Z", "IsAlphabetic": "a-zA-Z", "IsL": "a-zA-Z", "IsLetter": "a-zA-Z",
@@ -46,7 +46,7 @@ _PROPERTIES: Final[dict[str, str]] = {
     "Digit": "0-9", "N": "0-9", "Nd": "0-9", "IsDigit": "0-9",
     "Alnum": "a-zA-Z0-9", "XDigit": "0-9a-fA-F", "Punct": "!-/:-@\\[-`{-~", "ASCII": "\\x00-\\x7f",
 }  # fmt: skip
-"""The ASCII part of Java's properties of characters: behind a flag (?i) `regex` takes those of its own otherwise."""
+"""The ASCII part of Java's properties of characters: after a flag (?i) `regex` takes those of its own otherwise."""
 _ESCAPES: Final = "dDwWsSbBAtnrfxu123456789zZ"
 _TOKEN: Final = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\k<(?P<back>[a-zA-Z][a-zA-Z0-9]*)>|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
@@ -162,7 +162,7 @@ class _Translation:
         return "\\Z" if pair[1] == "z" else self._member(pair)
 
     def _member(self, escape: str) -> str:
-        """Notes a member of the open class; refuses it beside its opposite, where `regex` would lose the negation."""
+        """Notes a member of the open class; refuses it with its opposite, as `regex` would lose the negation."""
         opposite = escape.swapcase()
         if any(self.classes) and escape[1].isalpha() and opposite in self.members:
             raise self._refusal(f'"{escape}" and "{opposite}" in one class leave nothing over')

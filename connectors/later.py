@@ -1,7 +1,4 @@
-"""Says of what Kafka Connect has that keyfold does not have yet.
-
-On its own because files' own keys (connectors/config) and those of classes (connectors/chain) are told it alike.
-"""
+"""Words the message for a key of Kafka Connect that keyfold does not have yet."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _BOUNDS: Final = {"INT": 2**31, "LONG": 2**63}
 class Option(Struct, frozen=True):
     """One setting (ConfigDef.ConfigKey). `default` is a value, not a text; `doc` is a sentence or more.
 
-    `allowed`: the only texts that are taken, in any case where `any_case`. `check` returns what is wrong with a value,
+    `allowed`: the only texts that are taken, in any case if `any_case`. `check` returns what is wrong with a value,
     or None. `is_file`: it names a file that the class reads.
     """
 

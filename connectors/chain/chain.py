@@ -50,7 +50,7 @@ _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_EN
 
 
 class RejectedError(Exception):
-    """A record cannot be converted or transformed; `rejection` says where, and why."""
+    """A record cannot be converted or transformed; `rejection` says at which stage, and why."""
 
     def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
         super().__init__(stage, class_name, error)
@@ -108,7 +108,7 @@ class Conversion(Struct):
     reads: bool
 
     def read(self, topic: str, headers: list[Header], data: bytes | None) -> tuple[Any, Any]:
-        """Returns schema and value of `data`, or `data` itself where no step looks at it.
+        """Returns schema and value of `data`, or `data` itself if no step looks at it.
 
         Raises RejectedError, RegistryError.
         """
@@ -191,7 +191,7 @@ class Chain:
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are.
 
-        Where keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
+        If keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
         RegistryError, PortionLateError.
         """
         rows = _Rows(batch)
@@ -215,7 +215,7 @@ class Chain:
         return str(error.without_values(self._settings))
 
     def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
-        """Finds the identities of all keys; a record whose key has none is rejected, and is again as it was read."""
+        """Finds the identity of each key. A record with a key that has none is rejected and restored as it was read."""
         rows.compared = [None] * len(rows.keys)
         for row, key in enumerate(rows.keys):
             self._patience.check()
@@ -256,7 +256,7 @@ class Chain:
         return current
 
     def _put(self, rows: _Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
-        """Writes what has changed; all of it or, where something is refused, nothing."""
+        """Writes what has changed: all of it, or nothing if a part is refused."""
         headers = list(record.headers)
         topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]

@@ -1,7 +1,4 @@
-"""Keeps the chains of a process between its reading tasks: what they know of schemas took requests to learn.
-
-On its own because it alone has state of the process.
-"""
+"""Keeps the chains of a process between its reading tasks: what they know of schemas took requests to learn."""
 
 from __future__ import annotations
 

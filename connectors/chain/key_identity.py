@@ -31,7 +31,7 @@ _STYLES: Final = ((",", ":"), (", ", ": "))
 
 
 class Compared(NamedTuple):
-    """What a key is compared by, None where that is the key itself; and its `key_encoding` (`record.RUN`)."""
+    """What a key is compared by, None if that is the key itself; and its `key_encoding` (`record.RUN`)."""
 
     identity: bytes | None
     encoding: str | None
@@ -140,7 +140,7 @@ def key_identity(name: str, converter: Converter) -> KeyIdentity | None:
 
 
 def key_identity_of(spec: ChainSpec, resolve: Resolve) -> KeyIdentity | None:
-    """Makes what finds the identities of a connector's keys; None where they are compared by their bytes."""
+    """Makes what finds the identities of a connector's keys; None if they are compared by their bytes."""
     return key_identity(spec.identity, made_converter(spec.key, resolve, is_key=True))
 
 
@@ -149,7 +149,7 @@ UNREADABLE: Final = b"\xff"
 
 
 def compared(identity: KeyIdentity, headers: Sequence[Header], key: bytes) -> Compared:
-    """Returns what a key of the output is compared by: by itself where it cannot be read. Raises RegistryError."""
+    """Returns what a key of the output is compared by: by itself if it cannot be read. Raises RegistryError."""
     try:
         return identity.of(headers, key)
     except RegistryError:

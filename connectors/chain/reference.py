@@ -1,6 +1,6 @@
 """Makes the tables of settings in docs/converters.md and docs/transforms.md from the classes.
 
-`python -m connectors.chain.reference docs/converters.md docs/transforms.md` writes them anew between their marks
+`python -m connectors.chain.reference docs/converters.md docs/transforms.md` rewrites them between their marks
 (`<!-- settings: CLASS -->` and `<!-- end -->`); what all classes with a schema registry have stands once, between the
 mark `registry`. A test fails while a page says something else than the classes.
 """
@@ -24,7 +24,7 @@ _BLOCK: Final = re.compile(r"(<!-- settings: (\w+) -->\n).*?(<!-- end -->)", re.
 
 
 def page(text: str) -> str:
-    """Makes every table of `text` between its marks anew. Raises StopIteration for a mark of no class."""
+    """Rewrites every table of `text` between its marks. Raises StopIteration for a mark of no class."""
     return _BLOCK.sub(lambda block: f"{block[1]}\n{_table(_options(block[2]))}\n\n{block[3]}", text)
 
 
@@ -55,7 +55,7 @@ def _default(option: Option) -> str:
 
 
 def main() -> None:
-    """Writes the tables of the pages that are named on the command line anew."""
+    """Rewrites the tables of the pages that are named on the command line."""
     for name in sys.argv[1:]:
         path = Path(name)
         path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Finds the topic that a connector's routers make of a source topic, before any record is there: a log has one output.
+"""Finds the topic that a connector's routers make of a source topic, before any record is there.
 
-On its own because configuration, source and broker ask it, and none of them has records.
+A log has one output.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ TRANSFORM_OPTIONS: Final = (
     Option("predicate", "STRING", None, "The predicate that says to which records it is applied. Not set: to all."),
     Option("negate", "BOOLEAN", default=False, doc="Apply it to the records of which the predicate is not true."),
 )
-"""Settings that every transform has beside its own."""
+"""Settings that every transform has in addition to its own."""
 PREDICATE_OPTIONS: Final = (Option("type", "CLASS", None, "The predicate's class.", importance="HIGH"),)
 _DEFAULTS: Final = {KEY_CONVERTER: BYTES, VALUE_CONVERTER: BYTES, HEADER_CONVERTER: SIMPLE}
 _CLASSES: Final = {
@@ -102,8 +102,8 @@ def chain_spec(
 ) -> ChainSpec:
     """Reads the chain of a connector with `settings`, in which `defaults`, the worker's, stand for missing converters.
 
-    A converter's own settings come from where its class is named. Nothing is checked: `chain_faults` does. `limits` are
-    those of the connector's placeholders; the worker's have none.
+    A converter's own settings come from the file that names its class. Nothing is checked: `chain_faults` does.
+    `limits` are those of the connector's placeholders; the worker's have none.
     """
     worker = defaults or {}
     steps = (_step(alias, _of(settings, f"transforms.{alias}."), limits) for alias in _aliases(settings, "transforms"))
@@ -125,7 +125,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
     """Returns everything that is wrong with what `settings` say of converters, transforms and predicates.
 
     Classes are made to see whether they take their settings; nothing is asked over the network. `limits` are those of
-    the placeholders, whose values no fault shows.
+    the placeholders; no fault shows their values.
     """
     return (
         *(fault for key in _CLASSES for fault in _converter_faults(settings, key, resolve, limits)),
@@ -149,7 +149,7 @@ def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[s
 
 
 def _file_faults(options: Iterable[Option], texts: Mapping[str, str], limits: Limits) -> Iterator[Fault]:
-    """Yields a fault for each file that a setting sent over REST names and nobody has allowed: it is not opened."""
+    """Yields a fault for each file that a setting sent over REST names and that is not allowed: it is not opened."""
     for option in options:
         if option.is_file and option.name in texts:
             try:

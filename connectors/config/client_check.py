@@ -92,7 +92,7 @@ def _refusal(kind: ClientKind, config: Mapping[str, Any], quoted: list[str]) -> 
 
 
 def _with_java(text: str) -> str:
-    """Puts Java's name beside the first name of librdkafka's in `text` that differs from it."""
+    """Adds Java's name to the first name of librdkafka's in `text` that differs from it."""
     name = next((name for name in _JAVA if name in text), None)
     return text.replace(name, f"{name} ({_JAVA[name]})", 1) if name else text
 

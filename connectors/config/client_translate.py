@@ -42,7 +42,7 @@ JAVA: Final[dict[str, str]] = {
     "ssl.truststore.location": "ssl.ca.location",
     "sasl.oauthbearer.assertion.template.file": "sasl.oauthbearer.assertion.jwt.template.file",
 }
-"""Java's names where librdkafka has another one."""
+"""Java's names for which librdkafka has another."""
 
 STORE_TYPES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "ssl.truststore.type": (("PEM",), EXPORT_TRUST),

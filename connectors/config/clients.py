@@ -81,7 +81,7 @@ def _resolved(kind: ClientKind, name: str, text: str, limits: Limits) -> dict[st
 
 
 def _check_over_rest(settings: Mapping[str, str], limits: Limits) -> None:
-    """Raises ValueError for settings by which whoever may ask REST would run code here, or read what the worker can."""
+    """Raises ValueError for settings by which a user of REST could run code here, or read what the worker can."""
     for name, value in settings.items():
         if name in NOT_OVER_REST:
             raise RefusedValueError(f"{NOT_OVER_REST[name]}; set it in the worker file, or make a connector file.")

@@ -41,7 +41,7 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 
 
 def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> dict[str, Any]:
-    """Returns the settings of `connector` by the fields of `kind`, whose names they have after `prefix`."""
+    """Returns, for each field of `kind`, the setting of `connector` with that name after `prefix`, if there is one."""
     names = (name for name in kind.__struct_fields__ if prefix + name in ConnectorConfig.model_fields)
     return {name: getattr(connector, prefix + name) for name in names}
 
@@ -81,7 +81,7 @@ def other_snapshots(
 
 
 def kept_catalog(storage: Storage, connector: str) -> Catalog:
-    """Opens the catalog in `storage` for a command about what it keeps. Raises UsageError where that is nothing."""
+    """Opens the catalog in `storage` for a command about what it keeps. Raises UsageError if that is nothing."""
     from compactor.catalog.catalog import Catalog
 
     catalog = Catalog.open(storage, connector)

@@ -147,7 +147,7 @@ def unknown(name: str, known: Iterable[str], what: str = "key") -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name most like `name`, or None where nothing is like it.
+    """Returns the known name most like `name`, or None if nothing is like it.
 
     Case, and `_` or `-` in place of `.`, do not count as differences.
     """

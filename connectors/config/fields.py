@@ -62,7 +62,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class RefusalError(ValueError):
-    """A value is refused with a whole sentence, that needs neither the value nor what is allowed beside it."""
+    """A value is refused with a whole sentence, to which neither the value nor what is allowed is added."""
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -250,7 +250,7 @@ def _folder(text: str) -> str:
 def store_location(text: str) -> str:
     """Returns a location as `open_storage` takes it: of a folder the path, of an object store the URL as it is.
 
-    Raises ValueError, with the reason, where it names neither.
+    Raises ValueError, with the reason, if it names neither.
     """
     scheme = _SCHEME.match(text)
     if scheme is None or scheme[1].lower() == "file":

@@ -62,7 +62,7 @@ def load_worker(path: Path | None) -> WorkerConfig:
 
 def _worker_settings(path: Path) -> dict[str, Any]:
     keys = definitions(WorkerConfig)
-    here = {STORAGE: keys[STORAGE].default}  # the default too is a folder beside the file
+    here = {STORAGE: keys[STORAGE].default}  # the default too counts from the file's folder
     return anchored({**here, **read_object(path)}, keys, folder_of(path))
 
 
@@ -177,7 +177,7 @@ def other_file(path: Path) -> OtherFile:
 
 
 def clashes(config: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
-    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it."""
+    """Returns a fault for each file of `others` that has the name of `config`, or shares an output topic with it."""
     return tuple(fault for other in others for fault in _clash(config, other))
 
 
@@ -231,7 +231,7 @@ def _place(location: str) -> str:
 
 
 def _shared_output(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
+    """Returns an output topic that both publish to, as a name or a template; None if nothing says that there is one.
 
     Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
     published (`connectors.sinks.output_reader`).
@@ -242,8 +242,8 @@ def _shared_output(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
     return min(shared, default=None) or _by_pattern(own, other) or _by_pattern(other, own) or _both_patterns(own, other)
 
 
-def _output_faults(own: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
-    """Returns the fault of `own` if it would share an output topic with `other`, of the file `where`."""
+def _output_faults(own: ConnectorConfig, other: ConnectorConfig, file: object) -> tuple[Fault, ...]:
+    """Returns the fault of `own` if it would share an output topic with `other`, which is in `file`."""
     try:
         name = _shared_output(own, other)
     except PatternError:  # of the other one, which fails by it; that of `own` was matched when it was checked
@@ -252,7 +252,7 @@ def _output_faults(own: ConnectorConfig, other: ConnectorConfig, where: object) 
         return ()
     if any(has_placeholder(text) for config in (own, other) for text in config.given.values()):
         name = own.given.get("output.topic", "${topic}.compacted")
-    text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
+    text = f'"{name}" is also the output topic of connector "{other.name}" in {file}; each needs one of its own.'
     return (Fault("output.topic", text),)
 
 

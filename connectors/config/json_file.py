@@ -32,7 +32,7 @@ _NOT_JSON: Final = {
 
 
 class JsonError(ValueError):
-    """A text that is no JSON object: what is wrong, and where."""
+    """A text that is no JSON object: what is wrong, and at which place."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _sentence(error: json.JSONDecodeError, what: str) -> str:
-    """Returns `line L, column C: this is not JSON: …`, counted from 1: the place where the text has to be changed."""
+    """Returns `line L, column C: this is not JSON: …`, counted from 1: the place at which the text has to change."""
     text = error.doc
     start = _BLANK.match(text, error.pos).end()  # type: ignore[union-attr]  # it matches anything
     at, said = _place(error, start, what) if text.strip() else (0, f"the {what} is empty")

@@ -1,6 +1,6 @@
 """Makes the tables of docs/configuration.md from the fields of the models.
 
-`python -m connectors.config.reference docs/configuration.md` writes them anew between their marks; a test fails
+`python -m connectors.config.reference docs/configuration.md` rewrites them between their marks; a test fails
 while the page says something else than the models.
 """
 
@@ -26,7 +26,7 @@ _BLOCK: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re
 
 
 def page(text: str) -> str:
-    """Makes every table of `text` between its marks anew. Raises KeyError for a mark of an unknown table."""
+    """Rewrites every table of `text` between its marks. Raises KeyError for a mark of an unknown table."""
     tables = _tables()
     return _BLOCK.sub(lambda block: f"{block[1]}\n{tables[block[2]]}\n\n{block[3]}", text)
 
@@ -75,7 +75,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Writes the tables of the page that is named on the command line anew."""
+    """Rewrites the tables of the page that is named on the command line."""
     path = Path(sys.argv[1])
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -43,7 +43,7 @@ def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Pat
 
 
 def _place(name: str, keys: Mapping[str, Definition]) -> Callable[[str], Path] | None:
-    """Returns how the path in the setting `name` is read; None where it holds none."""
+    """Returns how the path in the setting `name` is read; None if it holds none."""
     if name in keys:
         return _folder if keys[name].is_folder else None
     return _clients_file if _FAMILIES.match(name) and name.endswith(_FILES) else None

@@ -1,7 +1,4 @@
-"""Checks the rules of the worker file that take more than one setting: who may reach REST, and what HTTPS needs.
-
-On its own because the settings themselves are declared, and what they mean together is decided.
-"""
+"""Checks the rules of the worker file that take more than one setting: who may reach REST, and what HTTPS needs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Masks secrets where text is printed: those that are written out in files, and what placeholders stand for.
+"""Masks secrets in text that is printed: those that are written out in files, and what placeholders stand for.
 
 Texts come from anyone who may ask REST, and a pattern that is matched keeps all threads waiting: each pattern here
 reads a text once, however long it is and whatever is in it (possessive quantifiers, and no start within a word).
-No possessive quantifier stands behind a group: Python 3.11.2 ends such a match too early.
+No possessive quantifier follows a group: Python 3.11.2 ends such a match too early.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
 """The end of a sentence that quotes another one with its end."""
 _UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")
 _USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
-"""Where, in a text that ends with its only @, a user and a password begin: not at a port."""
+"""The place at which a user and a password begin, in a text that ends with its only @: not at a port."""
 _QUERY: Final = re.compile(r"(?P<url>://[^\s\"'<>?#]*+)(?P<query>[?#][^\s\"'<>]*+)?")
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
 _NAME_MAX: Final = 1_000

@@ -1,7 +1,4 @@
-"""Bounds how large the settings of a connector may be, before anything is done with them.
-
-On its own because requests are refused by it before they are a connector.
-"""
+"""Bounds how large the settings of a connector may be, before anything is done with them."""
 
 from __future__ import annotations
 

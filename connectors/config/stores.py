@@ -39,7 +39,7 @@ def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
 
 
 def snapshot_storage(worker: WorkerConfig, connector: ConnectorConfig) -> Storage | None:
-    """Opens snapshot.location; None where the connector takes no snapshots."""
+    """Opens snapshot.location; None if the connector takes no snapshots."""
     if connector.snapshot_location is None:
         return None
     return open_storage(store_location(connector.snapshot_location), store_options(worker), shared=True)

@@ -294,7 +294,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def storage_path(self) -> Path:
-        """The folder of `storage.location`. Raises ValueError where that is an object store."""
+        """The folder of `storage.location`. Raises ValueError if that is an object store."""
         return local_path(self.storage_location)
 
     @property
@@ -304,7 +304,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def spark_settings(self) -> dict[str, str]:
-        """Settings to pass on to Spark beside `spark.master`, under their full names, secrets resolved: do not log."""
+        """Settings for Spark in addition to `spark.master`, under their full names, secrets resolved: do not log."""
         return {f"spark.{name}": resolve(text) for name, text in self.spark.items()}
 
     def effective(self) -> dict[str, str | None]:
@@ -313,7 +313,7 @@ class WorkerConfig(BaseSettings):
 
 
 def _open_endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields each kind of store whose endpoint is without TLS, which nothing allows, and what to do about it."""
+    """Yields each kind of store that has an endpoint without TLS, which nothing allows, and what to do about it."""
     for store in ("s3", "azure", "gcs"):
         endpoint = values.get(f"storage_{store}_endpoint") or ""
         if endpoint.lower().startswith("http://") and not values.get(f"storage_{store}_allow_http"):

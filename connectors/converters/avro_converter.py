@@ -165,7 +165,7 @@ class AvroConverter(RegisteredConverter):
         return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), some)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
-        """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
+        """Returns what reads some fields; None if all are wanted, or types come from other subjects."""
         wanted = self._fields(schema) if self._fields and schema is not None and not registered.references else None
         is_record = isinstance(avro, dict) and avro.get("type") == "record"
         return (

@@ -1,7 +1,4 @@
-"""Has fastavro parse what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, some defaults.
-
-On its own because two modules parse, and neither should know how fastavro is brought to it.
-"""
+"""Has fastavro parse what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from connectors.rejection import shown
 _PARSED: Final = "__fastavro_parsed"
 _NAMED: Final = "__named_schemas"
 _INNER: Final = frozenset({"type", "items", "values"})
-"""The names under which a schema has others, beside the fields of a record."""
+"""The names under which a schema has others, apart from the fields of a record."""
 
 
 def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:

@@ -45,7 +45,7 @@ _AVRO: Final = {
 
 
 class FromAvro:
-    """Makes Connect's schema of one Avro schema, in which every named type is defined where it is first used.
+    """Makes Connect's schema of one Avro schema, in which every named type is defined at its first use.
 
     Raises DataError for what Connect cannot hold: types that contain themselves, or each other without end.
     """
@@ -56,7 +56,7 @@ class FromAvro:
         self._extent = Extent()
 
     def schema(self, avro: Any, namespace: str = "") -> Schema:
-        """Returns the schema of `avro`, its JSON, whose unqualified names are in `namespace`."""
+        """Returns the schema of `avro`, its JSON; `namespace` is that of its unqualified names."""
         if isinstance(avro, list):
             return self._union(avro, namespace)
         with self._extent:
@@ -166,7 +166,7 @@ def branch_name(avro: Any, namespace: str) -> str:
 
 
 def name_of(schema: Schema, *, enums: bool) -> str | None:
-    """Returns the full name of the Avro type that `ToAvro` makes of a schema; None where that has none."""
+    """Returns the full name of the Avro type that `ToAvro` makes of a schema; None if that has none."""
     parameters = schema.parameters or {}
     if schema.type is Type.STRUCT:
         return schema.name or DEFAULT_NAME
@@ -294,7 +294,7 @@ class ToAvro:
         return self._once(parameters[ENUM], schema, {"type": "enum", "symbols": symbols})
 
     def _once(self, full: str, schema: Schema, made: dict[str, Any]) -> Any:
-        """Defines a named type; where it is defined already, names it."""
+        """Defines a named type, or names it if it is defined already."""
         plain = replace(schema, optional=False, default=None, doc=None)
         if full in self._defined:
             if self._defined[full] != plain:

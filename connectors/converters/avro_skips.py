@@ -1,7 +1,7 @@
 """Passes over Avro's data without making values of it, which finds data that ends too early.
 
-On its own because fastavro does not do it so: with a reader's schema without fields it takes twice as long, takes a
-length below 0 for one, and does not see that a text at the very end is cut off.
+fastavro cannot do it: with a reader's schema without fields it takes twice as long, takes a length below 0 for one,
+and does not see that a text at the very end is cut off.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from connectors.converters.avro_schemas import qualified
 from connectors.errors import DataError
 
 Skip = Callable[[bytes, int], int]
-"""Returns where the value ends that begins at a position; raises DataError or IndexError where the data ends before."""
+"""Returns the end of the value that begins at a position; raises DataError or IndexError if the data ends before."""
 _LONGEST: Final = 10
 """Bytes of a number."""
 
 
 def skip_of(avro: Any) -> Skip:
-    """Returns what passes over a value of `avro`, in which a named type is defined where it is first used."""
+    """Returns what passes over a value of `avro`, in which a named type is defined at its first use."""
     return _skip_of(avro, {})
 
 
 def check_end(data: bytes, at: int) -> None:
-    """Raises DataError where `at` lies behind the end of `data`."""
+    """Raises DataError if `at` lies beyond the end of `data`."""
     if at > len(data):
         raise DataError("It ends too early.")
 
@@ -60,7 +60,7 @@ def _number(data: bytes, at: int) -> int:
 
 
 def _read(data: bytes, at: int) -> tuple[int, int]:
-    """Returns a number, and where it ends."""
+    """Returns a number, and the position after it."""
     number = data[at]
     if not number & 0x80:  # as nearly all are
         return (number >> 1) ^ -(number & 1), at + 1

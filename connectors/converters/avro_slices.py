@@ -1,7 +1,7 @@
 """Reads only some fields of an Avro record, and keeps the bytes of a struct among them.
 
-A step that takes one struct out of a record, as ExtractNewRecordState does, needs neither the fields behind it decoded
-nor the struct encoded again: in Avro it lies there as it is. On its own because it knows where Avro's bytes lie.
+A step that takes one struct out of a record, as ExtractNewRecordState does, needs neither the fields after it decoded
+nor the struct encoded again: in Avro it lies there as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EncodedStruct(dict[str, Any]):
 
 
 class FieldReader(Struct, frozen=True):
-    """A field that is read, or passed over. `avro` is parsed; `form`: it is a nullable record whose bytes are kept."""
+    """A field that is read, or passed over. `avro` is parsed; `form`: a nullable record, and its bytes are kept."""
 
     name: str
     avro: Any
@@ -44,7 +44,7 @@ class FieldReader(Struct, frozen=True):
 
 
 class PartialReader:
-    """Reads `wanted` fields of the record `avro`; the others are missing. Those behind the last are passed over."""
+    """Reads `wanted` fields of the record `avro`; the others are missing. Those after the last are passed over."""
 
     def __init__(self, avro: Mapping[str, Any], wanted: frozenset[str]) -> None:
         named: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def _field_reader(field: Mapping[str, Any], is_wanted: bool, namespace: str, nam
 
 
 def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str]) -> Any:
-    """Returns a schema that defines each named type where it first uses it."""
+    """Returns a schema that defines each named type at its first use."""
     if isinstance(avro, list):
         return [_alone(branch, namespace, named, defined) for branch in avro]
     if isinstance(avro, str):
@@ -172,7 +172,7 @@ def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str
 def _defined_once(
     full: str, avro: Mapping[str, Any], namespace: str, named: Mapping[str, Any], defined: set[str]
 ) -> Any:
-    """Returns the definition of a named type, or where that stands already its name."""
+    """Returns the definition of a named type, or its name if it is defined already."""
     if full in defined:
         return full
     defined.add(full)

@@ -1,7 +1,4 @@
-"""Turns the values of unions of several types into structs of one field that is not null, and back.
-
-On its own because only schemas with such unions need any of it: all other values of Avro are Connect's as they are.
-"""
+"""Turns the values of unions of several types into structs of one field that is not null, and back."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ _SMALLEST: Final = {Type.INT32: 1 << 31, Type.INT16: 1 << 15, Type.INT8: 1 << 7}
 
 
 def reader_of_unions(schema: Schema) -> Convert | None:
-    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None where there is no such union."""
+    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None if there is no such union."""
     return _converter(schema, _read_union, _unnamed) if _has_union(schema) else None
 
 
 def writer_of_unions(schema: Schema, *, enums: bool = False) -> Convert | None:
-    """Returns what makes fastavro's values of Connect's; None where they are the same. `enums`: see `ToAvro`."""
+    """Returns what makes fastavro's values of Connect's; None if they are the same. `enums`: see `ToAvro`."""
     return _converter(schema, partial(_write_union, enums=enums), _same)
 
 

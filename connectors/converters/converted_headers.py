@@ -1,7 +1,7 @@
 """Write the headers that transforms add as a converter writes values: those of Kafka's classes that are both.
 
 `org.apache.kafka.connect.json.JsonConverter` and the classes of NumberConverter: `fromConnectHeader` is
-`fromConnectData`. Beside `header_converters.py`, so that the default imports none of them.
+`fromConnectData`. They are apart from `header_converters.py` so that the default imports none of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _ConvertedHeaders(HeaderConverter):
 
 
 class JsonHeaderConverter(_ConvertedHeaders):
-    """JSON, with its schema where `schemas.enable` does not say otherwise."""
+    """JSON, with its schema unless `schemas.enable` is false."""
 
     OF = JsonConverter
     OPTIONS = JsonConverter.OPTIONS

@@ -1,7 +1,4 @@
-"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26; with headers: KIP-440).
-
-On its own because every converter is one.
-"""
+"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26; with headers: KIP-440)."""
 
 from __future__ import annotations
 
@@ -45,8 +42,8 @@ class Converter(ABC):
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
         """Returns schema and value of `data`.
 
-        Raises DataError for data that is not what the converter reads; RegistryError where the registry does not
-        answer, which says nothing of the record, or PortionLateError where it was waited for too long.
+        Raises DataError for data that is not what the converter reads; RegistryError if the registry does not
+        answer, which says nothing of the record, or PortionLateError if it was waited for too long.
         """
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Write the headers that transforms add (`org.apache.kafka.connect.storage.HeaderConverter`).
 
-Headers that were read are never looked at, so nothing here reads any. On its own because the default imports no other.
+Headers that were read are never looked at, so nothing here reads any.
 """
 
 from __future__ import annotations

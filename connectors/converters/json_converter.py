@@ -1,6 +1,6 @@
 """Reads and writes JSON, with or without schemas (`org.apache.kafka.connect.json.JsonConverter`).
 
-Stricter than Java's class in what it reads: nothing may stand behind the value, a whole number has 64 bits at most, and
+Stricter than Java's class in what it reads: nothing may follow the value, a whole number has 64 bits at most, and
 a value must be of the type that its schema says (`json_values.py`).
 """
 

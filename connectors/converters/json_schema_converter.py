@@ -1,4 +1,4 @@
-"""Reads and writes JSON whose schemas are in a registry (Confluent's `JsonSchemaConverter`)."""
+"""Reads and writes JSON with schemas in a registry (Confluent's `JsonSchemaConverter`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Text(Struct, frozen=True):
 
 
 class JsonSchemaConverter(RegisteredConverter):
-    """Values are JSON behind the id of their schema. A value is not held against what its schema says of ranges."""
+    """Values are JSON after the id of their schema. A value is not held against what its schema says of ranges."""
 
     KIND = "JSON"
     OPTIONS = (

@@ -28,7 +28,7 @@ _NUMBERS: Final = {
 _PLAIN: Final = {"integer": Type.INT64, "number": Type.FLOAT64, "string": Type.STRING, "boolean": Type.BOOLEAN}
 _LOGICAL: Final = (DECIMAL, DATE, TIME, TIMESTAMP)
 ENUM: Final = "io.confluent.connect.json.Enum"
-"""The parameter of a text that is one of several, as Confluent's class names it; behind it and a dot stands each."""
+"""The parameter of a text that is one of several, as Confluent's class names it; each value follows it and a dot."""
 _VALUES: Final = frozenset({"enum", "const"})
 _KINDS: Final[dict[type, str]] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _SAYING: Final = {
@@ -93,7 +93,7 @@ class FromJsonSchema:
         return made.as_optional() if None in values else made
 
     def _merged(self, node: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns one object that says what those of `allOf` say together, and what stands beside it."""
+        """Returns one object that says what the objects of `allOf` and its sibling keywords say together."""
         with self._extent:
             parts = node["allOf"]
             own = {name: value for name, value in node.items() if name != "allOf"}

@@ -1,4 +1,4 @@
-"""Reads and writes Connect's schemas as JsonConverter has them: an object beside the payload.
+"""Reads and writes Connect's schemas as JsonConverter has them: an object next to the payload.
 
 Source: `org.apache.kafka.connect.json.JsonConverter`, asConnectSchema and asJsonSchema.
 """

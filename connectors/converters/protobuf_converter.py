@@ -1,6 +1,6 @@
-"""Reads and writes Protobuf whose schemas are in a registry (Confluent's `ProtobufConverter`).
+"""Reads and writes Protobuf with schemas in a registry (Confluent's `ProtobufConverter`).
 
-Behind the id of the schema stands which of its messages it is: numbers from the outermost inwards, as varints.
+The id of the schema is followed by the path of the message in it: numbers from the outermost inwards, as varints.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ProtobufConverter(RegisteredConverter):
 
 
 def _path(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """Returns which message stands behind `start`, and where its bytes begin. Raises DataError."""
+    """Returns the path of the message that stands at `start`, and the position of its bytes. Raises DataError."""
     count, at = _number(data, start)
     if count == 0:
         return (0,), at
@@ -142,7 +142,7 @@ def _path(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
 
 
 def _number(data: bytes, start: int) -> tuple[int, int]:
-    """Reads a varint in zigzag; returns it, and where it ends."""
+    """Reads a varint in zigzag; returns it, and the position after it."""
     number = 0
     for at in range(start, min(len(data), start + _LONGEST)):
         number |= (data[at] & 0x7F) << (7 * (at - start))

@@ -48,7 +48,7 @@ _KNOWN: Final = {
         "extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }"
     ),
 }
-"""Files that registries take for known, beside those that protoc brings."""
+"""Files that registries take for known, in addition to those that protoc brings."""
 
 
 class CompiledFile:
@@ -77,7 +77,7 @@ class CompiledFile:
 def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
     """Compiles a schema, which is a .proto file or, in base64, its descriptor; `imports` are others, by name.
 
-    Raises DataError where it is none.
+    Raises DataError if it is none.
     """
     descriptor = _descriptor(text)
     try:
@@ -87,7 +87,7 @@ def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
 
 
 def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Returns the descriptor that `text` is in base64, as Python's serializer registers it; None where it is none."""
+    """Returns the descriptor that `text` is in base64, as Python's serializer registers it; None if it is none."""
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
@@ -117,7 +117,7 @@ def _ordered(
 
 
 def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
-    """Compiles a .proto file; returns its descriptor behind those of its imports."""
+    """Compiles a .proto file; returns its descriptor after those of its imports."""
     with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
         for name, content in {**_KNOWN, **imports, _MAIN: text}.items():
             path = PurePosixPath(name)

@@ -120,7 +120,7 @@ class ToProtobuf:
 
 
 def _wrapper(schema: Schema) -> tuple[str, str] | None:
-    """Returns the message in which a scalar was read, and its file; None where it was in none."""
+    """Returns the message in which a scalar was read, and its file; None if it was in none."""
     said = (schema.parameters or {}).get(TYPE, "")
     return (said, "google/protobuf/wrappers.proto") if said in WRAPPERS else None
 
@@ -136,7 +136,7 @@ def _place(wanted: str, schema: Schema, taken: dict[str, Schema]) -> str:
 
 
 def _numbers(schema: Schema) -> dict[tuple[str, ...], int]:
-    """Returns the number of each field: its own, where no other has it, else one above all."""
+    """Returns the number of each field: its own if no other field has it, else one above all."""
     places = [
         ((field.name, *inner), of)
         for field in schema.fields
@@ -271,7 +271,7 @@ def _map(name: str, schema: Schema) -> Callable[[Any, Any], None]:
 
 
 def _of_message(schema: Schema) -> Callable[[Any, Any], None] | None:
-    """Returns what fills a message with a value of `schema`; None where that is no message."""
+    """Returns what fills a message with a value of `schema`; None if that is no message."""
     if schema.name in _FILLS:
         return _FILLS[schema.name]
     if _wrapper(schema) is not None:

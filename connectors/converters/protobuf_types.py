@@ -61,7 +61,7 @@ class Known(NamedTuple):
 
 
 class FromProtobuf:
-    """Makes what reads messages. `nullables`: a field that says whether it is there is null where it is not."""
+    """Makes what reads messages. `nullables`: a field that says whether it is there is null if it is not."""
 
     def __init__(self, *, nullables: bool) -> None:
         self._nullables = nullables

@@ -101,7 +101,7 @@ class _References:
 
 
 class RegisteredConverter(Converter):
-    """A converter whose schemas are in a registry. `registry` is one that tests give."""
+    """A converter with schemas in a registry. `registry` is one that tests give."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = REGISTERED
     KIND = "AVRO"
@@ -127,7 +127,7 @@ class RegisteredConverter(Converter):
     def referenced(self, registered: RegisteredSchema) -> dict[Reference, str]:
         """Returns the texts of the schemas that one refers to, and of those that they refer to, these first.
 
-        Raises DataError where they are more, deeper or longer than `bounds` allows: a registry's answers may refer to
+        Raises DataError if they are more, deeper or longer than `bounds` allows: a registry's answers may refer to
         ever new ones.
         """
         references = _References(self.registry.version, len(registered.text))
@@ -149,7 +149,7 @@ class RegisteredConverter(Converter):
         return schema_id
 
     def subject(self, topic: str, name: str | None) -> str:
-        """Returns the subject of a schema with the record name `name`. Raises DataError where it needs one."""
+        """Returns the subject of a schema with the record name `name`. Raises DataError if it needs one."""
         if self._strategy == "TopicNameStrategy":
             return f"{topic}-{self._side}"
         if name is None:

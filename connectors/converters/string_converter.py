@@ -28,7 +28,7 @@ def _known(name: str) -> str | None:
 
 
 class StringConverter(Converter):
-    """Values are text. Bytes that are none are refused, where Java's class puts U+FFFD in their place."""
+    """Values are text. Bytes that are none are refused; Java's class puts U+FFFD in their place."""
 
     OPTIONS = (Option("encoding", "STRING", "UTF-8", "The encoding of the text.", check=_known, importance="HIGH"),)
 

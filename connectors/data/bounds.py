@@ -1,6 +1,6 @@
 """Bounds what a record or a schema may ask of the worker before anything is done with it: how deep, how long, how many.
 
-Without them a few bytes take hours or gigabytes: a number with an exponent of eight digits, a schema whose types hold
+Without them a few bytes take hours or gigabytes: a number with an exponent of eight digits, a schema of types that hold
 each other twice, a list of empty objects with a thousand fields each. Each bound is far above what databases and
 Kafka's own classes give; docs/converters.md has them.
 """
@@ -18,7 +18,7 @@ DEEPEST: Final = 200
 DEEPEST_SCHEMA: Final = 100
 """Levels of a schema, each of which takes up to six of those. Protobuf's own limit is 100, too."""
 MOST_TYPES: Final = 20_000
-"""Types of a schema in which each named type counts where it is used: 0.1 s to make. The widest table that MySQL has
+"""Types of a schema in which each named type counts at each use: 0.1 s to make. The widest table that MySQL has
 (4,096 columns) has 8,192 before and after a change."""
 MOST_ABSENT: Final = 500_000
 """Fields of one record that it does not have itself, which only cost room (36 bytes) and time: 0.1 s in all."""

@@ -94,7 +94,7 @@ def _struct(schema: Schema, value: Mapping[str, Any]) -> Any:
 
 
 def _branch(union: Schema, field: Field, value: Any) -> Any:
-    """Returns a value of a union, with the name of its type where another type of it could have the same text."""
+    """Returns a value of a union, with the name of its type if another type of it could have the same text."""
     plain_value, shape = plain(field.schema, value), _shape(field.schema)
     alike = [branch.schema for branch in union.fields if _shape(branch.schema) == shape]
     if len(alike) == 1 or (shape != "object" and not any(schema.name for schema in alike)):
@@ -122,7 +122,7 @@ def _map(schema: Schema, value: Mapping[Any, Any]) -> Any:
 def has_one_encoding(schema: Schema | None) -> bool:
     """Returns whether values of `schema` with one text are equal; not those with a float, which has two zeros.
 
-    Nor unions of several types, maps, which have no order, and Decimals, whose bytes may begin with zeros.
+    Nor unions of several types, nor maps, which have no order, nor Decimals, as their bytes may begin with zeros.
     """
     if schema is None:
         return True

@@ -1,8 +1,4 @@
-"""Writes values as Java's `toString` does, which is what Kafka's StringConverter writes of anything but text.
-
-On its own because Connect has another text of the same values (`values.convert_to_string`), which is that of
-its SimpleHeaderConverter.
-"""
+"""Writes values as Java's `toString` does, which is what Kafka's StringConverter writes of anything but text."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 def to_string(schema: Schema | None, value: Any) -> str:
     """Returns `value` as text: `Struct{id=1}`, `{a=1, b=null}`, `[1, 2]`, dates as java.util.Date has them in UTC.
 
-    Bytes, of which Java writes where they are in memory, are in Base64.
+    Bytes are in Base64; Java writes their address in memory.
     """
     write = _WRITERS.get(dict if isinstance(value, dict) else type(value))
     if write is None:

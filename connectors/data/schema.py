@@ -35,7 +35,7 @@ TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 UNION: Final = "io.confluent.connect.avro.Union"
 """The name of a STRUCT that stands for a union of several types: one of its fields is not null, and is the value."""
 SCALE: Final = "scale"
-"""The parameter of a Decimal's schema: how many digits are behind the point."""
+"""The parameter of a Decimal's schema: how many digits follow the point."""
 
 
 class Type(Enum):
@@ -60,7 +60,7 @@ BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 
 class Schema(Struct, frozen=True, kw_only=True):
-    """A schema. `default` is None where there is none: Connect has no default that is null and says something.
+    """A schema. `default` is None if there is none: Connect has no default that is null and says something.
 
     `fields` are a STRUCT's, in order; two of one name raise DataError, as in SchemaBuilder. `value_schema` is that of
     an ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `kept.OfSchema`

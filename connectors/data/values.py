@@ -51,7 +51,7 @@ def _exact(number: int) -> Decimal:
 def bytes_of_decimal(scale: int, number: Decimal) -> bytes:
     """Returns the encoded form of `number`. Raises DataError.
 
-    A number that has more digits behind the point than `scale` is none, nor one of more than NUMBER_DIGITS in all:
+    A number that has more digits after the point than `scale` is none, nor one of more than NUMBER_DIGITS in all:
     an exponent of a few digits would take hours and gigabytes.
     """
     sign, digits, exponent = number.as_tuple()
@@ -77,12 +77,12 @@ def bytes_of_int(number: int) -> bytes:
 
 
 def scale_of(schema: Schema) -> int:
-    """Returns how many digits a Decimal has behind the point. Raises DataError for what is no number of 32 bits."""
+    """Returns how many digits a Decimal has after the point. Raises DataError for what is no number of 32 bits."""
     return whole_of((schema.parameters or {}).get(SCALE, "0"), "scale of a Decimal")
 
 
 def float32(number: float) -> float:
-    """Returns the float of 32 bits that is nearest to `number`; infinite where it is too large."""
+    """Returns the float of 32 bits that is nearest to `number`; infinite if it is too large."""
     try:
         return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
     except OverflowError:
@@ -129,7 +129,7 @@ def _java_float(number: float, text: str) -> str:
         sign, digits, exponent = Decimal(f"{number:.1e}").as_tuple()
     assert isinstance(exponent, int)
     minus, plain = "-" if sign else "", "".join(map(str, digits)).rstrip("0")
-    point = len(digits) + exponent  # where the point stands, counted from the first digit
+    point = len(digits) + exponent  # the place of the point, counted from the first digit
     if not plain:
         return f"{minus}0.0"
     if -2 <= point <= 7:

@@ -1,4 +1,4 @@
-"""The runs whose classes go into the archives of cds_archive.py: a worker's without a broker, and a broker's alone.
+"""The runs that give the archives of cds_archive.py their classes: a worker's without a broker, and a broker's alone.
 
     python -m connectors.dev.cds_training spark|kafka ARCHIVE
 

@@ -69,7 +69,7 @@ class Layout:
 
     @property
     def log_file(self) -> Path:
-        """Where the broker logs, and where its standard output goes."""
+        """The file of the broker's log and of its standard output."""
         return self.root / "kafka.log"
 
     @property
@@ -96,7 +96,7 @@ class Layout:
 def server_properties(port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
     """Returns a broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours.
 
-    One whose `process.roles` is `broker` is no controller, and has to be given the `controller.quorum.voters`.
+    A node with `process.roles=broker` is no controller, and has to be given the `controller.quorum.voters`.
     """
     controls = "controller" in extra.get("process.roles", _PROPERTIES["process.roles"])
     controller = f"CONTROLLER://{HOST}:{controller_port}" if controls else ""

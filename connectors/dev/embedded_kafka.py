@@ -37,7 +37,7 @@ STOP_TIMEOUT_S: Final = 30.0
 _PORT_ATTEMPTS: Final = 5
 _TAIL_LINES: Final = 20
 _LINE: Final = 300
-"""Longer lines, which name thousands of partitions, are cut off where a log is shown."""
+"""Longer lines, which name thousands of partitions, are cut off when a log is shown."""
 # Below the range from which the system takes ports for outgoing connections: a client that retries a port in
 # that range can connect to itself, and the broker could never have the port back after a restart.
 _PORTS: Final = range(20_000, 30_000)
@@ -65,7 +65,7 @@ class EmbeddedKafka:
     `port`: None chooses a free one at the first start and keeps it for later ones. `properties`: server
     properties that win over the defaults; `listeners` in them (SASL_PLAINTEXT://127.0.0.1:PORT) come on top of
     the plain one. `heap`: the JVM's largest heap, as for -Xmx. `java_options`: further ones for the broker's JVM.
-    `joins`: a broker that runs, of whose cluster this one becomes a further node.
+    `joins`: a running broker; this one becomes a further node of its cluster.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class EmbeddedKafka:
         )
 
     def stop(self) -> None:
-        """Ends the broker cleanly; does nothing where it is not running."""
+        """Ends the broker cleanly; does nothing if it is not running."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -164,7 +164,7 @@ class EmbeddedKafka:
     def require_running(self) -> None:
         """Raises UnreachableError, with the end of the broker's log, when its process has ended.
 
-        Where it has logged that it is at a limit of the machine, the error names that.
+        If it has logged that it is at a limit of the machine, the error names that.
         """
         if not self.running:
             raise UnreachableError(
@@ -190,7 +190,7 @@ class EmbeddedKafka:
         try:
             self._launch(jars)
             self._await_ready(port, time.monotonic() + START_TIMEOUT_S)
-        except BaseException:  # also Ctrl-C while waiting: no broker may stay behind
+        except BaseException:  # also Ctrl-C while waiting: no broker may be left running
             self.kill()
             raise
 
@@ -289,7 +289,7 @@ class EmbeddedKafka:
 
 
 def limit_in_the_way(log: str) -> str | None:
-    """Returns which limit of the machine a broker's log names, and what to do; None where it names none."""
+    """Returns which limit of the machine a broker's log names, and what to do; None if it names none."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # Java raises its own to the most that is allowed
     maps = Path("/proc/sys/vm/max_map_count")
     held = maps.read_text(encoding="ascii").strip() if maps.exists() else "unknown"

@@ -21,7 +21,7 @@ _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or
 def find_java() -> str:
     """Returns the `java` that JAVA_HOME names, else the first on PATH, as Spark chooses it too.
 
-    Raises ConfigError where there is none, or one older than Spark 4 and Kafka 4 run on.
+    Raises ConfigError if there is none, or one older than Spark 4 and Kafka 4 run on.
     """
     java = which_java()
     if java is None:
@@ -41,7 +41,7 @@ def find_java() -> str:
 
 
 def which_java() -> Path | None:
-    """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None where there is none."""
+    """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     path = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     return Path(path).absolute() if path else None  # a broker's process runs in another folder

@@ -42,8 +42,8 @@ _PENDING_S: Final = 60.0
 GONE_AFTER_S: Final = 10.0
 """A topic is gone when no broker has known it for so long.
 
-A broker that was just started, or that lags behind the controller, does not know topics that exist. One answer that a
-topic is there is enough; that it is gone counts only when no broker has known it for a while.
+A broker that was just started, or that has not caught up with the controller, does not know topics that exist. One
+answer that a topic is there is enough; that it is gone counts only when no broker has known it for a while.
 """
 _GONE_PAUSE_S: Final = 0.5
 
@@ -106,7 +106,7 @@ class Admin:
         return sorted(self._cluster("The topics cannot be listed").topics)
 
     def cluster_id(self) -> str:
-        """Returns the id of the cluster, "" where the brokers have none."""
+        """Returns the id of the cluster, "" if the brokers have none."""
         cluster_id: str | None = self._cluster("The cluster cannot be asked for its id").cluster_id
         return cluster_id or ""
 
@@ -138,7 +138,7 @@ class Admin:
         }
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the last stable offset of each partition: where a read_committed reader has to stop."""
+        """Returns the last stable offset of each partition: a read_committed reader has to stop there."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -154,7 +154,7 @@ class Admin:
     ) -> dict[TopicPartition, int | KafkaError]:
         """Returns the offset of each partition that `spec` asks for as a read_committed reader sees it, or the error.
 
-        An offset is negative where the leader did not answer. Nothing is asked again.
+        An offset is negative if the leader did not answer. Nothing is asked again.
         """
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         offsets: dict[TopicPartition, int | KafkaError] = {}
@@ -209,7 +209,7 @@ class Admin:
     def delete_group(self, group: str) -> None:
         """Deletes a consumer group with its positions; one that does not exist is no error.
 
-        Raises ConnectorError where it has members.
+        Raises ConnectorError if it has members.
         """
         self._of_group(
             lambda: self._client.delete_consumer_groups([group], request_timeout=self._deadline_s)[group],
@@ -218,7 +218,7 @@ class Admin:
         )
 
     def _of_group(self, ask: Callable[[], Future[T]], doing: str, right: str) -> T | None:
-        """Returns the answer about a group, None where there is none; asks again while its coordinator is settling."""
+        """Returns the answer about a group, None if there is none; asks again while its coordinator is settling."""
         try:
             return call_again(lambda: answer_of(ask(), self._deadline_s * 2), is_settling, self._deadline_s, _PAUSE_S)
         except KafkaException as error:
@@ -258,7 +258,7 @@ class Admin:
         pending_s: float = _PENDING_S,
         member: Consumer | None = None,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Reads the position that `group` has committed for each partition, None where there is none.
+        """Reads the position that `group` has committed for each partition, None if there is none.
 
         `member`: the consumer to ask with (`groups.member`); without it one is made for this call. Positions in a
         transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
@@ -274,7 +274,7 @@ class Admin:
         return positions
 
     def members(self, group: str) -> list[str]:
-        """Lists the members of `group` now, each as its client id and host; none where the brokers do not answer."""
+        """Lists the members of `group` now, each as its client id and host; none if the brokers do not answer."""
         try:
             future = self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group]
             members = answer_of(future, self._deadline_s * 2).members

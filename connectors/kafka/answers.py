@@ -1,7 +1,7 @@
 """Waits for the futures of an admin client's request: together for no longer than one may take, and each for itself.
 
 One that does not come says nothing of the others: it has an error as if its broker had not answered, which is what
-librdkafka would say. On its own because every request of the admin client is waited for in this way.
+librdkafka would say.
 """
 
 from __future__ import annotations

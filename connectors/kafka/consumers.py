@@ -1,13 +1,13 @@
 """Makes consumers that read given offsets of given partitions, keeps them between uses, and reads messages' headers.
 
 They never join a group: librdkafka asks for a `group.id` before it lets a consumer assign. A Python worker of Spark may
-live through many micro-batches, so a finished consumer is kept for the next task with the same settings; where none is
+live through many micro-batches, so a finished consumer is kept for the next task with the same settings; if none is
 kept, a new one is made. One that was not used for some minutes is closed: its connector may be gone, or have other
 settings now.
 
 confluent-kafka decodes the names of headers when they are first asked for. One that is not UTF-8 leaves an exception
 pending and hands out a list with a null pointer in it, then and later: whatever touches that ends the process. Python
-finds the exception where C calls the method, as here, but not always where its own bytecode does. So each message is
+finds the exception if C calls the method, as here, but not always if its own bytecode does. So each message is
 asked once, and by C. (A name with a NUL is cut off there, as it is a C string to librdkafka; nothing shows that.)
 """
 
@@ -104,9 +104,9 @@ _lock: Final = threading.Lock()
 
 @contextmanager
 def borrowed(clients: ClientSettings, request_s: float, share: str = "") -> Iterator[AssignedConsumer]:
-    """Yields a kept or new consumer; keeps it for the next task, or closes it where the block raises.
+    """Yields a kept or new consumer; keeps it for the next task, or closes it if the block raises.
 
-    `share` names what the consumer reads, where several share the partitions: none is given to another's.
+    `share` names what the consumer reads if several share the partitions: none is given to another's.
     """
     key = _key(clients, request_s, share)
     consumer = _take(key) or AssignedConsumer(clients, request_s)
@@ -150,7 +150,7 @@ def _stopped(positions: list[TopicPartition]) -> bool:
 
 
 def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, str]]:
-    """Returns the headers of each message, None where it has none, and by index why a message's are unreadable."""
+    """Returns the headers of each message, None if it has none, and by index why a message's are unreadable."""
     headers: list[Any] = []
     odd: dict[int, str] = {}
     asked = map(_ask_headers, messages)
@@ -165,7 +165,7 @@ def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, st
 
 
 def headers_of(message: Message) -> tuple[Headers, str | None]:
-    """Returns one message's headers, an empty list where they are unreadable, and why they are."""
+    """Returns one message's headers, an empty list if they are unreadable, and why they are."""
     (headers,), odd = headers_of_all([message])
     return headers or [], odd.get(0)
 
@@ -184,7 +184,7 @@ def latest_offsets(
 
     The end is the last stable offset to a read_committed `consumer`, the high watermark to a read_uncommitted one; it
     reads nothing for this. An admin client makes a future for each partition, which takes five times the processor
-    time; but it answers for each, where an error of one partition is the answer for all of them here (librdkafka's
+    time; but it answers for each, while here an error of one partition is the answer for all of them (librdkafka's
     `rd_kafka_offsets_for_times`).
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
@@ -210,7 +210,7 @@ def every_latest_offset(
     seconds: float,
     otherwise: Callable[[Collection[record.TopicPartition]], dict[record.TopicPartition, int]],
 ) -> dict[record.TopicPartition, int]:
-    """Returns what `latest_offsets` does; where a partition has no answer, `otherwise` asks, and says what is wrong."""
+    """Returns what `latest_offsets` does; if a partition has no answer, `otherwise` asks, and says what is wrong."""
     answers = latest_offsets(consumer, partitions, seconds) if partitions else {}
     ends = {place: end for place, end in answers.items() if isinstance(end, int) and end >= 0}
     return ends if len(ends) == len(partitions) else otherwise(partitions)

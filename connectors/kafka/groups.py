@@ -52,7 +52,7 @@ def committed(
     partitions: Sequence[TopicPartition],
     pending_s: float,
 ) -> dict[TopicPartition, CommittedOffset | None]:
-    """Reads the position that `group` has committed for each partition, None where there is none.
+    """Reads the position that `group` has committed for each partition, None if there is none.
 
     `consumer` is a `member` of the group, made with `config`. Positions in a transaction that is not decided yet are
     waited for, up to `pending_s` (KIP-447). Raises UnreachableError, NotAllowedError.
@@ -80,7 +80,7 @@ def commit(
 ) -> None:
     """Commits `positions` for `group`, which must have no members; `consumer` is a `member` made with `config`.
 
-    Raises UnreachableError, NotAllowedError, ConnectorError where a consumer of that group runs.
+    Raises UnreachableError, NotAllowedError, ConnectorError if a consumer of that group runs.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + within_s
@@ -113,7 +113,7 @@ def _ask(
 
 
 def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, until: float) -> None:
-    """Raises where waiting does not help, or has been long enough; waits a moment otherwise."""
+    """Raises if waiting does not help, or has been long enough; waits a moment otherwise."""
     if trouble is None:
         return
     if trouble.code() not in _LATER and not trouble.retriable():

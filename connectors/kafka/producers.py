@@ -42,7 +42,7 @@ def transactional_id(connector: str, bucket: int) -> str:
 def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool:
     """Returns whether a producer made for `largest_record` (bytes) can be used for a record of `size` bytes.
 
-    It can where its queue has room, or where `config` sets the queue's size: a new producer would have no more.
+    It can if its queue has room, or if `config` sets the queue's size: a new producer would have no more.
     """
     return QUEUE in config or size <= max(QUEUE_BYTES, largest_record)
 
@@ -66,7 +66,7 @@ def settings(
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
     """Fences every producer with one of the transactional `ids` and aborts its open transaction (step T2).
 
-    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError where the ids
+    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError if the ids
     may not be used.
     """
     names = sorted(ids)
@@ -89,7 +89,7 @@ def initialised(
     """Makes a producer, which fences all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s` or once `cancelled`, NotAllowedError where the id may not be used. `logger` has librdkafka's
+    `deadline_s` or once `cancelled`, NotAllowedError if the id may not be used. `logger` has librdkafka's
     lines, which without it stand on stderr as they are.
     """
     producer = Producer({**config, **({} if logger is None else {"logger": logger})})
@@ -108,7 +108,7 @@ def initialised(
 def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled: Callable[[], bool]) -> T:
     """Returns what `call` returns, a transactional function of a time-out in seconds; retriable errors call it again.
 
-    Raises its KafkaException after `deadline_s` or once `cancelled`, and at once where the transaction can only be
+    Raises its KafkaException after `deadline_s` or once `cancelled`, and at once if the transaction can only be
     aborted or calling again does not help.
     """
     until = time.monotonic() + deadline_s

@@ -74,7 +74,7 @@ class Retry(Struct, frozen=True):
     def wait_ms(self, tries: int, passed_ms: int, draw: Callable[[int], int] = random.randrange) -> int | None:
         """Returns how long to wait (ms) after `tries` failed tries, `passed_ms` after the first began.
 
-        None where there is no time for another try.
+        None if there is no time for another try.
         """
         if self.timeout_ms != FOREVER and passed_ms >= self.timeout_ms:
             return None

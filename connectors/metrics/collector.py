@@ -30,7 +30,7 @@ TASK_STATES: Final = (*(state for state in STATES if state != "stopped"), "destr
 
 
 class OwnMetric(NamedTuple):
-    """A metric of each connector: its value from what was measured, None where there is none."""
+    """A metric of each connector: its value from what was measured, None if there is none."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -103,7 +103,9 @@ OWN: Final = (
     OwnMetric("keyfold_log_cleaner_cleanable_bytes", "gauge", "Bytes a full fold would fold.", _sum("cleanable_bytes")),
     OwnMetric("keyfold_tombstones", "gauge", "Tombstones kept.", _sum("tombstones")),
     OwnMetric("keyfold_log_clean_bytes", "gauge", "Bytes of base runs.", _sum("clean_bytes")),
-    OwnMetric("keyfold_publish_lag_offsets", "gauge", "Offsets taken in and not published.", _sum("behind")),
+    OwnMetric(
+        "keyfold_publish_lag_offsets", "gauge", "Offsets taken in and not published.", _sum("unpublished_offsets")
+    ),
     OwnMetric(
         "keyfold_publish_lag_records", "gauge", "Records taken in and not published.", _sum("unpublished_records")
     ),
@@ -141,7 +143,11 @@ PARTITIONS: Final[tuple[tuple[str, str, Callable[[MeasuredLog], float | None]], 
         "Source offsets not taken in.",
         lambda log: None if log.source is None else log.source.offsets,
     ),
-    ("keyfold_partition_publish_lag_offsets", "Offsets taken in and not published.", lambda log: log.behind),
+    (
+        "keyfold_partition_publish_lag_offsets",
+        "Offsets taken in and not published.",
+        lambda log: log.unpublished_offsets,
+    ),
     ("keyfold_partition_dirty_ratio", "Dirty ratio.", lambda log: log.dirty_ratio),
     ("keyfold_partition_clean_bytes", "Bytes of the base run.", lambda log: log.clean_bytes),
     ("keyfold_partition_cleanable_bytes", "Bytes a full fold would fold.", lambda log: log.cleanable_bytes),
@@ -151,7 +157,7 @@ PARTITIONS: Final[tuple[tuple[str, str, Callable[[MeasuredLog], float | None]], 
 class WorkerCollector(Collector):
     """Collects the metrics of a worker's connectors when they are asked for; asks nothing that could wait.
 
-    `lag` says of a connector, and of a time in ms, how far its partitions are behind their sources.
+    `lag` says of a connector, and of a time in ms, the lag of its partitions to their sources.
     """
 
     def __init__(
@@ -270,7 +276,7 @@ def _freshness(measured: Sequence[MeasuredConnector]) -> Metric:
 
 
 def _of_sources(measured: Sequence[MeasuredConnector], now_ms: int) -> Iterator[Metric]:
-    """Yields how far connectors are behind each source topic; nothing of a topic of which that is not known."""
+    """Yields the lag of connectors to each source topic; nothing for a topic with an unknown lag."""
     offsets: dict[tuple[str, str], int] = {}
     behind_ms: dict[tuple[str, str], int] = {}
     lags = (((connector.name, log.topic), log.source) for connector in measured for log in connector.logs)

@@ -24,16 +24,16 @@ LagOf: TypeAlias = Callable[[Connector], Mapping[TopicPartition, SourceLag]]
 class MeasuredLog(Struct, frozen=True):
     """One partition: offsets not published yet, bytes as of LogToClean, and times in ms.
 
-    `unpublished_records` are those of `behind`, of a file across `published` at most so many; `unpublished_bytes` are
-    their bytes, such a file left out. `is_quarantined`: the cleaner leaves it alone, as Kafka's does an uncleanable
-    partition. `is_held`: nothing more of it is published. `waiting_since_ms` is when the oldest records that are to be
-    published were taken in, `oldest_ms` when the oldest cleanable record began to age; None where there is none.
-    `source` is how far what is taken in is behind the source; None if that is not known.
+    `unpublished_records` are those of `unpublished_offsets`, of a file across `published` at most so many;
+    `unpublished_bytes` are their bytes, such a file left out. `is_quarantined`: the cleaner leaves it alone, as Kafka's
+    does an uncleanable partition. `is_held`: nothing more of it is published. `waiting_since_ms` is when the oldest
+    records that are to be published were taken in, `oldest_ms` when the oldest cleanable record began to age; None if
+    there is none. `source` is the lag of what is taken in to the source; None if that is not known.
     """
 
     topic: str
     partition: int
-    behind: int
+    unpublished_offsets: int
     waiting_since_ms: int | None
     clean_bytes: int
     cleanable_bytes: int
@@ -88,12 +88,12 @@ class MeasuredConnector(Struct, frozen=True):
 
 
 def measure(herder: Herder, lag: LagOf) -> Iterator[MeasuredConnector]:
-    """Measures every connector, FAILED and stopped ones too; `lag` says how far each is behind its source."""
+    """Measures every connector, FAILED and stopped ones too; `lag` gives the lag of each to its source."""
     return (measured(connector, lag(connector)) for connector in herder.connectors())
 
 
 def measured(connector: Connector, lag: Mapping[TopicPartition, SourceLag] = MappingProxyType({})) -> MeasuredConnector:
-    """Measures one connector, which is behind its source by `lag`."""
+    """Measures one connector; `lag` is its lag to its source."""
     supervisor = connector.supervisor
     state = connector.catalog_state
     snapshots = state.snapshots if state is not None else ()
@@ -137,7 +137,7 @@ def _log(log: PartitionLog, source: SourceLag | None, *, is_closed: bool, is_hel
     return MeasuredLog(
         topic=log.topic,
         partition=log.partition,
-        behind=log.end - log.position,
+        unpublished_offsets=log.end - log.position,
         waiting_since_ms=min(waiting, default=None),
         clean_bytes=to_clean.clean_bytes,
         cleanable_bytes=to_clean.cleanable_bytes + to_clean.straddling_bytes,

@@ -1,4 +1,4 @@
-"""Follows the ends of all connectors' sources, so that a scrape knows how far each is behind without asking a broker.
+"""Follows the ends of all connectors' sources, so that a scrape knows the lag of each without asking a broker.
 
 A connector asks for ends itself only when it is to read on. One that is PAUSED, is FAILED or waits asks for none, and
 its source goes on all the same: so the worker asks, for all of them, every LOOK_S.
@@ -30,7 +30,7 @@ LOOK_S: Final = 15.0
 FIRST_S: Final = 3.0
 """How long (s) after the start they are asked for first: connectors are taken over by then, mostly."""
 REQUEST_S: Final = 5.0
-"""How long (s) one request may take; those whose brokers do not answer hold up the others' next look."""
+"""How long (s) one request may take; brokers that do not answer hold up the others' next look."""
 KNOWN_MS: Final = 120_000
 """How long (ms) an answer counts: what is older says nothing of now, and the metrics are absent then."""
 MOST_LOOKS: Final = 64
@@ -49,7 +49,7 @@ class SourceLag(Struct, frozen=True):
 class EndHistory(Struct, frozen=True):
     """When a partition's end was first seen to be at least at which offset: (ms, end), both rising. `asked_ms`: last.
 
-    A partition that is behind is so since the first look that has shown an end beyond what was taken in.
+    A partition lags since the first look that has shown an end beyond what was taken in.
     """
 
     asked_ms: int
@@ -67,13 +67,13 @@ class EndHistory(Struct, frozen=True):
         return EndHistory(now_ms, end, looks)
 
     def lag(self, taken_in: int) -> SourceLag:
-        """Returns how far what is `taken_in` is behind the end."""
+        """Returns the lag of what is `taken_in` to the end."""
         since_ms = next((at_ms for at_ms, end in self.looks if end > taken_in), None)
         return SourceLag(max(0, self.end - taken_in), since_ms if self.end > taken_in else None)
 
 
 _UNSEEN: Final = EndHistory(0, 0)
-"""That of a partition whose end was not seen yet."""
+"""The history of a partition before its end was seen."""
 
 
 class EndAdmin(Protocol):
@@ -116,7 +116,7 @@ class SourceEnds:
         self._thread.stop()
 
     def lag(self, connector: Connector, now_ms: int) -> Mapping[TopicPartition, SourceLag]:
-        """Returns how far each partition that `connector` reads is behind its source, as far as that is known now."""
+        """Returns the lag of each partition that `connector` reads to its source, as far as that is known now."""
         known = self._histories.get(connector.name, {})
         return {
             tp: known[tp].lag(taken_in)
@@ -169,7 +169,7 @@ class SourceEnds:
 
 
 def _taken_in(connector: Connector) -> dict[TopicPartition, int]:
-    """Returns up to where each partition is taken in, of topics that are read."""
+    """Returns the offset up to which each partition is taken in, of topics that are read."""
     state = connector.catalog_state
     if state is None:
         return {}

@@ -1,6 +1,6 @@
 """Shows a live display on a terminal; what else is written to stderr meanwhile passes above it.
 
-Spark's JVM, its Python processes and C libraries write to file descriptor 2 itself, where their lines would tear the
+Spark's JVM, its Python processes and C libraries write to file descriptor 2 itself, and their lines would tear the
 display's. So the descriptor leads into a pipe meanwhile, which is read line by line.
 """
 
@@ -39,7 +39,7 @@ class Display(Progress):
         self._width = console.width
         self._shown = _Shown()
         self._spinner = SpinnerColumn()
-        # What is printed on stdout is a result, and belongs on the display only where both are the terminal.
+        # What is printed on stdout is a result, and belongs on the display only if both are the terminal.
         super().__init__(console=console, transient=True, redirect_stdout=sys.stdout.isatty())
 
     def get_renderable(self) -> RenderableType:
@@ -98,7 +98,7 @@ class Widths(NamedTuple):
 
 
 def widths(columns: int, name: int, stage: int, amount: int) -> Widths:
-    """Returns what fits into `columns` beside spinner and time, given the columns that each would need.
+    """Returns what fits into `columns` next to spinner and time, given the columns that each would need.
 
     The name is cut first, then the stage, then the amount; the bar gets what is left.
     """

@@ -83,7 +83,7 @@ class Interval:
         self.ready(kind)
 
     def begin(self, kind: Hashable) -> None:
-        """Forgets `kind`, whose next one is let through."""
+        """Forgets `kind`: its next one is let through."""
         with self._lock:
             self._next.pop(kind, None)
 
@@ -97,7 +97,7 @@ class Counts:
         self._logged: dict[str, Mapping[str, int]] = {}
 
     def take(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Logs `counters`, or keeps them for later; nothing where all are 0."""
+        """Logs `counters`, or keeps them for later; nothing if all are 0."""
         if not any(counters.values()):
             return
         self._waiting[connector] = dict(counters)
@@ -105,7 +105,7 @@ class Counts:
             self._log(connector)
 
     def close(self) -> None:
-        """Logs the counts that were kept, where they differ from the last logged ones."""
+        """Logs the counts that were kept, if they differ from the last logged ones."""
         for connector, counters in sorted(self._waiting.items()):
             if counters != self._logged.get(connector):
                 self._log(connector)

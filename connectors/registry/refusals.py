@@ -1,7 +1,4 @@
-"""Keeps errors that many records have in common, so that a registry, or a compiler, is asked once for all of them.
-
-On its own because the registry's client and a converter keep theirs in it.
-"""
+"""Keeps errors that many records have in common, so that a registry, or a compiler, is asked once for all of them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _BUSY: Final = frozenset({408, 429})
 
 
 class Reference(Struct, frozen=True):
-    """A schema that another one names: `name` is how, `subject` and `version` where it is registered."""
+    """A schema that another one names as `name`; it is registered as `version` of `subject`."""
 
     name: str
     subject: str
@@ -129,21 +129,21 @@ class SchemaRegistry:
         self._client.close()
 
     def schema(self, schema_id: int, subject: str | None = None) -> RegisteredSchema:
-        """Returns the schema with an id. Raises DataError where there is none, RegistryError."""
+        """Returns the schema with an id. Raises DataError if there is none, RegistryError."""
         about = f"?subject={quote(subject, safe='')}" if subject else ""
         return self._kept(f"/schemas/ids/{schema_id}{about}", f"schema {schema_id}")
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Returns a version of a subject. Raises DataError where there is none, RegistryError."""
+        """Returns a version of a subject. Raises DataError if there is none, RegistryError."""
         return self._kept(f"/subjects/{quote(subject, safe='')}/versions/{version}", f"version {version} of {subject}")
 
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """Registers `schema` where it is not, and returns its id. Raises DataError where it is refused."""
+        """Registers `schema` if it is not registered, and returns its id. Raises DataError if it is refused."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def find(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """Returns the id of a schema that is registered. Raises DataError where it is not."""
+        """Returns the id of a schema that is registered. Raises DataError if it is not."""
         path = f"/subjects/{quote(subject, safe='')}"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
@@ -180,9 +180,9 @@ class SchemaRegistry:
         return answer.read(_id)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
-        """Asks until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right.
+        """Asks until there is an answer. Raises RegistryError if there is none in LIMIT_S, or no right.
 
-        Raises PortionLateError where the portion that asks may wait no longer.
+        Raises PortionLateError if the portion that asks may wait no longer.
         """
         with self.patience.waiting():
             left_s = self.patience.left_s
@@ -242,7 +242,7 @@ _REGISTER: Final = "Register it, or set auto.register.schemas=true."
 
 
 def _address(url: str) -> str:
-    """Returns where a registry is, without path and user."""
+    """Returns the address of a registry, without path and user."""
     at = httpx.URL(url)
     return f"{at.scheme}://{at.netloc.decode()}"
 

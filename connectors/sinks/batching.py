@@ -37,7 +37,7 @@ class PartitionBatch(Struct, frozen=True, kw_only=True):
         return int(self.rows["offset"][-1].as_py()) + 1
 
     def largest(self, above: int) -> int:
-        """Returns the bytes of its largest record, key, value and headers; 0 where none has more than `above` bytes."""
+        """Returns the bytes of its largest record, key, value and headers; 0 if none has more than `above` bytes."""
         largest = int(sizes(self.rows).max()) if self.bytes > above else 0
         return largest if largest > above else 0
 

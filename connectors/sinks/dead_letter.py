@@ -30,7 +30,7 @@ Refusals = Mapping[TopicPartition, Mapping[int, str]]
 
 
 def split(tp: TopicPartition, batch: pa.RecordBatch, refused: Refusals) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """Splits `batch` into the rows for the output and those that are dead letters, None where there are none."""
+    """Splits `batch` into the rows for the output and those that are dead letters, None if there are none."""
     mine = refused.get(tp)
     odd = pc.is_valid(batch["rejected"])
     if mine:

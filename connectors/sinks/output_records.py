@@ -1,7 +1,4 @@
-"""Reads what an output partition holds of one generation back into rows of a run: the last record of each key.
-
-On its own because it is the one way back from the output; it reads it twice, so that only keys are held in memory.
-"""
+"""Reads what an output partition holds of one generation back into rows of a run: the last record of each key."""
 
 from __future__ import annotations
 
@@ -56,9 +53,9 @@ def last_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the last record of each key below offset `end` of the output, in rows of record.RUN by source offset.
 
-    Only records of `tp` in `generation` whose source offset is lower than `below`; tombstones that no source record is
-    behind are left out, and so is a key that one of them has deleted since (`keyfold.synthetic: identity`). Raises
-    RebuildError where a record does not name its source offset, UnreachableError, NotAllowedError, and what `compare`
+    Only records of `tp` in `generation` with a source offset lower than `below`; tombstones that come from no source
+    record are left out, and so is a key that one of them has deleted since (`keyfold.synthetic: identity`). Raises
+    RebuildError if a record does not name its source offset, UnreachableError, NotAllowedError, and what `compare`
     raises, which finds by what a key is compared.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))

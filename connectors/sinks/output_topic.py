@@ -38,10 +38,10 @@ class WantedOutput(Struct, frozen=True):
 
 
 def ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
-    """Creates output topics, or adds partitions to them, where that has to be; returns the id of each by its name.
+    """Creates output topics, or adds partitions to them, if needed; returns the id of each by its name.
 
-    Raises OutputError, with everything that has to be changed, where an existing topic cannot take what is
-    published; UnreachableError where it has no leaders in time.
+    Raises OutputError, with everything that has to be changed, if an existing topic cannot take what is
+    published; UnreachableError if it has no leaders in time.
     """
     ids: dict[str, str] = {}
     for some in chunks(wanted, _AT_ONCE):
@@ -157,7 +157,7 @@ def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list
 def resume_safe_ms(config: Config) -> int | None:
     """Returns how long (ms) a reader may stay away from a topic with these settings without missing a record.
 
-    delete.retention.ms where it compacts; None is for ever. 0 where it deletes, by time or by size: a segment may go
+    delete.retention.ms if it compacts; None is for ever. 0 if it deletes, by time or by size: a segment may go
     as soon as it is full, since size has no time, and retention.ms goes by the records' times, which are the source's.
     """
     policy = config.get("cleanup.policy", "delete").split(",")
@@ -167,7 +167,7 @@ def resume_safe_ms(config: Config) -> int | None:
 
 
 def check(connector: ConnectorConfig, name: str, config: Config) -> None:
-    """Raises OutputError with all faults where the settings `config` of output topic `name` break a promise."""
+    """Raises OutputError with all faults if the settings `config` of output topic `name` break a promise."""
     wrong = faults(connector, config)
     if wrong:
         raise OutputError(

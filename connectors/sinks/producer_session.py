@@ -94,12 +94,12 @@ class QueryClients:
 class ProducerSession:
     """Holds the producer of one bucket, for one publish task or, in the driver, from one publish to the next.
 
-    A refused batch needs a new producer (`open`): librdkafka's sequence numbers go on behind that batch, and the broker
+    A refused batch needs a new producer (`open`): librdkafka's sequence numbers go on after that batch, and the broker
     would take nothing more of the old one.
 
     `kept`: the producer is of an earlier plan and has not committed anything of this one; only its next transaction
     shows whether another has fenced it since. Once `cancelled` returns True, nothing is waited for any more. `failed`
-    is given to librdkafka with every record, which keeps it for ever where a producer is dropped with records under
+    is given to librdkafka with every record, which keeps it for ever if a producer is dropped with records under
     way: it holds no client.
     """
 
@@ -135,7 +135,7 @@ class ProducerSession:
     def open(self, expected: Mapping[TopicPartition, int | None]) -> None:
         """Takes steps 6 and 7: fences every other producer of the bucket, then proves that this one may send.
 
-        `expected` is the committed offset of each partition, None where there is none. Raises FencedError
+        `expected` is the committed offset of each partition, None if there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
         self.drop_producer()
@@ -152,7 +152,7 @@ class ProducerSession:
     def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
         """Takes steps 6 and 7 for the next plan, with the present producer.
 
-        If another has fenced it, its next transaction fails. Makes a new one where an output is not as the producer
+        If another has fenced it, its next transaction fails. Makes a new one if an output is not as the producer
         knows it: it has grown, or nothing was sent to it before.
         """
         self.bucket, self._looked = bucket, False
@@ -172,7 +172,7 @@ class ProducerSession:
         hit("publish.position")
 
     def check_epoch(self) -> None:
-        """Raises FencedError where the catalog has a newer owner than the plan's."""
+        """Raises FencedError if the catalog has a newer owner than the plan's."""
         newest = newest_epoch(self.bucket.storage)
         if newest < self.bucket.plan.epoch:
             raise StorageError(
@@ -194,7 +194,7 @@ class ProducerSession:
             call_until_answered(add, self.limits.deadline_s, self.cancelled)
 
     def typed(self, error: KafkaError, doing: str) -> KeyfoldError:
-        """Returns the typed error for `error` of the producer; raises FencedError where a newer owner caused it."""
+        """Returns the typed error for `error` of the producer; raises FencedError if a newer owner caused it."""
         if error.code() in NOT_ALLOWED:  # first, as a right on the transactional id that is gone is fatal to librdkafka
             return not_allowed(error, f"{self.bucket}: {doing}", self._right(error.code()))
         if error.code() in FENCED or (error.fatal() and error.code() not in UNFIT):
@@ -207,7 +207,7 @@ class ProducerSession:
         return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer().get("bootstrap.servers")))
 
     def _right(self, code: int) -> str | None:
-        """Returns the right that a producer lacks where the brokers refuse with `code`, and on what."""
+        """Returns the right that a producer lacks if the brokers refuse with `code`, and on what."""
         outputs = ", ".join(sorted(self._outputs))
         names = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"transactional id {self._transactional_id}",
@@ -218,7 +218,7 @@ class ProducerSession:
         return f"{rights} on {names[code]}" if code in names else None
 
     def abort_reason(self) -> KafkaError | None:
-        """Returns why the open transaction can only be aborted; None where it need not be.
+        """Returns why the open transaction can only be aborted; None if it need not be.
 
         librdkafka drops the records of such a transaction and gives the reason to the next call about it only. This
         one has no effect, as what it adds is aborted.
@@ -309,7 +309,7 @@ class ProducerSession:
 def read_positions(
     admin: Admin, group: str, partitions: Sequence[TopicPartition], member: Consumer | None = None
 ) -> dict[TopicPartition, Position | None]:
-    """Reads the position that `group` has committed for each of `partitions`, None where there is none.
+    """Reads the position that `group` has committed for each of `partitions`, None if there is none.
 
     Pending transactions are waited for. `member`: a consumer of the group to ask with (`groups.member`). Raises
     UnreachableError, NotAllowedError, PositionError (metadata of a newer format).
@@ -320,7 +320,7 @@ def read_positions(
 def moved(
     held: Mapping[TopicPartition, Position | None], expected: Mapping[TopicPartition, int | None], catalog_id: str
 ) -> list[TopicPartition]:
-    """Returns the partitions whose position is not the expected one: another offset, or of another catalog."""
+    """Returns the partitions with a position that is not the expected one: another offset, or of another catalog."""
     return [tp for tp, offset in expected.items() if not _same(held[tp], offset, catalog_id)]
 
 

@@ -73,7 +73,7 @@ class PublishProgress:
         return list(self._targets)
 
     def output(self, tp: TopicPartition) -> str | None:
-        """Returns the output topic of `tp`; None where it has none."""
+        """Returns the output topic of `tp`; None if it has none."""
         return self._targets[tp].output
 
     def generation(self, tp: TopicPartition) -> int:

@@ -52,7 +52,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
     once: bool = False
 
     def why_left(self, letter: Letter, connector: str) -> str | None:
-        """Returns why a letter is not among those of `connector` that are chosen; None where it is."""
+        """Returns why a letter is not among those of `connector` that are chosen; None if it is."""
         said = letter.context
         topic = said.get("topic")
         reasons = (
@@ -70,7 +70,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
         return UNSTAGED if self.transforms and "stage" not in said else UNNAMED
 
     def without(self, topic: str) -> RedriveSelection:
-        """Returns this selection where `topic` is not there."""
+        """Returns this selection for the case that `topic` is not there."""
         return replace(self, gone=tuple(sorted({*self.gone, mark_of(topic)})))
 
     def includes(self, other: RedriveSelection) -> bool:
@@ -92,14 +92,14 @@ def mark_of(topic: str) -> str:
 
 
 class RedriveTarget(Struct, frozen=True):
-    """Where a letter goes back to; `partition` -1: by its key."""
+    """The topic and partition that a letter goes back to; `partition` -1: by its key."""
 
     topic: str
     partition: int
 
 
 def target_of(letter: Letter, source: str, partitions: Mapping[str, int]) -> RedriveTarget | None:
-    """Returns where a letter goes: its topic, or `source` where it names none; None where `partitions` lacks it."""
+    """Returns the target of a letter: its topic, or `source` if it names none; None if `partitions` lacks it."""
     topic, number = letter.context.get("topic", source), letter.context.get("partition", "")
     count = partitions.get(topic)
     if count is None:
@@ -138,12 +138,12 @@ class RedrivePosition(Struct, frozen=True):
 
     @property
     def offset(self) -> int:
-        """Behind the last letter that any run has come to: what the group holds beside the metadata."""
+        """The offset after the last letter that any run has come to: the group holds it with the metadata."""
         return max((self.base, *(span.end for span in self.redriven)))
 
     @property
     def metadata(self) -> str:
-        """What the group holds beside the offset."""
+        """What the group holds with the offset."""
         return msgspec.json.encode(_Metadata(self.redriven, self.base)).decode() if self.redriven else ""
 
     @property

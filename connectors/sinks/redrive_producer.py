@@ -25,7 +25,7 @@ _POLL_S: Final = 0.1
 _LARGEST_RECORD: Final = 1_000_000_000
 """Bytes; librdkafka takes no larger one (message.max.bytes). A transaction's letters are few bytes, or one letter."""
 RedriveTargets = Sequence[tuple[Letter, RedriveTarget]]
-"""Letters, each with where it goes."""
+"""Letters, each with its target."""
 
 
 def redrive_settings(config: Mapping[str, Setting], name: str) -> dict[str, Setting]:
@@ -35,7 +35,7 @@ def redrive_settings(config: Mapping[str, Setting], name: str) -> dict[str, Sett
 
 
 class RedriveProducer:
-    """Sends letters in transactions with the positions of the group whose `member` is given."""
+    """Sends letters in transactions with the positions of the group of `member`."""
 
     def __init__(self, config: Mapping[str, Setting], name: str, group: str, member: Consumer) -> None:
         """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings.
@@ -52,10 +52,10 @@ class RedriveProducer:
         }
 
     def transaction(self, position: Partition, targets: RedriveTargets) -> None:
-        """Takes steps D3 to D5 for letters of one partition, whose new position is `position`.
+        """Takes steps D3 to D5 for letters of one partition; `position` is the partition's new one.
 
-        Raises UnreachableError, NotAllowedError, OutcomeUnknownError; ConflictError where another redrive runs;
-        RecordRefusedError where a letter is too large.
+        Raises UnreachableError, NotAllowedError, OutcomeUnknownError; ConflictError if another redrive runs;
+        RecordRefusedError if a letter is too large.
         """
         where = f"{position.topic}-{position.partition}"
         try:
@@ -124,7 +124,7 @@ class RedriveProducer:
 
 
 def _logger(settings: Mapping[str, Setting]) -> logging.Logger | None:
-    """Returns what drops librdkafka's lines, as what goes wrong is raised; None where more of them were asked for."""
+    """Returns what drops librdkafka's lines, as what goes wrong is raised; None if more of them were asked for."""
     if "debug" in settings or settings.get("log_level") != PRODUCER_DEFAULTS["log_level"]:
         return None
     logger = logging.getLogger("keyfold.redrive-producer")

@@ -11,7 +11,7 @@ class WriteRules(Struct, frozen=True, kw_only=True):
     """How records are written, and what happens to one that cannot be.
 
     `source_headers`: output.source.headers.enable. `tolerate`: errors.tolerance is `all`. `dead_letters`:
-    the dead letter topic, None where such records are only counted. `context_headers`: whether dead letters
+    the dead letter topic, None if such records are only counted. `context_headers`: whether dead letters
     carry `__connect.errors.*`. `log_errors`: each such record is logged (errors.log.enable), with
     `log_messages` also which one it was.
     """

@@ -66,7 +66,7 @@ class Transaction:
     def send(self, batches: Sequence[PartitionBatch]) -> int:
         """Commits as many of `batches` as the time of a transaction allows, at least one; returns how many.
 
-        Raises Refused, after which the session has to be opened again; OutcomeUnknownError where the commit
+        Raises Refused, after which the session has to be opened again; OutcomeUnknownError if the commit
         was not answered; PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
         """
         self._counts.clear()
@@ -284,7 +284,7 @@ class Transaction:
             ) from error
 
     def _commit(self) -> None:
-        """Takes step 11: repeats the commit until it is answered. Raises OutcomeUnknownError where it is not."""
+        """Takes step 11: repeats the commit until it is answered. Raises OutcomeUnknownError if it is not."""
         session = self._session
         try:
             call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.cancelled)
@@ -298,7 +298,7 @@ class Transaction:
             ) from error
 
     def _abort(self) -> None:
-        """Aborts the transaction, and counts it once where it was begun: it takes no effect, answered or not."""
+        """Aborts the transaction, and counts it once if it was begun: it takes no effect, answered or not."""
         self._session.abort()
         self._progress.aborted += self._open
         self._open = False

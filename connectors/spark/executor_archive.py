@@ -2,7 +2,7 @@
 
     keyfold/lib is what the executors' PYTHONPATH names; nothing else has to be there but Python and Spark itself
 
-An archive of packages on PYTHONPATH goes with any Python of the same minor version, system and processor, where an
+An archive of packages on PYTHONPATH goes with any Python of the same minor version, system and processor; an
 environment that is packed as a whole goes only with an interpreter in the same place (docs/decisions/).
 """
 
@@ -55,7 +55,7 @@ _LEVEL: Final = 1
 
 
 class ArchiveFile(NamedTuple):
-    """A file of the archive: its name there, below FOLDER, and where it is on this machine."""
+    """A file of the archive: its name there, below FOLDER, and its path on this machine."""
 
     name: str
     source: Path
@@ -70,10 +70,10 @@ class ExecutorArchive(NamedTuple):
 
 
 def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
-    """Returns the archive of this environment in the user's cache, made now where it is not there.
+    """Returns the archive of this environment in the user's cache, made now if it is not there.
 
     Its name has a digest of what it holds: another version of anything is another file. It stays while this process
-    lives; others that none has used for a week are removed where one is made. Raises ConfigError.
+    lives; others that none has used for a week are removed when one is made. Raises ConfigError.
     """
     packages = distributions()
     name = Path("executors", f"{_NAME}-{_tag()}-{_digest(packages)}.tar")
@@ -87,7 +87,7 @@ def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
 
 
 def make_archive(file: Path) -> ExecutorArchive:
-    """Writes the archive of this environment to `file`, whole or not at all; gzipped where its name says so.
+    """Writes the archive of this environment to `file`, whole or not at all; gzipped if its name says so.
 
     Raises ConfigError.
     """
@@ -175,9 +175,9 @@ def _own_files(own: Distribution) -> Iterator[ArchiveFile]:
 
 
 def _add(archive: tarfile.TarFile, wanted: Iterable[ArchiveFile]) -> None:
-    """Adds files that every account may read, whoever made them; compiled modules go by their sources' times.
+    """Adds files with the right to read for every account; compiled modules go by their sources' times.
 
-    keyfold's own modules are compiled here: executors would do so anew each time that they unpack them.
+    keyfold's own modules are compiled here: executors would do so each time that they unpack them.
     """
     for each in sorted(wanted):
         info = archive.gettarinfo(each.source, f"{FOLDER}/{each.name}")

@@ -49,7 +49,7 @@ def check_executors(spark: SparkSession) -> None:
     """Asks the executors of `spark` for their versions.
 
     Waits for the first executor however long that takes, and says every 30 s that it does. Raises ConfigError, which
-    names the versions that are not this process's, SparkClusterError where no executor could be asked.
+    names the versions that are not this process's, SparkClusterError if no executor could be asked.
     """
     master = str(spark.sparkContext.master)
     waiting = CancellableThread("executor-check", _say_waiting)
@@ -71,7 +71,7 @@ def _versions(spark: SparkSession) -> list[dict[str, str]]:
     """Returns what each of some tasks has found of its process, by name.
 
     They are tasks with Arrow, as all others of a worker are: their Python processes stay, and are those of the first
-    work. Spark has others for tasks without Arrow, which are asked only where the first do not answer.
+    work. Spark has others for tasks without Arrow, which are asked only if the first do not answer.
     """
     context = spark.sparkContext
     count, find = max(2, context.defaultParallelism), _finding(_PACKAGES)
@@ -111,7 +111,7 @@ def differences(versions: Iterable[Mapping[str, str]], own: Mapping[str, str]) -
 
 
 def fault_of(text: str) -> str | None:
-    """Returns what the text of a failed job says of the executors' Python; None where that is not the matter."""
+    """Returns what the text of a failed job says of the executors' Python; None if that is not the matter."""
     if match := _OTHER_PYTHON.search(text):
         return f"their Python is {match[1]}, here it is {_minor()}"
     if match := _NO_PROGRAM.search(text):

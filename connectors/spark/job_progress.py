@@ -1,7 +1,4 @@
-"""Shows how far Spark is with a long job: the tasks of the stages that are running.
-
-On its own because it serves any command with a Spark of its own; today that is `analyze`.
-"""
+"""Shows how far Spark is with a long job: the tasks of the stages that are running."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ POLL_SECONDS: Final = 0.5
 def task_progress(spark: SparkSession, observer: Observer, name: str, clock: Clock) -> Iterator[Callable[[str], None]]:
     """Reports the tasks of `spark`, which has no other user, to `observer` as progress of `name` while the block runs.
 
-    Yields a function that names the stage whose tasks follow.
+    Yields a function that names the stage of the tasks that follow.
     """
     stage = ["reading"]
 

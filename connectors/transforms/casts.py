@@ -1,7 +1,4 @@
-"""Casts single values as Java's numbers are cast: whole numbers keep their lowest bits, others are cut at the bounds.
-
-On its own because it is the one part of Cast that knows Java's arithmetic.
-"""
+"""Casts single values as Java's numbers are: whole numbers keep their lowest bits, others are cut at the bounds."""
 
 from __future__ import annotations
 
@@ -80,7 +77,7 @@ def _to_int(bits: int) -> Callable[[Any], int]:
 
 
 def _whole(value: Any, bits: int) -> int:
-    """Returns a number without what is behind its point, or one that ends in the same 64 bits."""
+    """Returns a number without the digits after its point, or one that ends in the same 64 bits."""
     if isinstance(value, float):
         return _of_float(value, max(bits, 32))
     return _of_decimal(value) if isinstance(value, Decimal) else int(value)
@@ -99,7 +96,7 @@ def _of_decimal(value: Decimal) -> int:
 
 
 def _of_float(value: float, bits: int) -> int:
-    """Returns a float as a whole number of `bits` bits: cut off behind the point, and at the bounds; NaN is 0."""
+    """Returns a float as a whole number of `bits` bits: cut off after the point, and at the bounds; NaN is 0."""
     if math.isnan(value):
         return 0
     bound = 1 << (bits - 1)

@@ -1,7 +1,4 @@
-"""Reads the parts of a date's text, each by the grammar that SimpleDateFormat has for it, and makes a moment of them.
-
-On its own because a pattern needs none of it to be written by.
-"""
+"""Reads the parts of a date's text by the grammar that SimpleDateFormat has for each, and makes a moment of them."""
 
 from __future__ import annotations
 
@@ -81,7 +78,7 @@ class DateFields:
 
 
 Reader = Callable[[DateFields, str, int], int]
-"""Reads a part of a text from a position on, and returns where it ends; _NONE if it is not there."""
+"""Reads a part of a text from a position on, and returns the position after it; _NONE if it is not there."""
 
 
 def text_part(expected: str) -> Reader:

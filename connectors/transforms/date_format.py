@@ -1,7 +1,4 @@
-"""Writes and reads moments by a pattern of Java's (`java.text.SimpleDateFormat`), in UTC and English.
-
-On its own because it knows nothing of records.
-"""
+"""Writes and reads moments by a pattern of Java's (`java.text.SimpleDateFormat`), in UTC and English."""
 
 from __future__ import annotations
 

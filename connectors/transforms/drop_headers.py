@@ -1,7 +1,4 @@
-"""Drops headers by name (`DropHeaders`).
-
-On its own because every transform is.
-"""
+"""Drops headers by name (`DropHeaders`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes the row itself of Debezium's change events (Debezium's `ExtractNewRecordState`).
 
-A change event is a struct whose schema's name ends in `.Envelope`, with the row `before` and `after` the change; other
-records pass as they are. Where Debezium gives a delete's null the schema of the row, here it has none: a converter
+A change event is a struct with a schema name that ends in `.Envelope`; it has the row `before` and `after` the change;
+other records pass as they are. Debezium gives a delete's null the schema of the row; here it has none: a converter
 would otherwise be free to write a null that is no tombstone.
 """
 
@@ -37,7 +37,7 @@ class AddedField(Struct, frozen=True):
     added_as: str
 
     def find(self, envelope: Schema) -> tuple[str | None, Schema] | None:
-        """Returns where the field is and its schema; None where the event has none."""
+        """Returns the place of the field and its schema; None if the event has none."""
         parent = envelope.field(self.parent) if self.parent else None
         inside = (parent.schema if parent else None) if self.parent else envelope
         field = inside.field(self.name) if inside is not None else None

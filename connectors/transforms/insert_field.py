@@ -19,7 +19,7 @@ _SUFFIX: Final = "With `!` at its end the field is required, with `?`, or nothin
 
 
 class _Insertion(Struct, frozen=True):
-    """A field and where its value comes from, of a record or, for `static`, `text`."""
+    """A field and the source of its value: a part of the record, or `text` for `static`."""
 
     name: str
     source: str

@@ -78,7 +78,7 @@ class _Tokens:
     def __init__(self, text: str) -> None:
         self.text = text
         self._end = 0
-        """Where the next token begins."""
+        """The position of the next token."""
         self._seen: str | None = None
         """The token before it, if it was looked at and not taken."""
 
@@ -272,7 +272,7 @@ def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
 
 
 def _of_schema(schema: Schema | None, literal: Literal) -> Any:
-    """Returns the value of a member: in its encoded form beside a schema, which no null has, or without one."""
+    """Returns the value of a member: in its encoded form with a schema, which no null has, or without one."""
     own, value = literal
     if schema is None or own is None:
         if schema is not None:

@@ -105,7 +105,7 @@ class MaskField(SidedTransform):
 
 
 def _whole(text: str, bits: int) -> int:
-    """Returns the replacement as a whole number: cut behind the point, of a larger one the lowest bits, as in Java."""
+    """Returns the replacement as a whole number: cut after the point, of a larger one the lowest bits, as in Java."""
     number = _decimal(text)
     _, _, exponent = number.as_tuple()
     assert isinstance(exponent, int)

@@ -20,7 +20,7 @@ _GROUP: Final = re.compile(
 
 
 class RegexRouter(Transform):
-    """A topic whose whole name matches gets `replacement`, with `$1` for a group; others keep theirs."""
+    """A topic with a name that matches as a whole gets `replacement`, with `$1` for a group; others keep theirs."""
 
     OPTIONS = (
         Option("regex", "STRING", REQUIRED, "A Java regular expression.", check=check_pattern, importance="HIGH"),

@@ -151,7 +151,7 @@ class TimestampConverter(SidedTransform):
         raise DataError(f"A {type(value).__name__} is no moment: text, a whole number or a date is.")
 
     def _target_of(self, ms: int, *, plain: bool) -> Any:
-        """Returns a moment in its new form; `plain`: as it is encoded beside a schema."""
+        """Returns a moment in its new form; `plain`: as it is encoded with a schema."""
         if self._target == "string":
             assert self._format is not None
             return self._format.format(ms)

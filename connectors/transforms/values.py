@@ -119,7 +119,7 @@ def check_path(text: str, syntax: str) -> str | None:
 
 
 def follow(path: Sequence[str], value: Any) -> Any:
-    """Returns what lies at `path` in a map without a schema; None where there is nothing. Raises DataError."""
+    """Returns what lies at `path` in a map without a schema; None if there is nothing. Raises DataError."""
     for step in path:
         if value is None:
             return None
@@ -128,7 +128,7 @@ def follow(path: Sequence[str], value: Any) -> Any:
 
 
 def schema_at(path: Sequence[str], schema: Schema) -> Schema | None:
-    """Returns the schema at `path`; None where there is no such field."""
+    """Returns the schema at `path`; None if there is no such field."""
     inner: Schema | None = schema
     for step in path:
         if inner is None or inner.type is not Type.STRUCT:

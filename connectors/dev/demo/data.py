@@ -37,7 +37,7 @@ class Flight(NamedTuple):
 def csv_archive() -> Path:
     """Finds the zip with the CSV inside the installed package, without importing it (it would load pandas).
 
-    Raises ConfigError where it is not installed.
+    Raises ConfigError if it is not installed.
     """
     spec = find_spec(PACKAGE)
     folders = list(spec.submodule_search_locations or []) if spec else []

@@ -135,7 +135,7 @@ def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
 def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
     """Queries the carriers with the most aircraft, and when one of theirs last left; `as_shown` is the folder's name.
 
-    Raises ConfigError where DuckDB is not installed.
+    Raises ConfigError if DuckDB is not installed.
     """
     try:
         import duckdb

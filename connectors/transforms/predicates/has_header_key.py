@@ -1,7 +1,4 @@
-"""Is true of records that have a header of a name (`HasHeaderKey`).
-
-On its own because every predicate is.
-"""
+"""Is true of records that have a header of a name (`HasHeaderKey`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Is true of records whose value is null (`RecordIsTombstone`).
-
-On its own because every predicate is.
-"""
+"""Is true of records with a null as value (`RecordIsTombstone`)."""
 
 from __future__ import annotations
 

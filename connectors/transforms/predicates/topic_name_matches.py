@@ -1,7 +1,4 @@
-"""Is true of records of topics whose name matches a pattern (`TopicNameMatches`).
-
-On its own because every predicate is.
-"""
+"""Is true of records of topics with a name that matches a pattern (`TopicNameMatches`)."""
 
 from __future__ import annotations
 
