@@ -63,6 +63,7 @@ class JavaPattern:
         self._worked = worked
         self._left_s = _SAVED_S
         """How many seconds slow matches might take at `_counted_at`."""
+        # When (monotonic s) `_left_s` was counted last; time since then earns _SHARE of it.
         self._counted_at = clock()
         self._slow: dict[str, Groups | str | None] = {}
         """By text, what a slow match found; the error's message if it was ended. The oldest are let go."""

@@ -32,6 +32,7 @@ _ENDS: Final = (47, 48)
 """How messages quote a value that is longer than `_QUOTED` characters: as many of its beginning, or of both its ends.
 These pieces are searched for, and no shorter beginning: each hit would tell the author of a quoted text one more
 character of a guess."""
+# Characters of a value that are looked at: the parts of a longer one are found in its beginning alone.
 _LONGEST: Final = 1 << 20
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 

@@ -151,10 +151,13 @@ class Chain:
         self._ask_only()
         self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
+        # The output topic of each topic that records had so far, as `output.topic` makes it; one entry a topic.
         self._outputs: dict[str, str] = {}
         self._settings = settings_with_placeholders(spec)
         self._keyed = keyed
+        # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
         self.filtered: Counter[TopicPartition] = Counter()
+        # The limit of the block that has borrowed the chain now (`wait_with`); without one nothing is limited.
         self._patience = Patience()
 
     def wait_with(self, patience: Patience) -> None:
@@ -304,12 +307,16 @@ class _Rows:
         self.partitions: list[int] = batch["partition"].to_pylist()
         self.offsets: list[int] = batch["offset"].to_pylist()
         self.timestamps: list[int] = batch["timestamp"].to_pylist()
+        # `set` and `restore` replace elements of the next two lists; the batch itself keeps what was read.
         self.keys: list[bytes | None] = batch["key"].to_pylist()
         self.values: list[bytes | None] = batch["value"].to_pylist()
         self.rejected: list[str | None] = batch["rejected"].to_pylist()
         has_headers = len(pc.list_flatten(batch["headers"])) > 0
+        # None if no row has a header, as in most topics: no list is made for each row then.
         self._headers: list[Any] | None = batch["headers"].to_pylist() if has_headers else None
+        # Whether a row has got other headers; if not, `batch` returns the column that was read.
         self._changes_headers = False
+        # The numbers of the rows that a transform has dropped; `batch` leaves them out.
         self._dropped: set[int] = set()
         self.compared: list[Compared | None] | None = None
 

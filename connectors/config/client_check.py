@@ -23,6 +23,7 @@ _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
     "producer": {"transactional.id": "keyfold-check"},
     "admin": {},
 }
+# Characters. A shorter value is not masked in librdkafka's words: it would be replaced in the middle of other words.
 _SHORTEST_SECRET: Final = 4
 _STORE: Final = "ssl.keystore.location with ssl.keystore.type=PEM"
 _JAVA: Final = {

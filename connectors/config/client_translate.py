@@ -58,6 +58,7 @@ _LOGIN_CLASS: Final = "OAuthBearerLoginCallbackHandler"
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SYNONYMS: Final = {("ssl.endpoint.identification.algorithm", ""): "none"}
 _BLOCK: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)([A-Za-z0-9+/=\s]+)(-----END [A-Z0-9 ]+-----)")
+# Characters of a line of PEM (RFC 7468); Java takes a key or certificate in one line, OpenSSL does not.
 _LINE: Final = 64
 
 

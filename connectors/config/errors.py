@@ -34,6 +34,8 @@ CONNECT_LATER: Final[dict[str, str]] = {
 
 A key that keyfold takes from some release on is removed here.
 """
+# How alike a name has to be to be proposed, from 0 to 1: difflib's own default. A lower one proposes names that have
+# little in common with the typo, a higher one recognises fewer typos.
 _CUTOFF: Final = 0.6
 
 

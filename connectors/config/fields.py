@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 from connectors.placeholders import UNLIMITED, Limits, resolve
 
 CONNECTOR_CLASS: Final = "keyfold.CompactedTopic"
+# The bounds of Java's short, int and long, which Kafka's own settings have.
 SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -38,6 +39,7 @@ _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
 _LISTENER = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]*):(\d{1,5})/?", re.IGNORECASE)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Characters of a path: Linux's PATH_MAX without the NUL that ends it.
 _PATH_MAX = 4_095
 
 

@@ -80,6 +80,7 @@ class AvroConverter(RegisteredConverter):
         super().__init__(options, is_key=is_key)
         self._reads: Kept[int, AvroReader] = Kept(MOST_IDS)
         self._written = OfSchema(self._written_of)
+        # Which fields of a schema the first step looks at; set once by `ask_only`, before anything is read. None: all.
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:

@@ -51,7 +51,9 @@ class FromAvro:
     """
 
     def __init__(self) -> None:
+        # The JSON of each named type that was met so far, by its full name: a later use of the name stands for it.
         self._named: dict[str, Any] = {}
+        # The records that are being made now; one that is met again within itself is refused.
         self._inside: set[str] = set()
         self._extent = Extent()
 
@@ -222,6 +224,7 @@ class ToAvro:
     def __init__(self, *, properties: bool = True, enums: bool = False) -> None:
         self._properties = properties
         self.enums = enums
+        # The schema of each named type that was written so far; the next use is its name alone.
         self._defined: dict[str, Schema] = {}
         self._has_namespace = False  # a record around what is made now, which would lend it its own
 

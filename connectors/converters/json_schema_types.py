@@ -52,6 +52,7 @@ class FromJsonSchema:
         self._root = root
         self._references = references
         self._default = default
+        # The references that are being followed now; one that is met again within itself is refused.
         self._inside: list[str] = []
         self._extent = Extent()
 

@@ -24,6 +24,7 @@ from connectors.rejection import shown
 
 Read = Callable[[Any], Any]
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
+# The bound of Java's long: a whole number without a schema lies in [-LONG, LONG).
 LONG: Final = 1 << 63
 _NAMED: Final = 100
 """Characters of a field's name in a message; each struct around the field adds its own."""

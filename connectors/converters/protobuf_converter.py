@@ -26,6 +26,7 @@ from connectors.rejection import reason_of
 
 _FIRST: Final = b"\x00"
 """The first message of a file."""
+# How many messages may lie within one another; a count beyond it shows that the bytes are no path of a message.
 _DEEPEST: Final = 32
 _LONGEST: Final = 10
 """Bytes of a varint."""

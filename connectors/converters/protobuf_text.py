@@ -21,6 +21,7 @@ _MOST_NUMBER: Final = (1 << 29) - 1
 """The largest number of a field that Protobuf takes."""
 _RESERVED: Final = range(19_000, 20_000)
 """Numbers of fields that Protobuf keeps for itself."""
+# Makes a negative long of Java's the number of 64 bits without a sign that it was read from.
 _MASK: Final = (1 << 64) - 1
 _SCALARS: Final = {
     Type.INT8: "int32", Type.INT16: "int32", Type.INT32: "int32", Type.INT64: "int64", Type.FLOAT32: "float",
@@ -51,6 +52,7 @@ class ToProtobuf:
 
     def __init__(self, *, nullables: bool) -> None:
         self._nullables = nullables
+        # The files that the types of the fields need; `_single` adds them while the messages are written.
         self._imports: set[str] = set()
 
     def file(self, schema: Schema) -> ProtobufText:

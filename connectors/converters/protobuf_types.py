@@ -42,6 +42,7 @@ _SCALARS: Final = {
     FieldDescriptor.TYPE_BYTES: (Type.BYTES, None),
 }
 UNSIGNED: Final = frozenset({"uint64", "fixed64", "google.protobuf.UInt64Value"})
+# From this number on 64 bits without a sign are negative in Java's long.
 _SIGN: Final = 1 << 63
 _FIRST_S: Final = -62_135_596_800
 _LAST_S: Final = 253_402_300_800

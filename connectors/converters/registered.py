@@ -74,9 +74,11 @@ class _References:
     """Collects the schemas that one of `size` characters refers to, which `ask` returns by subject and version."""
 
     def __init__(self, ask: Callable[[str, int], RegisteredSchema], size: int) -> None:
+        # What was collected, in the order of use: a schema comes after all that it refers to.
         self.texts: dict[Reference, str] = {}
         self._ask = ask
         self._size = size  # of all texts that were collected
+        # References that were asked for, so that each is asked for once; MOST_REFERENCES bounds it.
         self._seen: set[Reference] = set()
 
     def add(self, registered: RegisteredSchema, depth: int = 1) -> None:

@@ -14,6 +14,7 @@ from connectors.data.record import Header
 from connectors.errors import DataError
 from connectors.options import Option
 
+# The first byte of Confluent's wire format, before the id.
 MAGIC: Final = 0
 _NAMING: Final = ("globalId", "contentId", "contentHash", "groupId", "artifactId", "version", "msgType")
 """What Apicurio's headers say of how a key or value is written (its `KafkaSerdeHeaders`)."""

@@ -36,6 +36,7 @@ class Kept(Generic[Key, Value]):
         self._most = max(1, most)
         self._heaviest = heaviest
         self._weight = 0  # of all that is in `_kept`
+        # Each value with its weight (bytes), in the order in which they were put: the first is the oldest.
         self._kept: dict[Key, tuple[Value, int]] = {}
 
     def __len__(self) -> int:

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 Batches = Iterable[pa.RecordBatch]
 
+# Records of each partition: kinds of work decide which classes are loaded, not amounts.
 _RECORDS: Final = 20
 _HEADERS: Final = [{"key": "h", "value": b"v"}]
+# How long (s) the stream, or the end of the JVM, which writes the archive, may take.
 _WAIT_S: Final = 120
 
 

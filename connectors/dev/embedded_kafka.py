@@ -32,9 +32,13 @@ from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.kafka.admin import Admin
 from connectors.kafka.retry import poll_until
 
+# How long (s) a broker may take from its start until a client has seen it; a first start formats its directory too.
 START_TIMEOUT_S: Final = 60.0
+# How long (s) a broker may take to end after SIGTERM before it is killed.
 STOP_TIMEOUT_S: Final = 30.0
+# How often another port is tried, if another process takes the chosen one before the broker binds it.
 _PORT_ATTEMPTS: Final = 5
+# Lines of the broker's log that an error shows.
 _TAIL_LINES: Final = 20
 _LINE: Final = 300
 """Longer lines, which name thousands of partitions, are cut off when a log is shown."""
@@ -81,10 +85,13 @@ class EmbeddedKafka:
         self._port = port
         self._properties = {**(joins.next_node() if joins else {}), **(properties or {})}
         self._joins = joins
+        # Nodes of its cluster, this one among them; `next_node` counts those that join.
         self._nodes = 1
         self._options = [f"-Xmx{heap}", *java_options]
+        # The broker, and the shell that ends it with this process (`_LIFELINE`); None while it does not run.
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: subprocess.Popen[bytes] | None = None
+        # Bytes of the log before the present start: what is older is not looked at.
         self._log_start = 0
         self._lock = OwnerLock(LocalStorage(str(self._layout.root)))
 

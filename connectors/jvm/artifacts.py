@@ -28,6 +28,7 @@ from connectors.jvm.surroundings import java_properties, java_variables
 KAFKA_VERSION: Final = "4.3.1"
 SETTINGS_VARIABLE: Final = "KEYFOLD_IVY_SETTINGS"
 _PINS: Final = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256")
+# Lines of Ivy's output in an error: the last ones say which file failed at which address.
 _TAIL_LINES: Final = 15
 
 # Kafka brings slf4j 1.7 and log4j 2, but no bridge between them: without it the broker has no log.

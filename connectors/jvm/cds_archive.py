@@ -24,6 +24,8 @@ from connectors.jvm.java import which_java
 
 SPARK: Final = "spark"
 KAFKA: Final = "kafka"
+# How long (s) a training run may take. It takes half a minute; a busy machine needs more, and a JVM that hangs must not
+# hold up `make setup` for ever.
 _TRAINING_S: Final = 300.0
 
 

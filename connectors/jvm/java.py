@@ -13,6 +13,7 @@ from typing import Final
 from connectors.errors import ConfigError
 from connectors.jvm.stderr import reason_in
 
+# The oldest major version that Spark 4 and Kafka 4 run on.
 OLDEST: Final = 17
 _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or set JAVA_HOME to one."
 

@@ -29,12 +29,15 @@ from connectors.kafka.errors import MISSING, cause, is_settling, typed
 from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.retry import call_again, poll_until
 
+# How long (s) one request of an admin client may take. Waiting for the future takes up to twice as long, so that
+# librdkafka's own time-out, which names the broker, comes first.
 REQUEST_S: Final = 20.0
 POSITIONS_A_CALL: Final = 1_000
 """A request with many positions that each have metadata must stay well below the broker's limit."""
 OFFSETS_A_CALL: Final = 250
 """librdkafka looks for each answer among all partitions that were asked for: of 3,000 at once that takes six times the
 processor time of as many in calls of this size."""
+# Between two tries (s) while brokers are settling (`is_settling`).
 _PAUSE_S: Final = 0.05
 _PENDING_S: Final = 60.0
 """How long (s) to wait for positions in an undecided transaction."""
@@ -45,6 +48,7 @@ GONE_AFTER_S: Final = 10.0
 A broker that was just started, or that has not caught up with the controller, does not know topics that exist. One
 answer that a topic is there is enough; that it is gone counts only when no broker has known it for a while.
 """
+# Between two questions (s) for a topic that no broker knows, until GONE_AFTER_S is over.
 _GONE_PAUSE_S: Final = 0.5
 
 K = TypeVar("K")
@@ -83,6 +87,7 @@ class Admin:
 
     def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
         self._config = {"log_level": 2, **config}
+        # None after `close`, until the next request makes another client.
         self._made: AdminClient | None = new_client(self._config)
         self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
         self._deadline_s = deadline_s

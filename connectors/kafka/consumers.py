@@ -36,7 +36,9 @@ Headers = list[tuple[str, bytes | None]]
 
 KEPT_S: Final = 300.0
 """How long (s) an unused consumer is kept."""
+# How long (s) librdkafka may take to stop an old assignment; a consumer that takes longer is closed.
 _STOPPED_S: Final = 10.0
+# Between two looks (s) at an assignment that is about to stop: each new assignment waits for that.
 _POLL_S: Final = 0.001
 _ask_headers: Final = methodcaller("headers")
 
@@ -50,6 +52,7 @@ class AssignedConsumer:
     def __init__(self, clients: ClientSettings, request_s: float) -> None:
         self._clients = clients
         self._request_s = request_s
+        # What `pause` has paused since the last assignment; `assign` resumes it.
         self._paused: list[TopicPartition] = []
         self.consumer = Consumer(clients.consumer())
 
@@ -98,6 +101,7 @@ class _Kept(NamedTuple):
     since: float
 
 
+# The consumers that wait for their next task, by `_key`. Changed under `_lock` alone.
 _idle: dict[str, list[_Kept]] = {}
 _lock: Final = threading.Lock()
 

@@ -21,6 +21,7 @@ from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 CommittedOffset = tuple[int, str]
 """A committed offset and its metadata."""
 
+# Between two requests (s) while a coordinator loads or moves, or a transaction with the position is open.
 _PAUSE_S: Final = 0.05
 _FIRST_S: Final = 2.0
 """How long (s) the first request may take; each next one may take twice as long."""

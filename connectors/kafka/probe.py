@@ -23,7 +23,9 @@ from connectors.threads import CancellableThread
 
 SURE_S: Final = 1.0
 """A refusal counts after this time (s): until then another of several brokers may let us in."""
+# How long (s) the first question waits before the listener is asked for a refusal; each next one waits twice as long.
 _FIRST_WAIT_S: Final = 0.4
+# How long (s) callbacks of errors are waited for after a question without an answer.
 _POLL_S: Final = 0.05
 SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 """The settings that decide whether the brokers let a client in begin with one of these."""
@@ -42,7 +44,9 @@ class ErrorListener:
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
         self.complaint: KafkaError | None = None
+        # Whether librdkafka has said that no broker is connected.
         self._all_down = False
+        # Whether every complaint so far was a closed port; any other one makes it False for good.
         self._only_closed = True
 
     @property

@@ -25,10 +25,14 @@ QUEUE_BYTES: Final = 32 << 20
 It is not among PRODUCER_DEFAULTS: it grows with the largest record, unless the connector's settings give a size.
 """
 
+# Bytes of a produce batch, librdkafka's own default. A smaller max.message.bytes of a topic lowers it (`settings`).
 LARGEST_BATCH: Final = 1_000_000
+# How long (s) a step with a producer may take: less than librdkafka's default of transaction.timeout.ms, 60 s, after
+# which the coordinator aborts the transaction by itself.
 DEADLINE_S: Final = 50.0
 _SLICE_S: Final = 1.0
 """How long one call to a producer waits, so that a stop is noticed between two calls."""
+# Producers that are made at once to fence old ones: each waits for its coordinator, and has threads of its own.
 _FENCERS: Final = 16
 
 T = TypeVar("T")

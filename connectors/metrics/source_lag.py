@@ -103,6 +103,7 @@ class SourceEnds:
         self._herder = herder
         self._clock = clock
         self._make_admin = make_admin
+        # By equal client settings, those of the last look; used by the thread that looks.
         self._admins: dict[str, EndAdmin] = {}
         self._histories: dict[str, dict[TopicPartition, EndHistory]] = {}  # by connector; replaced, never changed
         self._thread = CancellableThread("source-ends", self._run)

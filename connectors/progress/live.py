@@ -21,6 +21,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _STDERR: Final = 2
+# Columns of the bar: a wider one says no more, and a narrower one than the next is left out as it hardly moves.
 _WIDEST_BAR: Final = 30
 _NARROWEST_BAR: Final = 10
 _LEAST: Final = 8
@@ -28,6 +29,7 @@ _LEAST: Final = 8
 _FIXED: Final = 12
 """Columns of the spinner, the time and the gaps."""
 _END: Final = "\0"
+# How long (s) the end of the display waits until the last lines in the pipe are printed.
 _DRAINED_S: Final = 1.0
 
 
@@ -36,6 +38,7 @@ class Display(Progress):
 
     def __init__(self, console: Console) -> None:
         self._terminal = console  # `self.console` is there only once Rich has asked what to show
+        # The terminal's width (columns) when the display was shown last; a smaller one now has wrapped its lines.
         self._width = console.width
         self._shown = _Shown()
         self._spinner = SpinnerColumn()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LINES_AFTER_S: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
 """The pauses between the lines of one stage; the last one repeats."""
+# Between two lines (s) of one connector's counts.
 COUNTS_EVERY_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class Interval:
     def __init__(self, clock: Clock, *pauses: float) -> None:
         self._clock = clock
         self._pauses = pauses
+        # By kind: when (monotonic s) the next is due, and how many were let through. Changed under `_lock`.
         self._next: dict[Hashable, tuple[float, int]] = {}
         self._lock = threading.Lock()
 
@@ -93,6 +95,7 @@ class Counts:
 
     def __init__(self, clock: Clock) -> None:
         self._times = Interval(clock, COUNTS_EVERY_S)
+        # By connector: the newest counts that were not logged yet, and those that were logged last.
         self._waiting: dict[str, Mapping[str, int]] = {}
         self._logged: dict[str, Mapping[str, int]] = {}
 
@@ -126,6 +129,7 @@ class LineObserver:
     def __init__(self, clock: Clock) -> None:
         self._lines = Interval(clock, *LINES_AFTER_S)
         self._counts = Counts(clock)
+        # By connector: the present stage; and the stage with the progress that was logged last.
         self._stages: dict[str, str] = {}
         self._shown: dict[str, tuple[str, int]] = {}
 
@@ -160,6 +164,7 @@ class LiveObserver:
     def __init__(self, clock: Clock, display: Progress) -> None:
         self._display = display
         self._counts = Counts(clock)
+        # The line of each connector. Changed under `_lock`, as each connector reports from a thread of its own.
         self._tasks: dict[str, Task] = {}
         self._lock = threading.Lock()
 

@@ -90,6 +90,7 @@ class _Asking:
         self._max_bytes = max_bytes
         self._given_up = False
         """Set by the thread that waits; the one that asks looks at it."""
+        # One of the next two is set by the thread that asks, before it sets `over`.
         self._answer: HttpAnswer | None = None
         self._error: Exception | None = None
 

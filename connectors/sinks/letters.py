@@ -19,7 +19,9 @@ REDRIVES: Final = "keyfold.redrives"
 """A header that counts how often a record was sent back to its source."""
 _FIRST: Final = f"{PREFIX}topic"
 """With it begin the headers that say what was wrong."""
+# Offsets that are read with one consumer; their letters are yielded before the next step begins.
 _STEP: Final = 10_000
+# Digits of a count of redrives; a header with more is not keyfold's, and counts as none.
 _DIGITS: Final = 18
 
 

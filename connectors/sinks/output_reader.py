@@ -31,11 +31,16 @@ from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
 from connectors.sinks.encode import GENERATION, IDENTITY, OFFSET, PARTITION, SYNTHETIC, TOPIC
 
+# Offsets that the first look back from the end reads: the last record is mostly there, before a marker or two. Each
+# next look reads GROWTH times as many, so that an end without a record of ours takes few consumers.
 FIRST_STEP: Final = 256
 GROWTH: Final = 8
+# How long (s) a broker may be silent while a range is read; it counts from the last progress.
 DEADLINE_S: Final = 60.0
+# How long (s) the leader of a new topic may not know it, and the pause (s) between two questions.
 SETTLED_S: Final = 20.0
 PAUSE_S: Final = 0.1
+# How long (s) the consumer is waited for before an admin client asks, which says what is wrong.
 _ENDS_S: Final = 2.0
 _DIGITS: Final = 9
 """How many digits the number of a generation has at most; of a header with more keyfold is not the writer."""

@@ -28,6 +28,7 @@ from connectors.sinks.output_reader import (
 
 _STEP: Final = 1_000_000
 """How many offsets are read before a line of the log says how far it is."""
+# Rows of a batch that is handed on: Python's dicts of it are all that is in memory of the records.
 _ROWS: Final = 10_000
 
 _log = structlog.get_logger()

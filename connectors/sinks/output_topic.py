@@ -21,6 +21,7 @@ HEADER_ROOM: Final = 4_096
 """Bytes that our headers may add to a record: three names, a topic name of 249, two numbers."""
 KAFKAS_LARGEST: Final = 1_048_588
 """Kafka's default of max.message.bytes."""
+# How long (s) a new topic may take until it has all leaders and every broker knows its settings; asked each _PAUSE_S.
 DEADLINE_S: Final = 60.0
 _PAUSE_S: Final = 0.1
 _AT_ONCE: Final = 50

@@ -45,7 +45,10 @@ from connectors.sinks.output_reader import check_writers
 from connectors.sinks.settings import TransactionLimits
 
 AGAIN: Final = "It is tried again from the positions that the group holds."
+# How long (s) an abort, or the question why a transaction can only be aborted, is waited for. librdkafka may never
+# answer, and the next producer with the id aborts the transaction anyway: a longer wait only delays the next try.
 _ABORT_S: Final = 2.0
+# How long (s) the consumer is waited for before the admin client asks.
 _ENDS_S: Final = 2.0
 _MANY: Final = 500
 """Of so many partitions the ends are asked with a client of their own: an admin client makes a future for each."""
@@ -70,6 +73,7 @@ class QueryClients:
         self.admin = Admin(clients.admin())
         self.member = groups.member(clients.admin(), group_id(connector))
         self._make_reader = partial(groups.member, clients.admin(), group_id(connector), "read_uncommitted")
+        # Made under `_lock` when many partitions are asked about for the first time; None before.
         self._reader: Consumer | None = None
         self._lock = threading.Lock()
 
@@ -121,9 +125,13 @@ class ProducerSession:
         self.kept = False
         self._clients = clients
         self._member = queries.member
+        # None before `open`, and after it has failed or `drop_producer`.
         self._producer: Producer | None = None
+        # The output topics as they were when the producer was made for them; one that differs needs a new producer.
         self._outputs: Mapping[str, TopicInfo] = {}
+        # Whether other writers were looked for in the outputs of the present plan; once a plan is enough.
         self._looked = False
+        # Bytes of the largest record that did not fit into the queue so far; the next producer has room for it.
         self._largest_record = 0
 
     @property

@@ -200,8 +200,11 @@ class KeptSessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # None until the first publish, and after `close`.
         self._queries: QueryClients | None = None
+        # The idle sessions by bucket: `take` removes one and `put` brings it back.
         self._open: dict[int, ProducerSession] = {}
+        # When (monotonic s) a publish last began, or a session was last put back.
         self._used = clock()
 
     def begin(self, publisher: ChangelogPublisher) -> QueryClients:

@@ -21,6 +21,8 @@ METADATA_MAX: Final = 4_000
 """Bytes of a position's metadata; Kafka takes 4,096 (offset.metadata.max.bytes)."""
 FILTERED_MAX: Final = 3_000
 """Bytes beyond which a run with filters adds nothing: the rest is kept for runs without, which shrink it again."""
+# Letters, and bytes of them, in one transaction of step D3. More would last longer and be repeated as a whole if it
+# fails; fewer would take more transactions, each of which waits for its coordinator.
 BATCH_LETTERS: Final = 500
 BATCH_BYTES: Final = 16 << 20
 OTHER_CONNECTOR: Final = "of another connector"

@@ -20,7 +20,9 @@ from connectors.kafka.errors import FENCED, cause, typed
 from connectors.sinks.letters import Letter
 from connectors.sinks.redrive_plan import RedriveTarget
 
+# How long (s) each step may take: below librdkafka's default of transaction.timeout.ms, 60 s.
 DEADLINE_S: Final = 50.0
+# How long (s) reports of deliveries are waited for while the queue is full.
 _POLL_S: Final = 0.1
 _LARGEST_RECORD: Final = 1_000_000_000
 """Bytes; librdkafka takes no larger one (message.max.bytes). A transaction's letters are few bytes, or one letter."""

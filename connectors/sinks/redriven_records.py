@@ -36,6 +36,7 @@ class RedrivenRecords:
     def __init__(self, connector: str, *, every: bool = False) -> None:
         self._connector = connector
         self._every = every
+        # The `record_of` each record of which a letter has gone; it only grows.
         self._gone: set[bytes] = set()
 
     def learn(self, position: RedrivePosition, letters: Iterable[Letter]) -> None:

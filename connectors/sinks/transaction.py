@@ -33,6 +33,7 @@ from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
 
+# How long (s) one call waits for reports of deliveries, so that a stop or a failure is noticed between two calls.
 _POLL_S: Final = 0.05
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 
@@ -58,9 +59,13 @@ class Transaction:
         self._session = session
         self._progress = progress
         self._rules = rules
+        # The next four are of the present transaction; `send` resets them.
         self._counts: dict[TopicPartition, TransactionCounts] = {}
+        # Whether a transaction was begun and is neither committed nor aborted: only such a one counts as aborted.
         self._open = False
+        # Partitions that got tombstones of retired keys, which no count shows: their high watermarks are needed too.
         self._written: set[TopicPartition] = set()
+        # Records that were let go; they are logged once the transaction is committed.
         self._letters: list[tuple[TopicPartition, pa.RecordBatch]] = []
 
     def send(self, batches: Sequence[PartitionBatch]) -> int:

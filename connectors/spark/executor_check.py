@@ -30,6 +30,7 @@ _MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
 _JAVA: Final = re.compile(r"^(?:: )?[\w.$]*?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 """What Java says of a call that failed, in Py4J's text: the exception's class without its package, its message."""
 _REFUSES: Final = ("IllegalArgumentException", "SparkIllegalArgumentException")
+# Between two lines (s) that no executor has answered; there is no limit, as a full cluster may free cores at any time.
 _LOG_EVERY_S: Final = 30.0
 _ACTION: Final = (
     "Have the executors run this process's versions: executors.package=ship sends them its packages, "

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
+# Between two questions to Spark (s): what a person watches moves twice a second.
 POLL_SECONDS: Final = 0.5
 
 

@@ -253,6 +253,7 @@ class SparkStart:
     def __init__(self, master: str, overrides: Mapping[str, str], package: str = "auto") -> None:
         import pyspark.sql  # noqa: F401  # before the caller goes on: next to the caller's imports the JVM would start later
 
+        # Set by the thread once the session has started.
         self._session: SparkSession | None = None
         settings = prepare(master, overrides, os.environ, package)  # here, as other threads may read the environment
         self._settings_file = write_settings(master, settings, os.environ)

@@ -14,6 +14,7 @@ MONTHS: Final = ("January", "February", "March", "April", "May", "June", "July",
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 ZONES: Final = "ZXz"
 _NAMES: Final = {"M": MONTHS, "E": DAYS, "a": ("AM", "PM")}
+# The smallest int of Java; the largest is -_SMALLEST - 1.
 _SMALLEST: Final = -(1 << 31)
 _BLANKS: Final = re.compile(r"[ \t]*")
 _NUMBER: Final = re.compile(r"[ \t]*(-?)(\d+)(?:E(-?\d+))?")

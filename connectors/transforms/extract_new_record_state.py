@@ -81,6 +81,7 @@ class ExtractNewRecordState(Transform):
         self._row_schema = OfSchema(_row_schema)
         self._updated = OfSchema(self._with_added)
         self._found_headers = OfSchema(self._find_headers)
+        # Whether records without a schema were warned of; each of them would write the same line.
         self._has_warned = False
 
     def fields_of(self, schema: Schema) -> frozenset[str] | None:

@@ -34,6 +34,7 @@ class RegexRouter(Transform):
             self._template = _template(options["replacement"], self._pattern.group_count, self._pattern.group_names)
         except ValueError as error:
             raise OptionsError([("replacement", str(error))]) from None
+        # The new name of each topic that records had so far: a match is made once a topic.
         self._routes: dict[str, str] = {}
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:

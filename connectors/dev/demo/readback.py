@@ -17,7 +17,9 @@ from connectors.dev.demo.data import INSTALL
 from connectors.errors import ConfigError, UnreachableError
 from connectors.kafka.admin import new_client
 
+# How long (s) the broker may take to answer for the ends of a topic.
 _TIMEOUT_S: Final = 30.0
+# Records that one call of the consumer returns at most.
 _BATCH: Final = 10_000
 
 _CARRIERS: Final = """\
