@@ -1,5 +1,7 @@
 """Declares the settings of a converter, transform or predicate, and reads them: Connect's ConfigDef in small.
 
+It is apart from the fields of connectors/config: reading tasks read these settings, and must not load pydantic.
+
 A class lists its settings as `OPTIONS`: what a file says, what `/connector-plugins` says of them and what the docs
 list is read from there. A value of a file is text first, as everywhere (connectors/config/fields.py).
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -125,3 +128,20 @@ def _of_kind(option: Option, text: str) -> Any:
         case "LIST":
             return [part.strip() for part in text.split(",")] if text else []
     return text
+
+
+PLUGIN_VERSIONS: Final = "plugin versions"
+"""What `connector.plugin.version` and its like belong to (KIP-891)."""
+
+
+def not_available(what: str) -> str:
+    """Returns the sentence for a key that belongs to `what`."""
+    return f"not available yet in keyfold {_installed_version()}: {what}. Remove the key."
+
+
+def _installed_version() -> str:
+    """Returns keyfold's version, or `(not installed)` when it runs from a bare folder."""
+    try:
+        return version("keyfold")
+    except PackageNotFoundError:
+        return "(not installed)"

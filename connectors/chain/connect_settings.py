@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from connectors.later import PLUGIN_VERSIONS, not_available
-from connectors.options import Option
+from connectors.options import PLUGIN_VERSIONS, Option, not_available
 
 PLUGIN_VERSION: Final = "plugin.version"
 """Connect's setting for the version of a class (KIP-891)."""

@@ -47,8 +47,7 @@ from connectors.config.fields import (
     local_path,
     or_minus_one,
 )
-from connectors.config.flat_file import family_texts
-from connectors.config.sizes import check_size
+from connectors.config.flat_file import check_size, family_texts
 from connectors.errors import PatternError
 from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 

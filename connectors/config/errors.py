@@ -16,7 +16,7 @@ from connectors.config.definitions import Definition
 from connectors.config.fields import RefusalError
 from connectors.config.secrets import printable, without_urls_secrets
 from connectors.errors import ConfigError
-from connectors.later import PLUGIN_VERSIONS, not_available
+from connectors.options import PLUGIN_VERSIONS, not_available
 from connectors.placeholders import SecretError, has_placeholder
 
 CONNECT_LATER: Final[dict[str, str]] = {

@@ -15,10 +15,10 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
 from connectors.config.fields import is_folder, store_location
+from connectors.config.flat_file import check_size
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
-from connectors.config.sizes import check_size
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import PatternError

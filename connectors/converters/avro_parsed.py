@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any, Final
 
 import fastavro
 
-from connectors.converters.avro_names import is_name
 from connectors.errors import DataError
 from connectors.rejection import shown
 
@@ -77,3 +77,28 @@ def without_defaults(avro: Any) -> Any:
 def _without_default(field: Any) -> dict[str, Any]:
     kept = {name: part for name, part in field.items() if name != "default"}
     return {**kept, "type": without_defaults(kept["type"])} if "type" in kept else kept
+
+
+_LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo"})
+"""The categories of Unicode of which `Character.isLetter` is true."""
+_LATER: Final = _LETTERS | {"Nd"}
+"""Those, and digits, which no name begins with."""
+_ONE_CHAR: Final = 0xFFFF
+"""The last character that is one of Java's: of those above it Java sees two halves, which are no letters."""
+
+
+def is_name(text: str) -> bool:
+    """Returns whether Java's Avro takes a name (`NameValidator.UTF_VALIDATOR`): letters, digits and "_"."""
+    return bool(text) and _is_part(text[0], _LETTERS) and all(_is_part(char, _LATER) for char in text[1:])
+
+
+def _is_part(char: str, categories: frozenset[str]) -> bool:
+    return char == "_" or (ord(char) <= _ONE_CHAR and unicodedata.category(char) in categories)
+
+
+def check_name(text: str, what: str, action: str) -> None:
+    """Raises DataError for a name of a `what` that Avro does not take."""
+    if not is_name(text):
+        raise DataError(
+            f"Avro does not take {shown(text)} as the name of a {what}: letters, digits and _ it takes.", action
+        )

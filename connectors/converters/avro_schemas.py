@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.converters.avro_defaults import avro_default, value_of_default
-from connectors.converters.avro_names import check_name
+from connectors.converters.avro_parsed import check_name
 from connectors.data.bounds import Extent, whole_of
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
 from connectors.data.values import scale_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from connectors.converters import number_converters
+from connectors.converters import primitive_converters
 from connectors.converters.converter import Converter
 from connectors.converters.header_converters import HeaderConverter
 from connectors.converters.json_converter import JsonConverter
@@ -40,34 +40,34 @@ class JsonHeaderConverter(_ConvertedHeaders):
 class BooleanHeaderConverter(_ConvertedHeaders):
     """Truth values."""
 
-    OF = number_converters.BooleanConverter
+    OF = primitive_converters.BooleanConverter
 
 
 class ShortHeaderConverter(_ConvertedHeaders):
     """Numbers of 16 bits."""
 
-    OF = number_converters.ShortConverter
+    OF = primitive_converters.ShortConverter
 
 
 class IntegerHeaderConverter(_ConvertedHeaders):
     """Numbers of 32 bits."""
 
-    OF = number_converters.IntegerConverter
+    OF = primitive_converters.IntegerConverter
 
 
 class LongHeaderConverter(_ConvertedHeaders):
     """Numbers of 64 bits."""
 
-    OF = number_converters.LongConverter
+    OF = primitive_converters.LongConverter
 
 
 class FloatHeaderConverter(_ConvertedHeaders):
     """Floating-point numbers of 32 bits."""
 
-    OF = number_converters.FloatConverter
+    OF = primitive_converters.FloatConverter
 
 
 class DoubleHeaderConverter(_ConvertedHeaders):
     """Floating-point numbers of 64 bits."""
 
-    OF = number_converters.DoubleConverter
+    OF = primitive_converters.DoubleConverter

@@ -21,19 +21,19 @@ def _converter(name: str, place: str, *aliases: str) -> ClassName:
 CONVERTERS: Final = ClassNames(
     "converter",
     (
-        _converter("Bytes", "bytes_converter:BytesConverter", f"{_KAFKA}ByteArrayConverter", "ByteArrayConverter"),
+        _converter("Bytes", "converter:BytesConverter", f"{_KAFKA}ByteArrayConverter", "ByteArrayConverter"),
         _converter(
             "String",
-            "string_converter:StringConverter",
+            "primitive_converters:StringConverter",
             "org.apache.kafka.connect.storage.StringConverter",
             "StringConverter",
         ),
-        _converter("Boolean", "number_converters:BooleanConverter", f"{_KAFKA}BooleanConverter", "BooleanConverter"),
-        _converter("Short", "number_converters:ShortConverter", f"{_KAFKA}ShortConverter", "ShortConverter"),
-        _converter("Integer", "number_converters:IntegerConverter", f"{_KAFKA}IntegerConverter", "IntegerConverter"),
-        _converter("Long", "number_converters:LongConverter", f"{_KAFKA}LongConverter", "LongConverter"),
-        _converter("Float", "number_converters:FloatConverter", f"{_KAFKA}FloatConverter", "FloatConverter"),
-        _converter("Double", "number_converters:DoubleConverter", f"{_KAFKA}DoubleConverter", "DoubleConverter"),
+        _converter("Boolean", "primitive_converters:BooleanConverter", f"{_KAFKA}BooleanConverter", "BooleanConverter"),
+        _converter("Short", "primitive_converters:ShortConverter", f"{_KAFKA}ShortConverter", "ShortConverter"),
+        _converter("Integer", "primitive_converters:IntegerConverter", f"{_KAFKA}IntegerConverter", "IntegerConverter"),
+        _converter("Long", "primitive_converters:LongConverter", f"{_KAFKA}LongConverter", "LongConverter"),
+        _converter("Float", "primitive_converters:FloatConverter", f"{_KAFKA}FloatConverter", "FloatConverter"),
+        _converter("Double", "primitive_converters:DoubleConverter", f"{_KAFKA}DoubleConverter", "DoubleConverter"),
         _converter(
             "Json", "json_converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter", "JsonConverter"
         ),

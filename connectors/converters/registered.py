@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Final
 from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, WireFormat
 from connectors.data.bounds import DEEPEST_SCHEMA, LONGEST_SCHEMA, MOST_REFERENCES
-from connectors.data.kept import Kept, weight_of
+from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.registry.patience import Patience
-from connectors.registry.refusals import Refusals
 from connectors.registry.schema_registry import Reference, RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 

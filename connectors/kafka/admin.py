@@ -23,7 +23,6 @@ from msgspec import Struct
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
-from connectors.kafka.answers import answer_of, answered
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import MISSING, cause, is_settling, typed
 from connectors.kafka.groups import CommittedOffset
@@ -383,3 +382,27 @@ def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequenc
 def _info(name: str, topic: Any) -> TopicInfo:
     leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
     return TopicInfo(name, topic_id(topic.topic_id), len(topic.partitions), leaderless, bool(topic.is_internal))
+
+
+def answered(futures: Mapping[K, Future[T]], seconds: float) -> dict[K, T | KafkaError]:
+    """Returns the answer of each of `futures`, or the error; all of them are waited for for `seconds` together.
+
+    One that does not come says nothing of the others: it has an error as if its broker had not answered.
+    """
+    until = time.monotonic() + seconds
+    answers: dict[K, T | KafkaError] = {}
+    for key, future in futures.items():
+        try:
+            answers[key] = answer_of(future, until - time.monotonic())
+        except KafkaException as error:
+            answers[key] = cause(error)
+    return answers
+
+
+def answer_of(future: Future[T], seconds: float) -> T:
+    """Returns the answer that comes within `seconds`. Raises KafkaException otherwise."""
+    try:
+        return future.result(max(0.0, seconds))
+    except TimeoutError:
+        late = KafkaError(KafkaError._TIMED_OUT, "the admin client did not answer in time")
+        raise KafkaException(late) from None

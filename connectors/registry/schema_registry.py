@@ -19,11 +19,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 from msgspec import Struct
 
-from connectors.data.kept import Kept, weight_of
+from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.http_client import HttpClient, HttpRequest
 from connectors.registry.patience import Patience
-from connectors.registry.refusals import Refusals
 from connectors.registry.settings import RegistrySettings
 
 Result = TypeVar("Result")

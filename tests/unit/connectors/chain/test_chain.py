@@ -218,7 +218,7 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
     [
         "converters.json_converter.JsonConverter.to_connect_data",
         "transforms.value_to_key.ValueToKey.apply",
-        "transforms.predicates.topic_name_matches.TopicNameMatches.test",
+        "transforms.predicates.TopicNameMatches.test",
     ],
 )
 def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
