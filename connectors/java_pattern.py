@@ -101,13 +101,11 @@ class JavaPattern:
                 return _groups(self._compiled.fullmatch(text, timeout=_QUICK_S))
             except TimeoutError:
                 groups = self._within_limit(text)
-                self._remember(text, groups)
+                newest = islice(slow.items(), max(0, len(slow) - _REMEMBERED + 1), None)
+                self._slow = {**dict(newest), text: groups}
         if isinstance(groups, str):
             raise PatternError(groups, _ACTION)
         return groups
-
-    def _remember(self, text: str, groups: Groups | str | None) -> None:
-        self._slow = {**dict(islice(self._slow.items(), max(0, len(self._slow) - _REMEMBERED + 1), None)), text: groups}
 
     def _within_limit(self, text: str) -> Groups | str | None:
         """Returns what a match finds, or says that it took too long; the time that it takes is counted.

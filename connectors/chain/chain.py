@@ -27,6 +27,7 @@ from connectors.chain.spec import (
     settings_with_placeholders,
 )
 from connectors.converters.converter import Converter
+from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
@@ -40,7 +41,7 @@ from connectors.transforms.transform import Predicate, Side, Transform
 NO_KEY: Final = "null key"
 """Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
 NO_TIMESTAMP: Final = -1
-"""What a record has without a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
+"""What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
 _SEARCHED: Final = 20_000
@@ -145,9 +146,8 @@ class Chain:
         self._key = _conversion(spec, Side.KEY, reads, resolve)
         self._value = _conversion(spec, Side.VALUE, reads, resolve)
         self._header_name = spec.header.name
-        self._header = HEADER_CONVERTERS.find(spec.header.name).of.load()(
-            options_of(spec.header, HEADER_CONVERTERS, resolve)
-        )
+        kind = HEADER_CONVERTERS.find(spec.header.name).of.load()
+        self._header = header_converter(kind, options_of(spec.header, HEADER_CONVERTERS, resolve))
         self._ask_only()
         self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
@@ -234,12 +234,12 @@ class Chain:
 
     def _transform(self, rows: _Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
-        topic, headers = rows.topics[row], list(rows.headers_of(row))
+        topic, headers, ms = rows.topics[row], list(rows.headers_of(row)), rows.timestamps[row]
         try:
             key_schema, key = self._key.read(topic, headers, rows.keys[row])
             value_schema, value = self._value.read(topic, headers, rows.values[row])
             before = ConnectRecord(
-                topic, rows.partitions[row], rows.offsets[row], _timestamp(rows.timestamps[row]),
+                topic, rows.partitions[row], rows.offsets[row], None if ms == NO_TIMESTAMP else ms,
                 key_schema, key, value_schema, value, tuple(headers),
             )  # fmt: skip
             record = self._through_steps(before)
@@ -371,11 +371,6 @@ class _Rows:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
             batch = batch.take(pa.array(kept, pa.int64()))
         return batch
-
-
-def _timestamp(ms: int) -> int | None:
-    """Returns a timestamp; None for -1, by which a topic of an old message format says that there is none."""
-    return None if ms == NO_TIMESTAMP else ms
 
 
 def _hidden(text: str, settings: Sequence[str]) -> str:

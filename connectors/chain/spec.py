@@ -251,7 +251,8 @@ def _step_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits) 
     for alias in dict.fromkeys(_aliases(settings, "transforms")):
         at, texts = f"transforms.{alias}", _of(settings, f"transforms.{alias}.")
         step = _step(alias, texts, limits)
-        shown = _shown_faults(step, limits)
+        # The output is called what a router says, so that a placeholder in its settings would be shown.
+        shown = _shown_in(step.of.texts, limits) if is_router(step) else []
         yield from ((f"{at}.{name}", text) for name, text in shown)
         if not shown:
             yield from _class_faults(step.of, TRANSFORMS, f"{at}.type", resolve, at)
@@ -263,11 +264,6 @@ def _step_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits) 
             yield f"{at}.predicate", f'predicates does not name "{step.predicate}".'
         elif not _is_of_topics(step, settings):
             yield f"{at}.predicate", _ONE_OUTPUT
-
-
-def _shown_faults(step: StepSpec, limits: Limits) -> list[Fault]:
-    """Returns a fault for each placeholder of a router that was sent over REST: the output is called what it says."""
-    return _shown_in(step.of.texts, limits) if is_router(step) else []
 
 
 def _shown_in(texts: Mapping[str, str], limits: Limits) -> list[Fault]:

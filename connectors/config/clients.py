@@ -67,7 +67,8 @@ def _merge(
             try:
                 translated = _resolved(kind, name, text, limits)
             except ValueError as error:
-                faults.append(_fault(prefix + name, text, error))
+                is_refused, key = isinstance(error, RefusedValueError), prefix + name
+                faults.append(refused(key, text, str(error)) if is_refused else Fault(key, str(error)))
                 continue
             merged |= {key: _Given(prefix + name, value) for key, value in translated.items()}
     return merged, faults
@@ -87,10 +88,6 @@ def _check_over_rest(settings: Mapping[str, str], limits: Limits) -> None:
             raise RefusedValueError(f"{NOT_OVER_REST[name]}; set it in the worker file, or make a connector file.")
         if name in FILES and (value != SYSTEMS or not name.endswith("ca.location")):
             check_path(value, limits)
-
-
-def _fault(key: str, text: str, error: ValueError) -> Fault:
-    return refused(key, text, str(error)) if isinstance(error, RefusedValueError) else Fault(key, str(error))
 
 
 def _combine(merged: dict[str, _Given]) -> list[Fault]:

@@ -244,11 +244,6 @@ def _class(text: str) -> str:
     return CONNECTOR_CLASS
 
 
-def _folder(text: str) -> str:
-    local_path(text)
-    return text
-
-
 def store_location(text: str) -> str:
     """Returns a location as `open_storage` takes it: of a folder the path, of an object store the URL as it is.
 
@@ -280,7 +275,10 @@ def _location_or_none(text: str) -> str | None:
 
 
 def _folder_or_none(text: str) -> str | None:
-    return None if text.lower() == "none" else _folder(text)
+    if text.lower() == "none":
+        return None
+    local_path(text)
+    return text
 
 
 def _file(text: str) -> Path:
@@ -358,7 +356,6 @@ Paths = Annotated[
 FilePath = Annotated[Path, _of_text(_file), Folder(), Allowed("a file's path")]
 Text = Annotated[str, _of_text(str), Allowed("a text")]
 HostName = Annotated[str, _matching(_HOST), Allowed("a host name or an address")]
-FolderName = Annotated[str, _of_text(_folder), Folder(), Allowed("a folder: a path or a file: URL")]
 FolderNameOrNone = Annotated[
     str | None, _of_text(_folder_or_none), Folder(optional=True), Allowed("a folder: a path or a file: URL, or none")
 ]

@@ -199,17 +199,15 @@ def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
     inner = raw.get("config")
     if not isinstance(inner, Mapping):
         return dict(raw)
-    faults = [Fault(name, _refusal(name)) for name in raw if name not in ("name", "config")]
+    strange = [name for name in raw if name not in ("name", "config")]
+    why = "unknown here; beside config there is only name. Settings go into config."
+    faults = [Fault(name, errors.not_yet(name) or why) for name in strange]
     outside, inside = raw.get("name"), inner.get("name")
     if None not in (outside, inside) and outside != inside:
         faults.append(Fault("name", f'"{outside}" outside of config and "{inside}" inside; they must be equal.'))
     if faults:
         raise FaultyConfigError("connector", faults)
     return ({"name": raw["name"]} if "name" in raw else {}) | dict(inner)
-
-
-def _refusal(name: str) -> str:
-    return errors.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
 
 
 def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fault, ...]:

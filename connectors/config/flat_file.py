@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError, ValidationInfo
@@ -85,7 +85,8 @@ def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_s
 
     def read_texts(values: Mapping[str, str | RefusalError], info: ValidationInfo) -> dict[str, str]:
         texts = {name: text.strip() for name, text in values.items() if isinstance(text, str)}
-        faults = [*_refusals(values), *check(texts)]
+        faults = [Fault(name, str(value)) for name, value in values.items() if isinstance(value, RefusalError)]
+        faults += check(texts)
         for name, text in texts.items() if are_shown else ():
             try:
                 texts[name] = text_of(text, limits_of(info))
@@ -96,10 +97,6 @@ def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_s
         return texts
 
     return BeforeValidator(read_texts)
-
-
-def _refusals(values: Mapping[str, str | RefusalError]) -> Iterator[Fault]:
-    return (Fault(name, str(value)) for name, value in values.items() if isinstance(value, RefusalError))
 
 
 def effective(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | None]:

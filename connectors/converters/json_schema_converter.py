@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from connectors.converters.converter import Headers
 from connectors.converters.json_converter import DECIMAL_FORMAT, encoded, json_text
@@ -18,12 +17,6 @@ from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
 from connectors.rejection import reason_of
-
-
-class Text(Struct, frozen=True):
-    """A JSON Schema as it is registered."""
-
-    text: str
 
 
 class JsonSchemaConverter(RegisteredConverter):
@@ -40,7 +33,8 @@ class JsonSchemaConverter(RegisteredConverter):
         self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
         self._decoder = msgspec.json.Decoder(float_hook=exact)
         self._reads: Kept[int, Schema] = Kept(MOST_IDS)
-        self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
+        # The text of each schema as it is registered.
+        self._texts = OfSchema(lambda schema: json.dumps(to_json_schema(schema), separators=(",", ":")))
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
@@ -60,8 +54,7 @@ class JsonSchemaConverter(RegisteredConverter):
             return None
         if schema is None:
             raise DataError("keyfold.JsonSchema writes values with a schema only.", "Write keyfold.Json instead.")
-        text: Text = self._texts(schema)
-        schema_id = self.id_of(topic, text.text, schema.name)
+        schema_id = self.id_of(topic, self._texts(schema), schema.name)
         return self.wire.written(schema_id) + encoded(self._values.write(schema, value))
 
     def _read_of(self, schema_id: int) -> Schema:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from connectors.data.bounds import Extent, is_int
 from connectors.data.schema import Field, Schema, Type
 from connectors.errors import DataError
@@ -52,7 +54,7 @@ def _made(node: Any, default: Default, extent: Extent) -> Schema:
     given = node.get("default")
     if given is None:
         return made
-    return Schema(**{**_parts(made), "default": default(made, given)})
+    return replace(made, default=default(made, given))
 
 
 def write_schema(schema: Schema, default: Default, field: str | None = None) -> dict[str, Any]:
@@ -71,10 +73,6 @@ def write_schema(schema: Schema, default: Default, field: str | None = None) -> 
     if schema.default is not None:
         node["default"] = default(schema, schema.default)
     return node if field is None else {**node, "field": field}
-
-
-def _parts(schema: Schema) -> dict[str, Any]:
-    return {name: getattr(schema, name) for name in Schema.__struct_fields__}
 
 
 def _fields(node: Mapping[str, Any], default: Default, extent: Extent) -> tuple[Field, ...]:

@@ -102,7 +102,7 @@ class JsonValues:
     def _write_there(self, schema: Schema) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
             numeric = self._form.numeric
-            return lambda value: _number_text(schema, value) if numeric else _base64(value)
+            return lambda value: NumberText(str(decimal_of(schema, value))) if numeric else _base64(value)
         if schema.type is Type.STRUCT:
             fields = [(field.name, self._writer(field.schema)) for field in schema.fields]
             return lambda value: {name: write(value.get(name)) for name, write in fields}
@@ -263,23 +263,12 @@ def _typed(node: Any, kind: type, what: str) -> Any:
 
 
 def _plain_writer(schema: Schema) -> Read:
-    kind = _PYTHON.get(schema.type, int)
+    kind, form = _PYTHON.get(schema.type, int), _FORMS.get(schema.type)
 
     def write(value: Any) -> Any:
         if not isinstance(value, kind):
             raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
-        return value
-
-    return write if schema.type not in _FLOATS else _float_writer(schema)
-
-
-def _float_writer(schema: Schema) -> Read:
-    form = _float if schema.type is Type.FLOAT32 else _double
-
-    def write(value: Any) -> Any:
-        if not isinstance(value, int | float):
-            raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
-        return form(value)
+        return value if form is None else form(value)
 
     return write
 
@@ -294,12 +283,13 @@ def _float(value: float) -> Any:
     return NumberText(java_float(value)) if math.isfinite(value) else _double(value)
 
 
-_PYTHON: Final[dict[Type, type]] = {Type.STRING: str, Type.BOOLEAN: bool}
+_PYTHON: Final[dict[Type, Any]] = {
+    Type.STRING: str,
+    Type.BOOLEAN: bool,
+    **dict.fromkeys(_FLOATS, int | float),
+}
+_FORMS: Final = {Type.FLOAT32: _float, Type.FLOAT64: _double}
 
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
-
-
-def _number_text(schema: Schema, value: bytes) -> NumberText:
-    return NumberText(str(decimal_of(schema, value)))

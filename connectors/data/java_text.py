@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
 from connectors.data.java_calendar import DAY_MS, moment_of
-from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
-from connectors.data.values import Date, decimal_of, java_double, java_float
+from connectors.data.schema import DATE, TIME, TIMESTAMP, Schema, Type
+from connectors.data.values import Date, bytes_text, float_text
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -45,16 +44,6 @@ def _struct_text(schema: Schema, value: dict[Any, Any]) -> str:
     return f"Struct{{{','.join(fields)}}}"
 
 
-def _float_text(schema: Schema | None, value: float) -> str:
-    return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
-
-
-def _bytes_text(schema: Schema | None, value: bytes) -> str:
-    if schema is not None and schema.name == DECIMAL:
-        return str(decimal_of(schema, value))
-    return base64.b64encode(value).decode()
-
-
 def _int_text(schema: Schema | None, value: int) -> str:
     match schema.name if schema is not None else None:
         case x if x == DATE:
@@ -77,9 +66,9 @@ _WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {
     str: lambda _, value: value,
     Date: lambda _, value: _moment_text(value),
     Decimal: lambda _, value: str(value),
-    bytes: _bytes_text,
+    bytes: bytes_text,
     int: _int_text,
-    float: _float_text,
+    float: float_text,
     list: _list_text,
     dict: _dict_text,
 }

@@ -137,9 +137,6 @@ class Refusals:
         try:
             return make()
         except DataError as error:
-            self._keep(asked, error)
+            held = self._monotonic() + KEPT_S, DataError(error.message, error.action)
+            self._kept.put(asked, held, weight_of(asked, error.message, error.action))
             raise
-
-    def _keep(self, asked: Hashable, error: DataError) -> None:
-        kept = self._monotonic() + KEPT_S, DataError(error.message, error.action)
-        self._kept.put(asked, kept, weight_of(asked, error.message, error.action))

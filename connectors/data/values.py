@@ -112,11 +112,7 @@ def _shortest(number: float) -> str:
     """
     first = 1 if abs(number) < _NORMAL else 6
     texts = (f"{number:.{digits}g}" for digits in range(first, 9))
-    return next((text for text in texts if _is_float(text, number)), f"{number:.9g}")
-
-
-def _is_float(text: str, number: float) -> bool:
-    return float32(float(text)) == number
+    return next((text for text in texts if float32(float(text)) == number), f"{number:.9g}")
 
 
 def _java_float(number: float, text: str) -> str:
@@ -155,7 +151,8 @@ def _text(schema: Schema | None, value: Any, *, embedded: bool) -> str:
     return write(schema, value)
 
 
-def _float_text(schema: Schema | None, value: float) -> str:
+def float_text(schema: Schema | None, value: float) -> str:
+    """Returns a float as Java writes it, of 32 bits if `schema` says so."""
     return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
 
 
@@ -181,7 +178,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _bytes_text(schema: Schema | None, value: bytes) -> str:
+def bytes_text(schema: Schema | None, value: bytes) -> str:
+    """Returns bytes in Base64, and those of a Decimal as its number."""
     if schema is not None and schema.name == DECIMAL:
         return str(decimal_of(schema, value))
     return base64.b64encode(value).decode()
@@ -209,9 +207,9 @@ _WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {
     bool: lambda _, value: "true" if value else "false",
     Date: lambda _, value: iso_timestamp(value),
     Decimal: lambda _, value: str(value),
-    bytes: _bytes_text,
+    bytes: bytes_text,
     int: _int_text,
-    float: _float_text,
+    float: float_text,
     list: _list_text,
     dict: _dict_text,
 }

@@ -35,7 +35,7 @@ def ensure_home(package: Path | None = None, cache: Path | None = None) -> Path 
     source = package or installed()
     if source is None or not (source / "bin" / "spark-submit").is_file():
         return None
-    name = f"spark-{version('pyspark')}-{_digest(source)}"
+    name = f"spark-{version('pyspark')}-{hashlib.sha256(os.fsencode(source)).hexdigest()[:12]}"
     for place in [cache] if cache is not None else [cache_with(name), default_cache()]:
         with suppress(OSError):
             (place / name).mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,3 @@ def _link(link: Path, target: Path) -> None:
     fresh = link.with_name(f"{_FRESH}{secrets.token_hex(8)}")
     fresh.symlink_to(target)
     fresh.replace(link)
-
-
-def _digest(place: Path) -> str:
-    return hashlib.sha256(os.fsencode(place)).hexdigest()[:12]

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
@@ -76,19 +75,6 @@ _UNSEEN: Final = EndHistory(0, 0)
 """The history of a partition before its end was seen."""
 
 
-class EndAdmin(Protocol):
-    """What is asked of an admin client."""
-
-    def offsets_each(
-        self, partitions: frozenset[TopicPartition], spec: OffsetSpec
-    ) -> Mapping[TopicPartition, int | KafkaError]:
-        """See Admin."""
-
-
-def _admin(settings: Mapping[str, Setting]) -> EndAdmin:
-    return Admin(settings, REQUEST_S)
-
-
 class SourceEnds:
     """Asks for the ends of the topics that the connectors of `herder` read, in a thread of its own, until `stop`."""
 
@@ -97,14 +83,14 @@ class SourceEnds:
         worker: WorkerConfig,
         herder: Herder,
         clock: Clock,
-        make_admin: Callable[[Mapping[str, Setting]], EndAdmin] = _admin,
+        make_admin: Callable[[Mapping[str, Setting]], Admin] = lambda settings: Admin(settings, REQUEST_S),
     ) -> None:
         self._worker = worker
         self._herder = herder
         self._clock = clock
         self._make_admin = make_admin
         # By equal client settings, those of the last look; used by the thread that looks.
-        self._admins: dict[str, EndAdmin] = {}
+        self._admins: dict[str, Admin] = {}
         self._histories: dict[str, dict[TopicPartition, EndHistory]] = {}  # by connector; replaced, never changed
         self._thread = CancellableThread("source-ends", self._run)
 
@@ -150,11 +136,12 @@ class SourceEnds:
             histories |= self._looked(self._admins[key], connectors)
         self._histories = histories
 
-    def _looked(self, admin: EndAdmin, connectors: list[Connector]) -> dict[str, dict[TopicPartition, EndHistory]]:
+    def _looked(self, admin: Admin, connectors: list[Connector]) -> dict[str, dict[TopicPartition, EndHistory]]:
         """Returns the histories of `connectors` with what the brokers say now; as they were if nothing is said."""
         taken_in = {connector.name: _taken_in(connector) for connector in connectors}
         try:
-            ends = admin.offsets_each(frozenset(tp for each in taken_in.values() for tp in each), OffsetSpec.latest())
+            asked = frozenset(tp for each in taken_in.values() for tp in each)
+            ends = admin.offsets_each(asked, OffsetSpec.latest())
         except Exception as error:  # noqa: BLE001  # a time-out among them; the connectors themselves say it
             _log.debug("ends of the sources are not known", connectors=sorted(taken_in), exc_info=error)
             ends = {}

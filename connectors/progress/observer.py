@@ -115,12 +115,9 @@ class Counts:
 
     def _log(self, connector: str) -> None:
         self._logged[connector] = self._waiting.pop(connector)
-        log.info("counts", connector=connector, **_nonzero(self._logged[connector]))
-
-
-def _nonzero(counters: Mapping[str, int]) -> dict[str, int]:
-    """Returns `counters` without those that are 0: two dozen in a line are hard to read."""
-    return {name: count for name, count in counters.items() if count}
+        # Without those that are 0: two dozen in a line are hard to read.
+        counted = {name: count for name, count in self._logged[connector].items() if count}
+        log.info("counts", connector=connector, **counted)
 
 
 class LineObserver:

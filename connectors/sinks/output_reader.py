@@ -168,11 +168,6 @@ def _consumed(consumer: Consumer) -> list[Message]:
     return messages
 
 
-def offset_of(message: Message, tp: TopicPartition) -> int | None:
-    """Returns the offset in `tp` that a message's headers name, as `source_offset`."""
-    return source_offset(header_pairs(message), tp)
-
-
 def header_pairs(message: Message) -> Headers:
     """Returns a message's headers, to be called once per message; none if a name is not UTF-8."""
     return headers_of(message)[0]

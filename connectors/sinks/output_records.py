@@ -34,6 +34,7 @@ _ROWS: Final = 10_000
 _log = structlog.get_logger()
 
 
+_COMPARED: Final = (record.KEY_IDENTITY, record.KEY_ENCODING)
 Compare = Callable[[Headers, bytes], tuple[bytes | None, str | None]]
 """Finds the `key_identity` and the `key_encoding` (`record.RUN`) of a key with these headers."""
 
@@ -69,7 +70,7 @@ def last_records(
             elif offset < below:
                 last[_key(message)] = offset
         rows = (
-            {**_row(message, headers, tp, offset), **_compared(compare(headers, _key(message)))}
+            {**_row(message, headers, tp, offset), **dict(zip(_COMPARED, compare(headers, _key(message)), strict=True))}
             for message, headers, offset in _own(reader, low, end, tp, generation)
             if offset is not None and last.get(_key(message)) == offset
         )
@@ -106,10 +107,6 @@ def _unnamed(message: Message) -> RebuildError:
         "Without the source headers (output.source.headers.enable) nothing can be rebuilt: begin anew with keyfold "
         "delete CONNECTOR.json --outputs.",
     )
-
-
-def _compared(pair: tuple[bytes | None, str | None]) -> dict[str, Any]:
-    return dict(zip((record.KEY_IDENTITY, record.KEY_ENCODING), pair, strict=True))
 
 
 def _key(message: Message) -> bytes:

@@ -104,13 +104,14 @@ def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
     The minimum compaction lag is not set again: what is published has waited for it already.
     """
     kept = {"retention.ms": str(connector.retention_ms), "retention.bytes": str(connector.retention_bytes)}
+    largest = max(int(source.get("max.message.bytes", KAFKAS_LARGEST)), KAFKAS_LARGEST) + HEADER_ROOM
     return {
         "cleanup.policy": ",".join(sorted(connector.cleanup_policy)),
         "delete.retention.ms": str(connector.delete_retention_ms),
         **(kept if "delete" in connector.cleanup_policy else {}),
         "message.timestamp.type": "CreateTime",
         **_any_time(),
-        "max.message.bytes": str(_largest_message(source)),
+        "max.message.bytes": str(largest),
         **connector.output_topic_config,
     }
 
@@ -118,10 +119,6 @@ def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
 def _any_time() -> dict[str, str]:
     """Returns the settings that let records keep their source's times, however far these are from now (KIP-937)."""
     return {f"message.timestamp.{side}.max.ms": str(FOREVER) for side in ("before", "after")}
-
-
-def _largest_message(source: Config) -> int:
-    return max(int(source.get("max.message.bytes", KAFKAS_LARGEST)), KAFKAS_LARGEST) + HEADER_ROOM
 
 
 def faults(connector: ConnectorConfig, config: Config) -> list[str]:

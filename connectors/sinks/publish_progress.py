@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import add
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, astuple, replace
 
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult
@@ -24,13 +25,7 @@ class TransactionCounts(Struct, frozen=True):
     rejected: int = 0
 
     def __add__(self, other: TransactionCounts) -> TransactionCounts:
-        return TransactionCounts(
-            self.records + other.records,
-            self.bytes + other.bytes,
-            self.dead_letters + other.dead_letters,
-            self.refused + other.refused,
-            self.rejected + other.rejected,
-        )
+        return TransactionCounts(*map(add, astuple(self), astuple(other)))
 
 
 NOTHING: Final = TransactionCounts()
@@ -58,13 +53,9 @@ class PublishProgress:
                 partition=tp.partition,
                 end=planned.start,
                 output_offset=planned.output_offset,
-                records=0,
-                bytes=0,
-                dead_letters=0,
-                refused=0,
-                rejected=0,
                 transactions=0,
                 aborted=0,
+                **asdict(NOTHING),
             )
             for tp, planned in self._targets.items()
         }
@@ -118,19 +109,11 @@ class PublishProgress:
     ) -> None:
         """Records a committed transaction."""
         for number, (tp, position) in enumerate(positions.items()):
-            self.expected[tp] = position.offset
-            added = _added(self._sent[tp], position, counts.get(tp, NOTHING))
-            self._sent[tp] = replace(added, transactions=added.transactions + (number == 0))
-
-
-def _added(sent: PublishResult, position: Position, added: TransactionCounts) -> PublishResult:
-    return replace(
-        sent,
-        end=position.offset,
-        output_offset=position.output_offset,
-        records=sent.records + added.records,
-        bytes=sent.bytes + added.bytes,
-        dead_letters=sent.dead_letters + added.dead_letters,
-        refused=sent.refused + added.refused,
-        rejected=sent.rejected + added.rejected,
-    )
+            self.expected[tp], sent = position.offset, self._sent[tp]
+            self._sent[tp] = replace(
+                sent,
+                end=position.offset,
+                output_offset=position.output_offset,
+                transactions=sent.transactions + (number == 0),
+                **{name: getattr(sent, name) + count for name, count in asdict(counts.get(tp, NOTHING)).items()},
+            )

@@ -71,7 +71,9 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
             connector=connector.name,
             clients=clients,
             storage=storage,
-            output_ids=_output_ids(state),
+            output_ids={
+                topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id
+            },
             rules=WriteRules(
                 source_headers=connector.output_source_headers_enable,
                 tolerate=connector.errors_tolerance == "all",
@@ -186,10 +188,6 @@ class _PlanTransactions:
 
     def _again(self, steps: Callable[[], T], what: str) -> T:
         return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.cancelled)
-
-
-def _output_ids(state: CatalogState) -> dict[str, str]:
-    return {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
 
 
 class KeptSessions:

@@ -290,8 +290,9 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
     code = None if process is None else process.poll()
     if code is None:
         return None
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
     return SparkGoneError(
-        f"Spark's JVM has ended ({_ended(code)}), and with it everything that this worker had under way.",
+        f"Spark's JVM has ended ({how}), and with it everything that this worker had under way.",
         "Start the worker again: it goes on from its catalogs. Where the system has killed the JVM for its memory "
         "(see its log), lower spark.driver.memory or give the machine more.",
     )
@@ -315,7 +316,3 @@ def kill(spark: SparkSession) -> None:
 def _process(spark: SparkSession) -> Popen[bytes] | None:
     gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
     return getattr(gateway, "proc", None)
-
-
-def _ended(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
-from connectors.data.values import Date, decimal_of, float32, iso_timestamp, java_double, java_float
-from connectors.data.values import convert_to_string as as_text
+from connectors.data.values import convert_to_string, decimal_of, float32
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.rejection import shown
@@ -90,7 +89,8 @@ class Cast(SidedTransform):
         for field in schema.fields:
             kind = self._fields.get(field.name)
             fields.append(field if kind is None else Field(field.name, _typed(field.schema, kind)))
-            casts.append((field.name, field, _same if kind is None else _caster(field.schema, kind)))
+            cast: Callable[[Any], Any] = _same if kind is None else partial(cast_value, field.schema, kind=kind)
+            casts.append((field.name, field, cast))
         made = replace(with_fields(basics(schema), fields), optional=schema.optional, default=schema.default)
         return made, casts
 
@@ -105,10 +105,6 @@ def _pair(text: str) -> tuple[str, Type]:
 def _typed(schema: Schema, kind: Type) -> Schema:
     default = None if schema.default is None else cast_value(schema, schema.default, kind)
     return Schema(type=kind, optional=schema.optional, default=default)
-
-
-def _caster(schema: Schema, kind: Type) -> Callable[[Any], Any]:
-    return lambda value: cast_value(schema, value, kind)
 
 
 def _same(value: Any) -> Any:
@@ -132,34 +128,17 @@ def cast_value(schema: Schema | None, value: Any, kind: Type) -> Any:
     """Returns `value` as a value of `kind`. Raises DataError for what cannot be cast, or is out of range."""
     if value is None:
         return None
-    if not isinstance(value, _INPUT) or (isinstance(value, bytes) and _is_plain(schema) and kind is not Type.STRING):
+    is_decimal = schema is not None and schema.name == DECIMAL
+    if not isinstance(value, _INPUT) or (isinstance(value, bytes) and not is_decimal and kind is not Type.STRING):
         raise DataError(f"A {type(value).__name__} cannot be cast to {kind.value}.")
     if kind is Type.STRING:
-        return _to_string(schema, value)
+        return convert_to_string(schema, value)
     if schema is not None and schema.name == DECIMAL and isinstance(value, bytes):
         value = decimal_of(schema, value)
     try:
         return _CASTS[kind](value)
     except (ValueError, OverflowError):
         raise DataError(f"{shown(value)} is out of range for {kind.value}.") from None
-
-
-def _is_plain(schema: Schema | None) -> bool:
-    return schema is None or schema.name != DECIMAL
-
-
-def _to_string(schema: Schema | None, value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Date):
-        return iso_timestamp(value)
-    if schema is not None and schema.name in {DATE, TIME, TIMESTAMP, DECIMAL}:
-        return as_text(schema, value) or ""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float):
-        return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
-    return str(value)
 
 
 def _to_int(bits: int) -> Callable[[Any], int]:

@@ -78,7 +78,7 @@ class MaskField(SidedTransform):
         if kind is int:
             return _whole(self._replacement, 64)
         if kind in {float, Decimal}:
-            return _number(self._replacement, kind)
+            return kind(_decimal(self._replacement))
         raise DataError(f"A {kind.__name__} cannot be masked with a replacement.")
 
     def _masks_of(self, schema: Schema) -> list[tuple[str, Callable[[Any], Any]]]:
@@ -95,12 +95,12 @@ class MaskField(SidedTransform):
             return lambda _: b"\0" if text is None else _of_scale(text, scale_of(schema))
         if bits is not None and text is not None:
             if schema.name is not None and schema.name.startswith("org.apache.kafka.connect.data."):
-                return lambda _: _no_replacement("date")
+                return lambda _: _not_masked("A date cannot be masked with a replacement.")
             return lambda _: _whole(text, bits)
         if schema.type is Type.BYTES:
-            return lambda _: _not_masked("bytes")
+            return lambda _: _not_masked("A field of bytes cannot be masked.")
         if schema.type is Type.STRUCT:
-            return lambda _: _not_masked("struct")
+            return lambda _: _not_masked("A field of struct cannot be masked.")
         return self._masked
 
 
@@ -112,10 +112,6 @@ def _whole(text: str, bits: int) -> int:
     whole = 0 if exponent >= _NO_LOW_BITS or number.adjusted() < 0 else int(number)
     bound = 1 << (bits - 1)
     return (whole + bound) % (2 * bound) - bound
-
-
-def _number(text: str, kind: type) -> Any:
-    return kind(_decimal(text))
 
 
 def _of_scale(text: str, scale: int) -> bytes:
@@ -136,9 +132,5 @@ def _decimal(text: str) -> Decimal:
     return Decimal(text)
 
 
-def _no_replacement(what: str) -> Any:
-    raise DataError(f"A {what} cannot be masked with a replacement.")
-
-
-def _not_masked(what: str) -> Any:
-    raise DataError(f"A field of {what} cannot be masked.")
+def _not_masked(why: str) -> Any:
+    raise DataError(why)

@@ -77,7 +77,7 @@ def _until(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Mes
         for message in messages:
             if message.error():
                 raise KafkaException(message.error())
-            if _offset(message) < ends[_partition(message)]:
+            if (message.offset() or 0) < ends[message.partition() or 0]:
                 yield message
 
 
@@ -96,18 +96,6 @@ def _ends(bootstrap: str, topic: str) -> dict[int, int]:
         return {each.partition: future.result(_TIMEOUT_S).offset for each, future in answers.items()}
     except KafkaException as error:
         raise UnreachableError(f"The demo's topic {topic} could not be read: {error.args[0]}.") from error
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None, "a consumed record has an offset"
-    return offset
-
-
-def _partition(message: Message) -> int:
-    partition = message.partition()
-    assert partition is not None, "a consumed record has a partition"
-    return partition
 
 
 class Snapshot(Struct, frozen=True):
