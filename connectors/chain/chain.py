@@ -328,7 +328,7 @@ class _Rows:
         return [Header(header["key"], header["value"]) for header in own] if own else ()
 
     def located(self, error: RegistryError, row: int) -> RegistryError:
-        """Returns `error` with where its record is, unless it is the whole portion that is late."""
+        """Returns `error` with the place of its record, unless it is the whole portion that is late."""
         if isinstance(error, PortionLateError):
             return error
         where = f"topic {self.topics[row]}, partition {self.partitions[row]}, offset {self.offsets[row]}"
