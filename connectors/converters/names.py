@@ -23,20 +23,20 @@ _NUMBERS: Final = [
     _converter(name, f"primitive_converters:{name}Converter", f"{_KAFKA}{name}Converter")
     for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
 ]
-_JSON: Final = _converter("Json", "json_converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter")
+_JSON: Final = _converter("Json", "json.converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter")
 _STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
 _BYTE_ARRAY: Final = f"{_KAFKA}ByteArrayConverter"
 _REGISTERED: Final = (
     _converter(
         "Avro",
-        "avro_converter:AvroConverter",
+        "avro.converter:AvroConverter",
         "io.confluent.connect.avro.AvroConverter",
         "io.apicurio.registry.utils.converter.AvroConverter",
     ),
     _converter(
-        "JsonSchema", "json_schema_converter:JsonSchemaConverter", "io.confluent.connect.json.JsonSchemaConverter"
+        "JsonSchema", "json.schema_converter:JsonSchemaConverter", "io.confluent.connect.json.JsonSchemaConverter"
     ),
-    _converter("Protobuf", "protobuf_converter:ProtobufConverter", "io.confluent.connect.protobuf.ProtobufConverter"),
+    _converter("Protobuf", "protobuf.converter:ProtobufConverter", "io.confluent.connect.protobuf.ProtobufConverter"),
 )
 
 CONVERTERS: Final = ClassNames(

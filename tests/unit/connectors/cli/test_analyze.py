@@ -15,7 +15,7 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
-from connectors.cli.analyze_view import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
+from connectors.cli.views.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
 from connectors.errors import ConfigError
 from tests.support.cli import NAME, ROOT, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
