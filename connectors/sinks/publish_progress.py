@@ -45,7 +45,9 @@ class PublishProgress:
         self._output_ids = output_ids
         self.aborted = 0
         # The offset that the group holds of each partition, None: none. `commit` moves it.
-        self.expected: dict[TopicPartition, int | None] = {tp: planned.found for tp, planned in self._targets.items()}
+        self.expected: dict[TopicPartition, int | None] = {
+            tp: planned.committed for tp, planned in self._targets.items()
+        }
         # What was committed of each partition so far; `commit` adds to it.
         self._sent = {
             tp: PublishResult(
