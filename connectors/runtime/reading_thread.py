@@ -18,8 +18,8 @@ from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
 from connectors.source.read_alone import read_alone
-from connectors.source.source_topics import ask_again_s
 from connectors.source.subscription import Alone, Subscription
+from connectors.source.topics import ask_again_s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

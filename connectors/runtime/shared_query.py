@@ -32,8 +32,8 @@ from connectors.source.planner import Planner
 from connectors.source.poller import Pollers
 from connectors.source.read_task import read_in_driver
 from connectors.source.source_errors import reading_stopped
-from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
+from connectors.source.topics import AdminTopics
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go
 

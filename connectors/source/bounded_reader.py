@@ -29,7 +29,7 @@ from connectors.source.collector import uncollected
 from connectors.source.micro_batches import PortionSplit
 from connectors.source.plan import SourceRange
 from connectors.source.reader import IdleTime, RangeCursor
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import AdminTopics
 
 _POLL_S: Final = 0.02
 _MANY: Final = 1_000

@@ -19,7 +19,7 @@ from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import plan
-from connectors.source.early_end import NEVER, EarlyEnd
+from connectors.source.assignment import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
 from connectors.source.subscription import Offer, Subscription

@@ -20,7 +20,7 @@ from connectors.kafka.retry import call_again
 from connectors.source import plan, source_errors
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
-from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics, ask_again_s
+from connectors.source.topics import NoAnswerError, PartitionOffsets, SourceTopics, ask_again_s
 
 _RETRY_S: Final = 0.5
 SAID_AGAIN_S: Final = 30.0

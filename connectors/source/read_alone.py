@@ -17,7 +17,7 @@ from compactor.turns import turn
 from connectors.errors import UnreachableError
 from connectors.registry.patience import Patience
 from connectors.source import plan
-from connectors.source.early_end import NEVER, EarlyEnd
+from connectors.source.assignment import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
 from connectors.source.reader import read

@@ -32,12 +32,12 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source import source_errors
 from connectors.source.arrow_records import PartitionSlots, bounded, faulty, range_rows, to_arrow, with_range, within
+from connectors.source.assignment import NEVER, EarlyEnd
 from connectors.source.collector import uncollected
-from connectors.source.early_end import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceRange, SourceTopic
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
-from connectors.source.source_topics import AdminTopics, NoAnswerError
+from connectors.source.topics import AdminTopics, NoAnswerError
 
 LOOK_S: Final = 1.0
 """After so long (s) without progress the brokers are asked why."""

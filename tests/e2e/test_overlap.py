@@ -17,7 +17,7 @@ from connectors.source import plan
 from connectors.source.plan import TopicOffsets
 from connectors.source.planner import Planner
 from connectors.source.reader import read
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import AdminTopics
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
 from tests.support.records import random_records

@@ -20,7 +20,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all, transactional_id
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.source.planner import Planner
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import AdminTopics
 from tests.support.acl_broker import AclKafka, Right
 from tests.support.broker_source import BrokerSource, numbered_records
 from tests.support.clients import client_settings

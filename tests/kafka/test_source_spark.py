@@ -25,8 +25,8 @@ from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import TopicOffsets
 from connectors.source.planner import Planner
 from connectors.source.read_alone import read_alone
-from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Alone, Subscription
+from connectors.source.topics import AdminTopics
 from tests.support.broker_source import numbered_records
 from tests.support.engine import intake
 from tests.support.kafka import (

@@ -12,7 +12,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.planner import Planner
 from connectors.source.reader import read
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import AdminTopics
 from tests.support.source_options import source_options
 
 Row = dict[str, Any]

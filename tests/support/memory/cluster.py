@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
 from connectors.source.plan import SourceTopic
-from connectors.source.source_topics import NoAnswerError, PartitionOffsets
+from connectors.source.topics import NoAnswerError, PartitionOffsets
 
 
 class MemoryCluster:

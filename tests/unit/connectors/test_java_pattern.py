@@ -21,7 +21,7 @@ from connectors.config.errors import FaultyConfigError
 from connectors.config.topics import TopicPattern, select
 from connectors.errors import PatternError
 from connectors.java_pattern import LONGEST_TEXT, JavaPattern, java_pattern
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import AdminTopics
 from tests.support.memory.admin import MemoryAdmin
 
 ROOT = Path(__file__).parents[3]

@@ -17,8 +17,8 @@ from connectors.source.bundled_admin import BundledAdmin
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import REPLAN_S, Pollers, SourcePoller
-from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
+from connectors.source.topics import AdminTopics
 from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin

@@ -19,7 +19,7 @@ from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import read_alone as module
 from connectors.source import reader
-from connectors.source.early_end import EarlyEnd
+from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
 from connectors.source.read_alone import read_alone
 from connectors.source.subscription import ALONE_IN_DRIVER_MAX, Alone, Offer

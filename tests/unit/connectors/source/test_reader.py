@@ -17,7 +17,7 @@ from compactor.model.record import TopicPartition
 from connectors.errors import SourceChangedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import reader
-from connectors.source.early_end import EarlyEnd
+from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.reader import RangeCursor, nothing_left
 from tests.support.clients import client_settings
