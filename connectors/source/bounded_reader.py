@@ -25,8 +25,8 @@ from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source.arrow_records import Longs, PartitionSlots, faulty, range_rows, to_arrow, with_range, within
+from connectors.source.assignment import PortionSplit
 from connectors.source.collector import uncollected
-from connectors.source.micro_batches import PortionSplit
 from connectors.source.plan import SourceRange
 from connectors.source.reader import IdleTime, RangeCursor
 from connectors.source.topics import AdminTopics

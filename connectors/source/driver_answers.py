@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from connectors.source.micro_batches import ReadTask
+    from connectors.source.assignment import ReadTask
 
 
 class MicroBatchPlanner(Protocol):

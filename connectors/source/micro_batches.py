@@ -12,48 +12,21 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final
 
-from msgspec import Struct
-
 from compactor.errors import KeyfoldError
 from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import plan
-from connectors.source.assignment import NEVER, EarlyEnd
-from connectors.source.options import SourceOptions
+from connectors.source import plan, read_route
+from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
 from connectors.source.plan import ReadSplit
-from connectors.source.subscription import Offer, Subscription
+from connectors.source.portion import Offer
+from connectors.source.read_route import Route
+from connectors.source.subscription import Subscription
 
 WAIT_S: Final = 1.0
 """How long (s) a question for the next micro-batch waits for one."""
 SMALLEST: Final = 2_500
 """Offsets for which another reading task is planned, where a micro-batch holds portions of several connectors."""
-DRIVER_READ_MAX: Final = 10_000
-"""Offsets of a micro-batch that the driver reads itself at most: a Spark job costs more than to read so few."""
-
-
-class PortionSplit(Struct, frozen=True):
-    """What one task reads of one connector's portion.
-
-    `clients`: the settings with which portions of several connectors are read by one consumer; the connector's own in
-    all but names.
-    """
-
-    portion: int
-    options: SourceOptions
-    split: ReadSplit
-    clients: ClientSettings
-
-
-class ReadTask(Struct, frozen=True):
-    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own.
-
-    Of any other task `early_end` says when it ends before its ranges do.
-    """
-
-    portions: tuple[PortionSplit, ...]
-    bounded: bool
-    early_end: EarlyEnd = NEVER
 
 
 class MicroBatches:
@@ -168,7 +141,8 @@ class MicroBatches:
             claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
             if not claimed:
                 return start
-            self._in_driver = sum(plan.size(offer.ranges) for _, offer in claimed) <= DRIVER_READ_MAX
+            size = sum(plan.size(offer.ranges) for _, offer in claimed)
+            self._in_driver = read_route.of_micro_batch(size) is Route.DRIVER
             numbered = {next(self._portions): (one, offer) for one, offer in claimed}
             self._claimed.update({number: one for number, (one, _) in numbered.items()})
             found = self._plan(self._read_tasks(numbered))

@@ -20,9 +20,10 @@ from connectors.source import plan
 from connectors.source.assignment import NEVER, EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit
+from connectors.source.portion import Offer
+from connectors.source.read_route import Route
 from connectors.source.reader import read
 from connectors.source.source_errors import reading_stopped
-from connectors.source.subscription import Alone
 from connectors.source.transformed import write_transformed
 
 if TYPE_CHECKING:
@@ -38,33 +39,33 @@ _one_at_a_time: Final = threading.Lock()
 """Held while Spark's tasks read much alone: in all but one of its tasks, so that micro-batches find a free one."""
 
 
-def read_alone(spark: SparkSession, alone: Alone, stopped: Callable[[], bool]) -> Batch:
+def read_alone(spark: SparkSession, offer: Offer, stopped: Callable[[], bool]) -> Batch:
     """Reads an offer to its end and writes it into files (steps 2 and 3); returns what was written.
 
     A large one that makes no progress for a while ends early, so that others have their turn: then it is read in part,
     or not at all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
-    offer, options = alone.offer, alone.offer.options
-    if not alone.is_large:
+    options = offer.options
+    if offer.route is not Route.LARGE_JOB:
         whole = ReadSplit(offer.ranges)
-        if alone.suspect:  # it may end the process that reads it
+        if offer.route is Route.JOB:  # it may end the process that reads it
             return _batch(tasks.run(spark, 1, _reading([whole], options), WRITTEN))
         return _batch(row for batch in _written(whole, options, stopped) for row in batch.to_pylist())
     splits = plan.splits(offer.ranges, min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1)))
     with turn(_one_at_a_time, stopped) as mine:
         if not mine:
             raise reading_stopped(options.connector)
-        return _read_large(spark, splits, options, alone)
+        return _read_large(spark, splits, offer)
 
 
-def _read_large(spark: SparkSession, splits: list[ReadSplit], options: SourceOptions, alone: Alone) -> Batch:
+def _read_large(spark: SparkSession, splits: list[ReadSplit], offer: Offer) -> Batch:
     """Reads splits in tasks of Spark's. Brokers that do not answer leave all of it unread."""
     try:
-        rows = tasks.run(spark, len(splits), _reading(splits, options, STALLED), WRITTEN)
+        rows = tasks.run(spark, len(splits), _reading(splits, offer.options, STALLED), WRITTEN)
     except UnreachableError as error:
-        _log.info("a large read is tried again in small", connector=options.connector, reason=error.message)
+        _log.info("a large read is tried again in small", connector=offer.options.connector, reason=error.message)
         return Batch(ranges=(), parts=())
-    return alone.offer.without_holes(_batch(rows))
+    return offer.without_holes(_batch(rows))
 
 
 def _reading(

@@ -17,8 +17,8 @@ from compactor.ingest.ingest import error_row, portions
 from compactor.spark.errors import tagging
 from connectors.errors import PortionLateError
 from connectors.registry.patience import Patience
+from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.bounded_reader import read_bounded
-from connectors.source.micro_batches import PortionSplit, ReadTask
 from connectors.source.reader import read
 from connectors.source.transformed import write_transformed
 

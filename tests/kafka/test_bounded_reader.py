@@ -19,8 +19,8 @@ from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from connectors.source import bounded_reader
+from connectors.source.assignment import PortionSplit
 from connectors.source.bounded_reader import ReadBudget, read_bounded
-from connectors.source.micro_batches import PortionSplit
 from connectors.source.options import Timeouts
 from connectors.source.plan import ReadSplit, SourceRange
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records

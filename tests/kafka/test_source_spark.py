@@ -19,13 +19,14 @@ from connectors.clock import SystemClock
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError
 from connectors.kafka.admin import Admin
-from connectors.source import micro_batches, stream
+from connectors.source import read_route, stream
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import TopicOffsets
 from connectors.source.planner import Planner
+from connectors.source.portion import Offer
 from connectors.source.read_alone import read_alone
-from connectors.source.subscription import Alone, Subscription
+from connectors.source.subscription import Subscription
 from connectors.source.topics import AdminTopics
 from tests.support.broker_source import numbered_records
 from tests.support.engine import intake
@@ -50,13 +51,13 @@ class Connector:
         self._spark = spark
         self.subscription = subscription
         self.batches: list[Batch] = []
-        self.alone: list[Alone] = []
+        self.alone: list[Offer] = []
 
     def turn(self) -> bool:
         """Plans, and takes what comes within a moment; returns whether anything came."""
         self.subscription.plan()
         found = self.subscription.next(0.1)
-        if isinstance(found, Alone):
+        if isinstance(found, Offer):
             self.alone.append(found)
             found = read_alone(self._spark, found, lambda: False)
         if found is None:
@@ -224,7 +225,7 @@ def test_lost_records_reach_the_connector_as_what_they_are(
     shared: bool,
 ) -> None:
     """DataLossError of a reading task is raised in the connector's thread, and the query goes on for the other one."""
-    monkeypatch.setattr(micro_batches, "DRIVER_READ_MAX", 0)  # few offsets are read within bounds as well
+    monkeypatch.setattr(read_route, "DRIVER_READ_MAX", 0)  # few offsets are read within bounds as well
     running.batches.shared = shared
     lost, sound = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("lost", "sound"))
     produce(broker.bootstrap, lost, numbered_records(9))

@@ -16,9 +16,9 @@ from unittest.mock import Mock
 import pytest
 
 from connectors.errors import SparkGoneError
+from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.driver_answers import Address, DriverAnswers
 from connectors.source.driver_link import DriverLink
-from connectors.source.micro_batches import PortionSplit, ReadTask
 from connectors.source.plan import ReadSplit, SourceRange
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options

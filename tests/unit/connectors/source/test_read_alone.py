@@ -21,14 +21,15 @@ from connectors.source import read_alone as module
 from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
+from connectors.source.portion import Offer
 from connectors.source.read_alone import read_alone
-from connectors.source.subscription import ALONE_IN_DRIVER_MAX, Alone, Offer
+from connectors.source.read_route import APART_IN_DRIVER_MAX, Route
 from tests.support.engine import intake
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
 from tests.unit.connectors.source.test_reader import Fed
 
-LARGE = 10 * ALONE_IN_DRIVER_MAX
+LARGE = 10 * APART_IN_DRIVER_MAX
 SPARK = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3)))
 SHORT_S = 0.2
 
@@ -56,17 +57,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return found
 
 
-def alone(folder: Path, hi: int, *, stalled: bool = False, timeout: float = 60.0) -> Alone:
+def alone(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0) -> Offer:
     options = source_options(
         topics=["t"], limits={"tasks_max": 2}, intake=intake(LocalStorage(str(folder))), timeout=timeout
     )
-    return Alone(Offer(options, (SourceRange("t", "id", 0, 0, hi),), {}), stalled=stalled)
+    return Offer(options, (SourceRange("t", "id", 0, 0, LARGE),), {}, route)
 
 
 def test_a_large_read_that_stalls_ends_with_what_it_has(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Long before brokers count as unreachable; the piece of the second task does not continue the first's."""
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path, LARGE), lambda: False)
+    found = read_alone(SPARK, alone(tmp_path), lambda: False)
     assert time.monotonic() - began < 20
     assert [(read.lo, read.hi, read.records) for read in found.ranges] == [(0, 6, 6)]
     assert sum(part.file.records for part in found.parts) == 6
@@ -81,7 +82,7 @@ def test_brokers_that_do_not_answer_leave_a_large_read_undone(
     monkeypatch.setattr(reader, "LOOK_S", 60.0)
     cluster.away = True
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path, LARGE), lambda: False)
+    found = read_alone(SPARK, alone(tmp_path), lambda: False)
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
     assert not module._one_at_a_time.locked()
@@ -94,7 +95,7 @@ def test_a_small_read_finds_out_why_without_a_turn(
     cluster.away = True
     monkeypatch.setattr(tasks, "run", None)
     with module._one_at_a_time, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
-        read_alone(SPARK, alone(tmp_path, LARGE, stalled=True, timeout=1.0), lambda: False)
+        read_alone(SPARK, alone(tmp_path, Route.DRIVER, timeout=1.0), lambda: False)
 
 
 def test_another_error_of_a_large_read_is_raised(
@@ -107,6 +108,6 @@ def test_another_error_of_a_large_read_is_raised(
 
     monkeypatch.setattr(tasks, "run", fails)
     with pytest.raises(StorageError, match="Full"):
-        read_alone(SPARK, alone(tmp_path, LARGE), lambda: False)
+        read_alone(SPARK, alone(tmp_path), lambda: False)
     assert not module._one_at_a_time.locked()
     assert cluster.requests == 0

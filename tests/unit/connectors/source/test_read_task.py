@@ -26,7 +26,7 @@ from connectors.errors import PortionLateError
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.source import read_task as module
 from connectors.source.arrow_records import range_rows
-from connectors.source.micro_batches import PortionSplit, ReadTask
+from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.read_task import read_in_driver, read_task
 from connectors.source.transformed import write_transformed
