@@ -18,8 +18,7 @@ from compactor.spark.errors import tagging
 from connectors.errors import PortionLateError
 from connectors.registry.patience import Patience
 from connectors.source.assignment import PortionSplit, ReadTask
-from connectors.source.bounded_reader import read_bounded
-from connectors.source.reader import read
+from connectors.source.reader import read, read_bounded
 from connectors.source.transformed import write_transformed
 
 PORTION_WAIT_S: Final = 1.0

@@ -57,9 +57,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return found
 
 
-def alone(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0) -> Offer:
+def alone(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, look: float = 1.0) -> Offer:
     options = source_options(
-        topics=["t"], limits={"tasks_max": 2}, intake=intake(LocalStorage(str(folder))), timeout=timeout
+        topics=["t"], limits={"tasks_max": 2}, intake=intake(LocalStorage(str(folder))), timeout=timeout, look=look
     )
     return Offer(options, (SourceRange("t", "id", 0, 0, LARGE),), {}, route)
 
@@ -75,14 +75,11 @@ def test_a_large_read_that_stalls_ends_with_what_it_has(cluster: MemoryCluster, 
     assert cluster.requests > 0
 
 
-def test_brokers_that_do_not_answer_leave_a_large_read_undone(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_brokers_that_do_not_answer_leave_a_large_read_undone(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Nothing of it is stated, as nothing shows that the topic is the same; it is no failure of the connector."""
-    monkeypatch.setattr(reader, "LOOK_S", 60.0)
     cluster.away = True
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path), lambda: False)
+    found = read_alone(SPARK, alone(tmp_path, look=60.0), lambda: False)
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
     assert not module._one_at_a_time.locked()
