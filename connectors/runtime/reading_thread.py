@@ -18,7 +18,7 @@ from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
 from connectors.source.portion import Offer
-from connectors.source.read_alone import read_alone
+from connectors.source.read_task import read_apart
 from connectors.source.subscription import Subscription
 from connectors.source.topics import ask_again_s
 
@@ -156,7 +156,7 @@ class ReadingThread(CancellableJob):
         job = CancellableJob(
             self._spark,
             f"reading-alone-{self._options.connector}",
-            lambda halted: found.append(read_alone(self._spark, offer, halted.is_set)),
+            lambda halted: found.append(read_apart(self._spark, offer, halted.is_set)),
         )
         job.start()
         try:

@@ -21,8 +21,8 @@ from connectors.errors import RegistryError
 from connectors.kafka import consumers
 from connectors.source.options import SourceOptions
 from connectors.source.portion import Offer
-from connectors.source.read_alone import read_alone
 from connectors.source.read_route import Route
+from connectors.source.read_task import read_apart
 from connectors.threads import CancellableThread
 from tests.support.broker_source import BrokerSource
 from tests.support.engine import intake
@@ -88,7 +88,7 @@ def test_failed_starts_leave_nothing(
     kept: list[CancellableThread] = []
     counts: list[tuple[int, int]] = []
     for _ in range(STARTS):
-        thread = CancellableThread("reading", lambda halted: read_alone(cast("Any", None), offer, halted.is_set))
+        thread = CancellableThread("reading", lambda halted: read_apart(cast("Any", None), offer, halted.is_set))
         thread.start()
         assert thread.join(60)
         assert isinstance(thread.failure, expected)

@@ -25,7 +25,7 @@ from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import TopicOffsets
 from connectors.source.planner import Planner
 from connectors.source.portion import Offer
-from connectors.source.read_alone import read_alone
+from connectors.source.read_task import read_apart
 from connectors.source.subscription import Subscription
 from connectors.source.topics import AdminTopics
 from tests.support.broker_source import numbered_records
@@ -51,15 +51,15 @@ class Connector:
         self._spark = spark
         self.subscription = subscription
         self.batches: list[Batch] = []
-        self.alone: list[Offer] = []
+        self.apart: list[Offer] = []
 
     def turn(self) -> bool:
         """Plans, and takes what comes within a moment; returns whether anything came."""
         self.subscription.plan()
         found = self.subscription.next(0.1)
         if isinstance(found, Offer):
-            self.alone.append(found)
-            found = read_alone(self._spark, found, lambda: False)
+            self.apart.append(found)
+            found = read_apart(self._spark, found, lambda: False)
         if found is None:
             return False
         self.batches.append(found)
@@ -145,7 +145,7 @@ def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, running: Run
     assert running.tasks == [2]
     assert one.read() == {0: 50_000, 1: 10}
     assert sum(hi - lo for *_, lo, hi, _ in one.stated()) == 50_016
-    assert one.alone == []
+    assert one.apart == []
 
 
 def test_without_records_no_micro_batch_is_run(broker: EmbeddedKafka, running: Running, topic_name: str) -> None:
@@ -238,7 +238,7 @@ def test_lost_records_reach_the_connector_as_what_they_are(
         one.until(lambda: False, "it fails")
     assert f"Connector orders: records of {lost}-0" in caught.value.message
     assert "on.data.loss=skip" in caught.value.action
-    assert len(one.alone) == shared
+    assert len(one.apart) == shared
     other = running.connector(sound, connector="other")
     produce(broker.bootstrap, sound, numbered_records(4))
     other.until(lambda: other.batches, "the other one is read")

@@ -193,11 +193,11 @@ def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.Monk
     """Then taken as a delivery is; and an end is looked for meanwhile."""
     reading, alone = Reading(OFFER), list[Any]()
 
-    def read_alone(_spark: Any, found: Offer, stopped: Callable[[], bool]) -> Batch:
+    def read_apart(_spark: Any, found: Offer, stopped: Callable[[], bool]) -> Batch:
         alone.append((found, stopped()))
         return BATCH
 
-    monkeypatch.setattr(module, "read_alone", read_alone)
+    monkeypatch.setattr(module, "read_apart", read_apart)
     reading.run()
     assert alone == [(OFFER, False)]
     assert Counter(name for name, _ in reading.calls)["take"] == 1
@@ -206,7 +206,7 @@ def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.Monk
 def test_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reading raised is the thread's failure, and its subscription is left."""
     reading = Reading(OFFER, BATCH)
-    monkeypatch.setattr(module, "read_alone", Mock(side_effect=StorageError("Full.")))
+    monkeypatch.setattr(module, "read_apart", Mock(side_effect=StorageError("Full.")))
     reading.run()
     assert isinstance(reading.thread.failure, StorageError)
     assert (reading.left.is_set(), reading.times("take")) == (True, [])

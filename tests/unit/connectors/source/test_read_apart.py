@@ -17,13 +17,13 @@ from compactor.spark import tasks
 from compactor.storage.local import LocalStorage
 from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import read_alone as module
+from connectors.source import read_task as module
 from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
-from connectors.source.read_alone import read_alone
 from connectors.source.read_route import APART_IN_DRIVER_MAX, Route
+from connectors.source.read_task import read_apart
 from tests.support.engine import intake
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
@@ -57,7 +57,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return found
 
 
-def alone(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, look: float = 1.0) -> Offer:
+def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, look: float = 1.0) -> Offer:
     options = source_options(
         topics=["t"], limits={"tasks_max": 2}, intake=intake(LocalStorage(str(folder))), timeout=timeout, look=look
     )
@@ -67,11 +67,11 @@ def alone(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, l
 def test_a_large_read_that_stalls_ends_with_what_it_has(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Long before brokers count as unreachable; the piece of the second task does not continue the first's."""
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path), lambda: False)
+    found = read_apart(SPARK, offer(tmp_path), lambda: False)
     assert time.monotonic() - began < 20
     assert [(read.lo, read.hi, read.records) for read in found.ranges] == [(0, 6, 6)]
     assert sum(part.file.records for part in found.parts) == 6
-    assert not module._one_at_a_time.locked()
+    assert not module._one_large_job.locked()
     assert cluster.requests > 0
 
 
@@ -79,10 +79,10 @@ def test_brokers_that_do_not_answer_leave_a_large_read_undone(cluster: MemoryClu
     """Nothing of it is stated, as nothing shows that the topic is the same; it is no failure of the connector."""
     cluster.away = True
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path, look=60.0), lambda: False)
+    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False)
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
-    assert not module._one_at_a_time.locked()
+    assert not module._one_large_job.locked()
 
 
 def test_a_small_read_finds_out_why_without_a_turn(
@@ -91,8 +91,8 @@ def test_a_small_read_finds_out_why_without_a_turn(
     """It waits for its whole time, and then raises; however large what is left is, no other connector waits for it."""
     cluster.away = True
     monkeypatch.setattr(tasks, "run", None)
-    with module._one_at_a_time, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
-        read_alone(SPARK, alone(tmp_path, Route.DRIVER, timeout=1.0), lambda: False)
+    with module._one_large_job, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
+        read_apart(SPARK, offer(tmp_path, Route.DRIVER, timeout=1.0), lambda: False)
 
 
 def test_another_error_of_a_large_read_is_raised(
@@ -105,6 +105,6 @@ def test_another_error_of_a_large_read_is_raised(
 
     monkeypatch.setattr(tasks, "run", fails)
     with pytest.raises(StorageError, match="Full"):
-        read_alone(SPARK, alone(tmp_path), lambda: False)
-    assert not module._one_at_a_time.locked()
+        read_apart(SPARK, offer(tmp_path), lambda: False)
+    assert not module._one_large_job.locked()
     assert cluster.requests == 0
