@@ -93,6 +93,11 @@ class Subscription:
         return self._portion.position is not None and self._portion.offer is None
 
     @property
+    def silent_s(self) -> float:
+        """For how long (s) the brokers have not told where its source ends; 0 while they are not asked."""
+        return 0.0 if self._paused or self._portion.offer is not None else self._planner.silent_s
+
+    @property
     def suspect(self) -> bool:
         """Whether its last micro-batch failed as a whole, and nothing of it was read apart since."""
         return self._portion.trouble.suspect
@@ -130,6 +135,7 @@ class Subscription:
 
     def close(self) -> None:
         """Ends it: nothing more is planned or delivered."""
+        self._planner.close()
         with self._changed:
             self._set(self._portion.closed())
 

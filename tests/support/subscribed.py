@@ -39,8 +39,8 @@ class Subscribed:
         self.claimed: Offer | None = None
         made = source_options(topics=(topic,), **{"connector": f"c-{topic}", "metadata_age": 0.0, **named})
         self.options: SourceOptions = replace(made, pinned=pinned, interval_ms=interval_ms)
-        planner = Planner(self.options, cluster, self.clock.monotonic, self._sleep)
-        self.subscription = Subscription(self.options, planner, self.clock, self._ask_again, shared=lambda: shared)
+        self.planner = Planner(self.options, cluster, self.clock.monotonic, self._sleep)
+        self.subscription = Subscription(self.options, self.planner, self.clock, self._ask_again, shared=lambda: shared)
         if begin:
             self.subscription.begin()
 
