@@ -166,9 +166,7 @@ def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool]) -
             return Batch(ranges=(), parts=())
 
 
-def _run_job(
-    spark: SparkSession, splits: Sequence[PortionSplit], early_end: EarlyEnd = NEVER
-) -> list[Mapping[str, Any]]:
+def _run_job(spark: SparkSession, splits: Sequence[PortionSplit], early_end: EarlyEnd = NEVER) -> list[dict[str, Any]]:
     """Reads each of `splits` in a task of one Spark job; returns rows of WRITTEN."""
 
     def task(number: int) -> Iterator[pa.RecordBatch]:

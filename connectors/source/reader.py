@@ -36,7 +36,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceTopic
 from connectors.source.range_cursors import IdleTime, RangeCursor, RangeCursors, Stated, nothing_left
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
-from connectors.source.topics import AdminTopics, NoAnswerError
+from connectors.source.topics import NoAnswerError, SourceTopics
 
 _AGAIN_S: Final = 0.2
 """The pause (s) before brokers that did not answer are asked again, or a partition in error is assigned again."""
@@ -96,7 +96,7 @@ class StrictRead:
         # How many messages the next poll is for, by the size of the last ones.
         self._chunk = _FIRST_CHUNK
         self._idle = IdleTime()
-        self._topics = AdminTopics(options.connector, consumer.admin)
+        self._topics = SourceTopics(options.connector, consumer.admin)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Polls until every range is finished, then checks that the topics were the same all the time."""
@@ -381,7 +381,7 @@ class BoundedRead:
         self._cursors = RangeCursors(cursors, consumer)
         self._owners = np.array([cursor.owner for cursor in cursors], np.int64)
         self._budget = budget
-        self._topics = AdminTopics(connector, consumer.admin)
+        self._topics = SourceTopics(connector, consumer.admin)
 
     def run(self, until: float) -> None:
         """Polls until every range is finished, or its portion dropped, or the budget, or the time `until`, is used up.

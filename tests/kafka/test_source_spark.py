@@ -27,7 +27,7 @@ from connectors.source.planner import Planner
 from connectors.source.portion import Offer
 from connectors.source.read_task import read_apart
 from connectors.source.subscription import Subscription
-from connectors.source.topics import AdminTopics
+from connectors.source.topics import SourceTopics
 from tests.support.broker_source import numbered_records
 from tests.support.engine import intake
 from tests.support.kafka import (
@@ -107,7 +107,7 @@ class Running:
         target = intake(LocalStorage(str(self._folder / "runs")))
         made = source_options(given, topics, timeout=20.0, metadata_age=0.001, intake=target, **named)
         options = replace(made, pinned=pinned)
-        planner = Planner(options, AdminTopics(options.connector, Admin(given)))
+        planner = Planner(options, SourceTopics(options.connector, Admin(given)))
         found = Subscription(options, planner, SystemClock(), lambda: None, shared=lambda: self.batches.shared)
         found.begin()
         self.batches.add(found, options.clients)

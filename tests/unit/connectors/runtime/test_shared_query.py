@@ -19,11 +19,11 @@ from connectors.errors import SourceChangedError
 from connectors.runtime import shared_query as module
 from connectors.runtime.shared_query import POOL, SharedQuery
 from connectors.source import micro_batches, poller, read_route, stream
-from connectors.source.bundled_admin import BundledAdmin
 from connectors.source.options import SourceOptions
 from connectors.source.plan import TopicOffsets
 from connectors.source.portion import Offer
 from connectors.source.subscription import Subscription
+from connectors.source.topics import SharedAnswers
 from connectors.spark import session
 from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin
@@ -84,7 +84,7 @@ def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
     monkeypatch.setattr(read_route, "DRIVER_READ_MAX", 0)  # Spark reads everything
 
     monkeypatch.setattr(
-        poller, "bundled_admin", lambda _, clock: BundledAdmin(cast("Any", brokers), cast("Any", brokers), clock)
+        poller, "shared_answers", lambda _, clock: SharedAnswers(cast("Any", brokers), cast("Any", brokers), clock)
     )
     return found
 

@@ -50,7 +50,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     found = MemoryCluster()
     found.put("t", (0, LARGE), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "AdminTopics", lambda *_: found)
+    monkeypatch.setattr(reader, "SourceTopics", lambda *_: found)
     monkeypatch.setattr(tasks, "run", in_this_process)
     monkeypatch.setattr(module, "STALLED", EarlyEnd(idle_s=SHORT_S))
     monkeypatch.setattr(reader, "nothing_left", lambda *_: frozenset())

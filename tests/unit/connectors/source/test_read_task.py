@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -173,10 +173,12 @@ class Hanging(LocalStorage):
         super().__init__(location)
         self._goes_on = goes_on
 
-    def open_output(self, path: str) -> AbstractContextManager[IO[bytes]]:
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
         """Waits."""
         assert self._goes_on.wait(10)
-        return super().open_output(path)
+        with super().open_output(path) as file:
+            yield file
 
 
 def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slow) -> None:

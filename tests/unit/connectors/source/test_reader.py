@@ -119,7 +119,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     cluster = MemoryCluster()
     cluster.put("t", (0, HI), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "AdminTopics", lambda *_: cluster)
+    monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
     return cluster
 
 
@@ -180,7 +180,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     cluster = MemoryCluster()
     cluster.put("t", (0, 90), (0, 90), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "AdminTopics", lambda *_: cluster)
+    monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
     return cluster
 
 
