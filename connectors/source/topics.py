@@ -56,6 +56,18 @@ class PartitionOffsets(msgspec.Struct, frozen=True):
     offsets: dict[TopicPartition, int]
     failures: dict[TopicPartition, str]
 
+    @property
+    def failure(self) -> str | None:
+        """The first partition without an offset, and why; None if all have one."""
+        tp = min(self.failures, default=None)
+        return None if tp is None else f"{tp}: {self.failures[tp]}"
+
+    def complete(self) -> dict[TopicPartition, int]:
+        """Returns the offsets of all partitions; raises NoAnswerError if one has none."""
+        if self.failure:
+            raise NoAnswerError(self.failure)
+        return self.offsets
+
 
 class _ThreadsAnswers(threading.local):
     """What a thread has asked for: the ends, and at `topics_at` (monotonic s) the topics `asked`."""

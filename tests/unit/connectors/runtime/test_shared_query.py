@@ -18,7 +18,7 @@ from connectors.clock import SystemClock
 from connectors.errors import SourceChangedError
 from connectors.runtime import shared_query as module
 from connectors.runtime.shared_query import POOL, SharedQuery
-from connectors.source import micro_batches, poller, read_route, stream
+from connectors.source import poller, read_route, stream
 from connectors.source.options import SourceOptions
 from connectors.source.plan import TopicOffsets
 from connectors.source.portion import Offer
@@ -80,7 +80,6 @@ def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
     monkeypatch.setattr(session, "gone", lambda _: None)
     monkeypatch.setattr(module, "_AGAIN_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
-    monkeypatch.setattr(micro_batches, "WAIT_S", 0.0)
     monkeypatch.setattr(read_route, "DRIVER_READ_MAX", 0)  # Spark reads everything
 
     monkeypatch.setattr(

@@ -11,7 +11,6 @@ import pytest
 
 from compactor.ingest.appends import Batch
 from compactor.model.record import TopicPartition
-from connectors.source import micro_batches as module
 from connectors.source.assignment import ReadTask
 from connectors.source.micro_batches import SMALLEST, MicroBatches
 from connectors.source.portion import Offer
@@ -26,10 +25,9 @@ TASKS = 3
 class Query:
     """Subscriptions over brokers in memory, whose micro-batches are planned as Spark would ask for them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool = True) -> None:
-        monkeypatch.setattr(module, "WAIT_S", 0.0)
+    def __init__(self, *, shared: bool = True, wait_s: float = 0.0) -> None:
         self.cluster = MemoryCluster()
-        self.batches = MicroBatches(TASKS, shared=shared)
+        self.batches = MicroBatches(TASKS, shared=shared, wait_s=wait_s)
         self.shared = shared
         self.at = 0
 
@@ -48,8 +46,8 @@ class Query:
 
 
 @pytest.fixture
-def query(monkeypatch: pytest.MonkeyPatch) -> Query:
-    return Query(monkeypatch)
+def query() -> Query:
+    return Query()
 
 
 def connectors(tasks: list[ReadTask]) -> Counter[str]:
@@ -140,9 +138,9 @@ def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> No
     assert portion_of(tasks, "c-a") not in late
 
 
-def test_a_question_of_a_query_that_has_failed_claims_nothing(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_of_a_query_that_has_failed_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its planner process has ended: what it claimed would be read by nobody, and never be offered again."""
-    monkeypatch.setattr(module, "WAIT_S", TIMEOUT_S)
+    query = Query(wait_s=TIMEOUT_S)
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
     waiting = threading.Event()
@@ -200,9 +198,9 @@ def test_one_of_several_is_bounded_too(query: Query) -> None:
     assert [task.bounded for task in query.next()] == [True]
 
 
-def test_the_only_connector_is_cut_into_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_connector_is_cut_into_splits() -> None:
     """It waits for nobody: its tasks read to the end, each about as many offsets, as many as tasks.max says."""
-    query = Query(monkeypatch, shared=False)
+    query = Query(shared=False)
     query.add("a", (0, 300_000), limits={"tasks_max": 4})
     tasks = query.next()
     assert [task.bounded for task in tasks] == [False] * 4
@@ -242,9 +240,9 @@ def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Qu
 
 
 @pytest.mark.parametrize("how", ["close", "wake"])
-def test_a_waiting_question_is_woken(query: Query, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_a_waiting_question_is_woken(how: str) -> None:
     """By the end of the worker, and by an offer: neither waits for the other's time."""
-    monkeypatch.setattr(module, "WAIT_S", 60.0)
+    query = Query(wait_s=60.0)
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
     asking.start()
@@ -277,8 +275,8 @@ LARGE = 300_000
 class OnlyOne(Query):
     """The query of a worker's only connector, which reads a large backlog of one partition in two tasks."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        super().__init__(monkeypatch, shared=False)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(shared=False)
         self.batches.marks = str(folder / "mark")
         self.one = self.add("a", (0, LARGE))
         self.tasks = self.next()
@@ -295,8 +293,8 @@ class OnlyOne(Query):
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OnlyOne:
-    return OnlyOne(monkeypatch, tmp_path)
+def alone(tmp_path: Path) -> OnlyOne:
+    return OnlyOne(tmp_path)
 
 
 def test_a_micro_batch_without_bounds_ends_early_once_there_are_others(alone: OnlyOne) -> None:
