@@ -22,7 +22,8 @@ from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.rebuild.plan import LostLog, check, ids_of, position_of, restored
-from compactor.rebuild.records import write_records
+from compactor.runs import paths
+from compactor.runs.writer import RunTarget, write_run
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage
@@ -208,7 +209,8 @@ class Rebuilder:
             position.offset,
             comparison_of_records(self._connector),
         )
-        return write_records(storage, lost, batches, epoch, now_ms, most), None
+        target = RunTarget(storage=storage, prefix=paths.prefix(epoch, "rebuild"), max_bytes=most, arrived_ms=now_ms)
+        return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms), None
 
     def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:
         known, found = self._catalog.state.topics, list[AnyAction]()

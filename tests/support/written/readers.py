@@ -158,7 +158,7 @@ def _position(found: Position) -> dict[str, object]:
 def _resolved(on: ResumePoint) -> dict[str, object]:
     return {
         "start": on.start,
-        "committed": on.found,
+        "committed": on.committed,
         "output offset": on.output_offset,
         "fold end": on.fold_end,
         "published": on.publish_end,

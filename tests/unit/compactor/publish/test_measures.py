@@ -9,7 +9,7 @@ from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
-from compactor.publish.superseded import SupersededCount
+from compactor.publish.measures import SupersededCount
 from tests.support.logs import log, run
 
 FILES = log(run(0, 10, 50), run(10, 20, 50))
