@@ -21,7 +21,7 @@ from connectors.kafka import admin
 from connectors.operations.offsets import change_offsets
 from connectors.runtime import offset_change
 from connectors.runtime.offset_change import ChangedLog, every_log
-from connectors.sinks import publisher
+from connectors.sinks import output_visibility, publisher
 from connectors.sinks.settings import TransactionLimits
 from connectors.source.source_errors import TRUNCATED
 from tests.support.deployment import Deployment
@@ -201,5 +201,25 @@ def test_a_foreign_transaction_that_is_open_in_the_output(spark: SparkSession, r
             change(ran)
         assert ran.state().logs == before
     change(ran)
+    ran.run_once(spark)
+    assert broken(ran) == []
+
+
+def test_what_an_open_transaction_hides_is_not_given_up(
+    spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a position the output tells how far a fold was sent: no gap is made until it can be read."""
+    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    with open_transaction(ran.bootstrap, ran.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
+        produce(ran.bootstrap, ran.topic, random_records(5, 60))
+        with monkeypatch.context() as patch:
+            fail_at(patch, "publish.before-commit")
+            with pytest.raises(FailpointError):
+                ran.run_once(spark)
+        reset_offsets(ran, 3)
+        before, ends = ran.state().logs, end_offsets(ran.bootstrap, ran.topic)
+        with pytest.raises(NotVisibleError, match="was published cannot be read from its output"):
+            change(ran, ends)
+        assert ran.state().logs == before
     ran.run_once(spark)
     assert broken(ran) == []
