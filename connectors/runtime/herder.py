@@ -1,6 +1,6 @@
 """Holds what a worker's connectors are to be, and makes them that: Kafka Connect's Herder, for one worker.
 
-What each connector is to be (its config and target state, `connector_specs`) changes from any thread: by REST, by
+What each connector is to be (its config and target state, `connectors`) changes from any thread: by REST, by
 SIGHUP, by a changed file. `reconcile`, which only the worker's own thread calls, starts, pauses and stops supervisors
 until they are that; it waits for none of them, so that connectors start and stop beside one another.
 """
@@ -25,8 +25,8 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.progress.observer import Observer
 from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_specs import ConnectorSpecs
 from connectors.runtime.connector_store import ConnectorStore, TargetState
+from connectors.runtime.connectors import ConnectorSpecs
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector, ConnectorSpec, RunContext, SupervisedConnector
 from connectors.runtime.supervisor import Supervisor

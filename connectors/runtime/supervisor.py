@@ -37,12 +37,12 @@ from connectors.errors import (
 )
 from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
-from connectors.runtime.cancellation import RunStops
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
+from connectors.runtime.stop import RunStops
 from connectors.runtime.takeover import Fenced, draw_start, newer_owner, stored_state
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go

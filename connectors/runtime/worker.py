@@ -21,11 +21,11 @@ from connectors.errors import SparkGoneError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Interval, Observer
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.signals import handled
+from connectors.runtime.stop import StopToken
 from connectors.runtime.supervised_connector import RunContext
 from connectors.runtime.takeover import PROBE_S
 from connectors.spark import session

@@ -22,7 +22,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import connector_task, reading_thread
-from connectors.runtime.cancellation import StopToken
+from connectors.runtime.stop import StopToken
 from connectors.source.plan import TopicOffsets
 from tests.conformance.feeder import Feeder
 from tests.conformance.reader import Rows

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.errors import QuarantinedError
 from connectors.kafka import admin
-from connectors.runtime.cancellation import StopToken
+from connectors.runtime.stop import StopToken
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment, shared_query
 from tests.support.generations import broken, generation_of, is_synthetic, live, numbers

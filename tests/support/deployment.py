@@ -26,9 +26,9 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import ConnectorTask
 from connectors.runtime.shared_query import SharedQuery
+from connectors.runtime.stop import StopToken
 from connectors.runtime.takeover import draw_start
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import broken_promises

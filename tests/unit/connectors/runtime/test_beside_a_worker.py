@@ -17,8 +17,8 @@ from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
+from connectors.runtime.stop import StopToken
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file

@@ -14,8 +14,8 @@ import pytest
 from compactor.errors import FencedError, IngestError, StorageError
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime import connector_task
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, WATCH_MS, WATCH_WORKED_MS, ConnectorTask
+from connectors.runtime.stop import StopToken
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage

@@ -15,7 +15,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector
 from connectors.errors import BusyError, ConflictError, NoConnectorError
-from connectors.runtime import connector_specs, store_ownership
+from connectors.runtime import connectors, store_ownership
 from connectors.runtime import herder as module
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_store import FOLDER, ConnectorStore, TargetState
@@ -189,7 +189,7 @@ def test_connectors_are_compared_without_any_lock(herd: Herd, gate: Gate, monkey
             gate()
         return clashes(one, others)
 
-    monkeypatch.setattr(connector_specs, "clashes", slow)
+    monkeypatch.setattr(connectors, "clashes", slow)
     asked = Asked(lambda: put(herder, config("a", topics="t", **{"output.topic": "shared"})))
     assert gate.reached.wait(LATE_S)
     at_once(herder.reconcile)

@@ -13,8 +13,8 @@ import pytest
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
-from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.shutdown import Shutdown
+from connectors.runtime.stop import CancellableJob, StopToken
 from tests.support.clocks import ManualClock
 
 

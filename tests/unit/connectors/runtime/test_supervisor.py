@@ -45,10 +45,10 @@ from connectors.errors import (
 from connectors.placeholders import resolve
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import ChangedLog
 from connectors.runtime.status import StatusFile
+from connectors.runtime.stop import StopToken
 from connectors.runtime.supervisor import Supervisor
 from connectors.spark import session
 from tests.support.cli import NAME, connector_file, keep, row, worker_file

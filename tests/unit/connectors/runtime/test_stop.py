@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from connectors.runtime.cancellation import CancellableJob, RunStops, StopToken
+from connectors.runtime.stop import CancellableJob, RunStops, StopToken
 
 TIMEOUT_S = 10.0
 
