@@ -45,6 +45,7 @@ def listening(
     from connectors.rest.logger_levels import LoggerLevels
     from connectors.rest.server import RestServer
     from connectors.rest.slow_calls import Slow
+    from connectors.runtime.supervised_connector import ActiveTopics
 
     where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
     metrics = CollectorRegistry()
@@ -52,7 +53,9 @@ def listening(
     names, partitions = worker.metrics_names, worker.metrics_partitions
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
-    context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock, Slow())
+    context = RestContext(
+        herder, ActiveTopics(herder.connector), worker, state, identity, metrics, LoggerLevels(), clock, Slow()
+    )
     with ExitStack() as stack:
         for one in bound:
             stack.callback(one.socket.close)

@@ -39,6 +39,7 @@ from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.deletion import CHECKPOINT
 from connectors.runtime.kafka_broker import KafkaBroker
@@ -47,7 +48,7 @@ from connectors.runtime.reading_thread import ReadingThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.shutdown import Shutdown
-from connectors.runtime.stop import CancellableJob, StopToken
+from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import Fenced, OwnerClaim, take_over
 from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
@@ -125,7 +126,7 @@ class ConnectorTask:
 
     def run(
         self,
-        stop: StopToken,
+        stop: Stop,
         query: SharedQuery,
         *,
         once: bool,
@@ -148,9 +149,7 @@ class ConnectorTask:
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, query, stack, stop, once=once)
 
-    def _run(
-        self, components: TaskComponents, query: SharedQuery, stack: ExitStack, stop: StopToken, *, once: bool
-    ) -> None:
+    def _run(self, components: TaskComponents, query: SharedQuery, stack: ExitStack, stop: Stop, *, once: bool) -> None:
         """Runs from the committed positions on; `stack` ends what this starts."""
         catalog, broker, engine = components.catalog, components.broker, components.engine
         broker.retry_until(stop.is_set)
@@ -175,7 +174,7 @@ class ConnectorTask:
         elif not once:
             raise _reading_ended(self._connector.name)
         else:
-            maintenance.cancel(draining=lambda: stop.drain or not stop.is_set())
+            maintenance.cancel(draining=lambda: not stop.drops)
             self._finish(components, shutdown)
 
     def perform(self, request: Request, start: Start) -> dict[str, Any]:
@@ -284,7 +283,7 @@ class ConnectorTask:
         self._report(TaskReport(counters, self.worked, paused=paused, freshness=engine.counters.freshness))
 
     def _watch(
-        self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: StopToken
+        self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: Stop
     ) -> None:
         """Watches a connector until it has read everything (`--once`) or `stop` is set; waits for no step of it.
 
@@ -380,7 +379,7 @@ def _raise_failure(*threads: CancellableThread) -> None:
 
 
 @contextmanager
-def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
+def _fenced_first(catalog: Catalog, stop: Stop) -> Iterator[None]:
     """Raises FencedError in place of the block's error, where there is a newer owner.
 
     The newer owner may be the reason: its vacuum removes files that only our version of the catalog names, for one.

@@ -13,9 +13,9 @@ from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
 from connectors.progress.observer import Interval
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
-from connectors.runtime.stop import CancellableJob
 from connectors.source.options import SourceOptions
 from connectors.source.read_alone import read_alone
 from connectors.source.source_topics import ask_again_s

@@ -25,8 +25,8 @@ from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.signals import handled
-from connectors.runtime.stop import StopToken
-from connectors.runtime.supervised_connector import RunContext
+from connectors.runtime.stop import Stop
+from connectors.runtime.supervisor import RunContext
 from connectors.runtime.takeover import PROBE_S
 from connectors.spark import session
 from connectors.spark.session import SparkStart
@@ -84,7 +84,7 @@ class Worker:
         self._clock = clock
         self._observer = observer
         self._spark = spark
-        self._stop = StopToken()
+        self._stop = Stop()
         self._interrupted = False
         self._reload = threading.Event()
         self._reloading: CancellableThread | None = None
@@ -237,8 +237,8 @@ class Worker:
         """Stops every connector; one that has not ended by `until`, in monotonic seconds, is left as it is."""
         if self._stop.is_set():
             _log.info("stopping", connectors=self._herder.alive())
-        cancel_at = until - self._graceful_seconds * (1 - STEP_SHARE)
-        for name in self._herder.stop(cancel_at, until):
+        drop_at = until - self._graceful_seconds * (1 - STEP_SHARE)
+        for name in self._herder.stop(drop_at, until):
             self._abandon(f"connector {name}")
 
     def _close(self, spark: SparkSession, until: float) -> None:

@@ -18,7 +18,8 @@ from connectors.config.files import load_worker
 from connectors.errors import UsageError
 from connectors.kafka import probe
 from connectors.runtime import deletion, takeover
-from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector
+from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
 

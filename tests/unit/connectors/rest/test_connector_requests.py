@@ -31,14 +31,14 @@ def test_a_connector_that_another_client_deletes_at_once_was_made(
     worker: RestWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is that of a connector that was made: 404 would say that it never was."""
-    put = worker.herder.put
+    put = worker.herder.specs.put
 
     def put_and_delete(name: str, *arguments: Any, **more: Any) -> bool:
         made = put(name, *arguments, **more)
-        worker.herder.delete(name)
+        worker.herder.specs.delete(name)
         return made
 
-    monkeypatch.setattr(worker.herder, "put", put_and_delete)
+    monkeypatch.setattr(worker.herder.specs, "put", put_and_delete)
     found = worker.create("a", **{"tasks.max": "3"})
     assert (found.status_code, found.json()["config"]["topics"], len(found.json()["tasks"])) == (201, "a", 3)
     assert worker.ask("GET", "/connectors/a").status_code == 404
