@@ -12,11 +12,15 @@ from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from compactor.catalog.catalog import Catalog
     from compactor.storage.base import Storage
-    from connectors.cli.describe_view import Description, OwnerDescription
-    from connectors.cli.source_ends import Ends
+    from connectors.cli.views.describe import Description, OwnerDescription
     from connectors.config.connector import ConnectorConfig
+    from connectors.config.errors import FaultyConfigError
+    from connectors.config.worker import WorkerConfig
+    from connectors.operations.source_ends import Ends
 
 log = structlog.get_logger(__name__)
 
@@ -25,14 +29,18 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
     config = worker_of(worker)
     from compactor.catalog.catalog import Catalog
-    from connectors.cli.describe_view import text
-    from connectors.cli.source_ends import source_ends
+    from connectors.cli.views.describe import text
     from connectors.config.engine_settings import other_snapshots
+    from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_valid_part
     from connectors.config.stores import connector_storage
+    from connectors.operations.source_ends import source_ends
     from connectors.source.source_errors import left_out
 
-    settings, faults = load_valid_part(connector, config)
+    try:
+        settings, faults = load_valid_part(connector, config)
+    except FaultyConfigError as error:
+        settings, faults = _by_file_name(connector, config, error), None
     storage = connector_storage(config, settings.name)
     catalog = Catalog.open(storage, settings.name)
     if faults is not None and catalog.version == 0:
@@ -50,6 +58,34 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
         say(text(description, now_ms, storage.location))
 
 
+def _by_file_name(path: Path, worker: WorkerConfig, faults: FaultyConfigError) -> ConnectorConfig:
+    """Returns the connector of a file that says nothing usable: with the topics that are kept of it, and defaults.
+
+    It may run with what the file said before. Its name is the one in the file, else the file's own. Raises `faults` if
+    nothing is kept under that name, or no file is there.
+    """
+    from compactor.catalog.catalog import Catalog
+    from connectors.config.connector import ConnectorConfig
+    from connectors.config.fields import CONNECTOR_CLASS, is_connector_name
+    from connectors.config.files import other_file
+    from connectors.config.stores import connector_storage
+
+    name = other_file(path).name or path.stem
+    if not path.is_file() or not is_connector_name(name):
+        raise faults
+    catalog = Catalog.open(connector_storage(worker, name), name)
+    topics = sorted({kept.topic for kept in catalog.state.logs})
+    if not topics:
+        raise faults
+    log.warning(
+        "connector file cannot be read; described by its file's name, with default settings",
+        connector=name,
+        error=str(faults),
+    )
+    given = {"name": name, "connector.class": CONNECTOR_CLASS, "topics": ",".join(topics), "output.topic": "none"}
+    return ConnectorConfig.model_validate(given)
+
+
 def describing(
     catalog: Catalog,
     storage: Storage,
@@ -60,7 +96,7 @@ def describing(
 ) -> Description:
     """Describes `connector` from its catalog, its folder, the broker's answer, and snapshots of `others` by topic."""
     from compactor.snapshot import location
-    from connectors.cli import describe_view
+    from connectors.cli.views import describe as describe_view
     from connectors.config.engine_settings import engine_settings
     from connectors.config.secrets import logged_text
     from connectors.runtime import status
@@ -83,7 +119,7 @@ def describing(
 
 def _owner(catalog: Catalog, storage: Storage) -> OwnerDescription:
     from compactor.catalog import owner_lock
-    from connectors.cli.describe_view import OwnerDescription
+    from connectors.cli.views.describe import OwnerDescription
 
     return OwnerDescription(
         alive=owner_lock.is_alive(storage), name=owner_lock.shown(catalog.state.owner), epoch=catalog.state.epoch

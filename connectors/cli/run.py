@@ -65,8 +65,10 @@ def _run(
     from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
     from connectors.runtime.connector_files import ConnectorFiles
+    from connectors.runtime.connector_limit import raise_open_files_limit
     from connectors.spark.session import SparkStart
 
+    raise_open_files_limit()
     files = ConnectorFiles(config, paths)
     found = files.load()
     listens = bool(config.listeners) and not once
@@ -98,7 +100,7 @@ def _run(
 
 def _say_done(config: WorkerConfig, connectors: Sequence[Connector], *, as_json: bool) -> None:
     """Says what `--once` has done of each topic."""
-    from connectors.cli import once_view
+    from connectors.cli.views import once as once_view
     from connectors.config.stores import snapshot_storage
 
     def place(connector: Connector) -> str | None:

@@ -29,6 +29,7 @@ from connectors.config.fields import (
     JavaRegex,
     Listeners,
     Location,
+    Locations,
     Long,
     Paths,
     Servers,
@@ -37,6 +38,8 @@ from connectors.config.fields import (
     local_path,
 )
 from connectors.config.flat_file import family_texts
+from connectors.config.override_policy import POLICY, OverridePolicy
+from connectors.config.snapshot_places import ALLOWED
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
 PREFIX: Final = "KEYFOLD_"
@@ -54,6 +57,7 @@ _KUBERNETES: Final = re.compile(
 """What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
 _worker: Final = partial(setting, group="The worker")
 _secrets: Final = partial(setting, group="What placeholders of connectors may read", importance="medium")
+_bounds: Final = partial(setting, group="What connectors may set", importance="medium")
 _rest: Final = partial(setting, group="REST")
 _converters: Final = partial(setting, group="Converters")
 _stores: Final = partial(setting, group="Object stores", importance="medium")
@@ -132,6 +136,10 @@ class WorkerConfig(BaseSettings):
     changed or removed there takes effect on SIGHUP; a faulty file is logged and harms no other."""
     connectors_watch: Flag = _worker("connectors.watch", "false", importance="low")
     """Whether changes in `connectors.dir` take effect by themselves, without SIGHUP."""
+    connectors_max: Int | None = _worker("connectors.max", None, ge=0, importance="medium")
+    """How many connectors the worker may have: beyond it none is made over REST (409). Connectors of files count, and
+    are never refused: a warning says that there are more. Not set: what the process's limit of open files (`ulimit -n`)
+    has room for, 33 files each and 512 for the worker itself; 10 at least and 1000 at most."""
     listeners: Listeners = _rest("listeners", "http://127.0.0.1:8083", importance="high")
     """Where the worker answers requests over REST ([rest.md](rest.md)); nothing: nowhere. Never under `--once`."""
     admin_listeners: Listeners | None = _rest("admin.listeners", None, importance="low")
@@ -230,6 +238,14 @@ class WorkerConfig(BaseSettings):
     variables_pattern: JavaRegex | None = _secrets(VARIABLES, None)
     """A Java regular expression for the whole names of the variables that `${env:…}` may read in settings of
     connectors. Not set: in connectors of files any, in those made over REST none."""
+    override_policy: Annotated[OverridePolicy, ANY_CASE] = _bounds(POLICY, "All")
+    """Which `*.override.*` a connector may have, as in Kafka Connect: all; none; or with `Principal` those that say as
+    whom its clients log in: `sasl.jaas.config`, `sasl.mechanism`, `security.protocol`, and librdkafka's `sasl.username`
+    and `sasl.password`."""
+    snapshot_prefixes: Locations | None = _bounds(ALLOWED, None)
+    """The folders and prefixes of object stores below which connectors made over REST may have their
+    `snapshot.location`. Not set: anywhere that the worker may write, but in or around `storage.location` and the
+    snapshots of another connector, which are refused in any case."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""
@@ -294,7 +310,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def storage_path(self) -> Path:
-        """The folder of `storage.location`. Raises ValueError where that is an object store."""
+        """The folder of `storage.location`. Raises ValueError if that is an object store."""
         return local_path(self.storage_location)
 
     @property
@@ -304,7 +320,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def spark_settings(self) -> dict[str, str]:
-        """Settings to pass on to Spark beside `spark.master`, under their full names, secrets resolved: do not log."""
+        """Settings for Spark in addition to `spark.master`, under their full names, secrets resolved: do not log."""
         return {f"spark.{name}": resolve(text) for name, text in self.spark.items()}
 
     def effective(self) -> dict[str, str | None]:
@@ -313,7 +329,7 @@ class WorkerConfig(BaseSettings):
 
 
 def _open_endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields each kind of store whose endpoint is without TLS, which nothing allows, and what to do about it."""
+    """Yields each kind of store that has an endpoint without TLS, which nothing allows, and what to do about it."""
     for store in ("s3", "azure", "gcs"):
         endpoint = values.get(f"storage_{store}_endpoint") or ""
         if endpoint.lower().startswith("http://") and not values.get(f"storage_{store}_allow_http"):
@@ -341,7 +357,7 @@ def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
     An underscore of a variable is a dot of the name, so names with capitals or underscores (some of Spark's) can only
     stand in the file. Other variables that begin with `KEYFOLD_` set nothing.
     """
-    return {found: text for name, text in environ.items() if (found := _setting(name, text))}
+    return {key: text for name, text in environ.items() if (key := _setting(name, text))}
 
 
 def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -364,10 +380,10 @@ def _setting(name: str, text: str) -> str | None:
     """Returns the setting that the variable `name` with the value `text` is."""
     if not name.startswith(PREFIX) or name in OTHERS:
         return None
-    found = name.removeprefix(PREFIX).lower().replace("_", ".")
-    if found in definitions(WorkerConfig):
-        return found
-    return found if family_of(WorkerConfig, found) and not _of_kubernetes(name, text) else None
+    key = name.removeprefix(PREFIX).lower().replace("_", ".")
+    if key in definitions(WorkerConfig):
+        return key
+    return key if family_of(WorkerConfig, key) and not _of_kubernetes(name, text) else None
 
 
 def _of_kubernetes(name: str, text: str) -> bool:

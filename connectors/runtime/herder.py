@@ -15,7 +15,6 @@ from typing import Final
 
 import structlog
 
-from compactor.catalog.owner_starts import Start
 from compactor.errors import FencedError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
@@ -31,7 +30,7 @@ from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
 from connectors.runtime.supervisor import RunContext, Supervisor
-from connectors.runtime.takeover import draw_start
+from connectors.runtime.takeover import StartPlace
 from connectors.threads import CallQueue
 
 _log = structlog.get_logger()
@@ -60,23 +59,26 @@ class Herder:
         store: ConnectorStore | None = None,
     ) -> None:
         self.changed: Callable[[], object] = lambda: None
-        self.specs = ConnectorSpecs(worker, clock, files, store, lambda: self.changed())  # noqa: PLW0108  # it is set later
+        # The supervisors that were made and not forgotten yet, by connector.
+        self._runs: dict[str, Supervisor] = {}
+        self.specs = ConnectorSpecs(worker, clock, files, store, self._say_changed, self._runs.copy)
         self._worker = worker
         self._clock = clock
         self._observer = observer
         self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
         # Held for moments, while what runs is looked at or told something: never while anything is waited for.
         self._lock = threading.Lock()
-        # The supervisors that were made and not forgotten yet, by connector.
-        self._runs: dict[str, Supervisor] = {}
         # Set by `begin`, once Spark is up: nothing is started before.
         self._context: RunContext | None = None
-        # This worker's place among all starts on its storage location; set by `hold`, on the thread of `_locks`.
-        self._start: Start | None = None
+        # Drawn by `hold`, on the thread of `_locks`; without one each connector draws its own.
+        self._place = StartPlace(worker)
         # STOPPED connectors with an operation under way that allows no run (`stopped`).
         self._kept_stopped: set[str] = set()
         # Takes and gives back the locks of connectors and of the store, in the order in which that is asked for.
         self._locks = CallQueue("owner-locks")
+
+    def _say_changed(self) -> None:
+        self.changed()
 
     # The worker's own thread calls these.
 
@@ -87,19 +89,15 @@ class Herder:
         frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
         answer is waited for no longer than HOLD_S: the locks only inform commands.
         """
-        self._locks.ask(self._draw_start)
+        self._locks.ask(self._place.draw)
         with self._lock:
             for name, spec in self.specs.all().items():
                 if spec.runs:
                     self._locks.ask(partial(self._hold, self._run_of(name, spec)))
         self._locks.wait(HOLD_S)
 
-    def _draw_start(self) -> None:
-        start = draw_start(self._worker)
-        self._start = start if start.is_ordered else None  # each connector draws its own then
-
     def _hold(self, supervisor: Supervisor) -> None:
-        supervisor.hold(self._start)
+        supervisor.hold(self._place.start)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""
@@ -216,6 +214,8 @@ class Herder:
                 _log.info("connector file is gone, stopping the connector", connector=name)
         for file in changes.put:
             self._apply(file, targets[file.config.name])
+        if changes.put:
+            self.specs.warn_of_many()
         with self._lock:
             for name in changes.unchanged:
                 self._restart_failed(name)
@@ -235,12 +235,14 @@ class Herder:
             _log.error("connector file is not valid", file=str(file.path), error=str(error))
 
     def _restart_failed(self, name: str) -> None:
-        """Restarts a connector only if it is FAILED: its file is unchanged."""
+        """Restarts a connector only if it is FAILED, or waits for an outage to end: its file is unchanged."""
         run = self._runs.get(name)
         if run is None:
             return
         if run.has_failed() and not (self._context and self._context.once):
-            _log.info("connector file unchanged, FAILED: started again", connector=name)
+            waits = "connector file unchanged, waits for an outage to end: started again"
+            failed = "connector file unchanged, FAILED: started again"
+            _log.info(waits if run.status.waits else failed, connector=name)
             run.restart()
         elif run.is_alive():
             _log.info("connector file unchanged: left running", connector=name)

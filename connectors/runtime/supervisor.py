@@ -47,7 +47,7 @@ from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBa
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.stop import Stop
-from connectors.runtime.takeover import Fenced, draw_start, newer_owner, stored_state
+from connectors.runtime.takeover import Fenced, StartPlace, newer_owner, stored_state
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go
 
@@ -93,8 +93,7 @@ class Supervisor:
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
         # When this process was told to run the connector, among all starts on the storage location: set by `hold`, or
         # by its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
-        self._place: Start | None = None
-        self._draw_start = partial(draw_start, worker)
+        self._place = StartPlace(worker)
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
@@ -128,10 +127,10 @@ class Supervisor:
         `start` is the worker's own, if it is starting now. The lock only informs others: a StorageError here is
         ignored, the task raises its own.
         """
-        self._place = self._place or start
-        epoch, number = self._catalog.epoch if self._catalog else 0, self._place.number if self._place else 0
+        self._place.start = self._place.start or start
+        epoch = self._catalog.epoch if self._catalog else 0
         with suppress(StorageError):
-            self._lock.claim(owner_lock.this_process(epoch, number))
+            self._lock.claim(owner_lock.this_process(epoch, self._place.number))
 
     def start(self, context: RunContext) -> None:
         """Starts the connector's thread, once; if the context is that of `--once` it ends when all is done."""
@@ -264,7 +263,7 @@ class Supervisor:
         change = partial(self._resync, resyncs) if resyncs else None
         error: BaseException | None = None
         try:
-            task.run(stop, context.query, once=context.once, start=self._start(), known=known, change=change)
+            task.run(stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change)
         except Exception as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
             error = unwrap(raised) or raised
         finally:
@@ -286,14 +285,6 @@ class Supervisor:
         if self._once or gone is not None or isinstance(error, SparkGoneError):
             return RunEvent.LAST
         return RunEvent.RETRIABLE if restart_policy.is_retriable(error) else RunEvent.FATAL
-
-    def _start(self) -> Start:
-        """Returns its place among all starts; one that the storage did not give is asked for again by the next run."""
-        if self._place is not None:
-            return self._place
-        start = self._draw_start()
-        self._place = start if start.is_ordered else None
-        return start
 
     def _end_run(self, event: RunEvent, error: BaseException | None = None) -> RunEffect:
         """Ends a run or a wait with `event`, writes into the status what that shows, and returns what follows."""

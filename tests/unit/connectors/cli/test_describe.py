@@ -16,11 +16,12 @@ from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.locations import open_storage
-from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
-from connectors.cli.describe_view import text
-from connectors.cli.source_ends import Ends
+from connectors.cli.views import describe as describe_view
+from connectors.cli.views.describe import text
 from connectors.config.files import load_connector
+from connectors.operations import source_ends
+from connectors.operations.source_ends import Ends
 from connectors.runtime.status import StatusFile
 from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
@@ -267,6 +268,28 @@ def test_a_connector_whose_file_is_at_fault_is_described(tmp_path: Path) -> None
     assert (done.exit_code, "last owner tester:1" in done.stdout) == (0, True), done.stderr
     assert "tasks.max" in done.stderr
     assert invoke("describe", connector_file(tmp_path, name="not a name"), "--worker", worker).exit_code == 3
+
+
+@pytest.mark.parametrize("text", ['{"name": "c", "topics": ', "", "[]", f'{{"name": "{NAME}"}}'])
+def test_a_connector_whose_file_cannot_be_read_is_described_by_its_name(tmp_path: Path, text: str) -> None:
+    """It may run by what the file said before; the warning says what is wrong, and that settings are guessed."""
+    keep(tmp_path, ROWS, (PUBLISH,))
+    file = tmp_path / f"{NAME}.json"
+    file.write_text(text)
+    done = invoke("describe", file, "--worker", worker_file(tmp_path))
+    assert (done.exit_code, "last owner tester:1" in done.stdout) == (0, True), done.stderr
+    assert "described by its file's name, with default settings" in done.stderr
+    file.unlink()
+    assert invoke("describe", file, "--worker", worker_file(tmp_path)).exit_code == 3
+
+
+def test_a_name_in_the_file_weighs_more_than_the_files_own(tmp_path: Path) -> None:
+    """Of another connector nothing is shown."""
+    keep(tmp_path, ROWS, (PUBLISH,))
+    file = tmp_path / f"{NAME}.json"
+    file.write_text('{"name": "another"}')
+    done = invoke("describe", file, "--worker", worker_file(tmp_path))
+    assert (done.exit_code, done.stdout) == (3, "")
 
 
 def test_people_read_the_same_as_programs(tmp_path: Path) -> None:

@@ -24,9 +24,17 @@ from compactor.ingest.appends import Batch
 from connectors.errors import UnreachableError
 from connectors.runtime import reading_thread as module
 from connectors.runtime.components import TaskComponents
-from connectors.runtime.reading_thread import RENEW_S, SETTLED_TICK_MS, TICK_MS, TOPICS_CHECK_MS, ReadingThread
+from connectors.runtime.reading_thread import (
+    RENEW_S,
+    SETTLED_TICK_MS,
+    SILENT_S,
+    TICK_MS,
+    TOPICS_CHECK_MS,
+    ReadingThread,
+)
 from connectors.source.options import SourceOptions
-from connectors.source.subscription import Alone, Offer, Subscription
+from connectors.source.portion import Offer
+from connectors.source.subscription import Subscription
 from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
@@ -40,19 +48,26 @@ OFFER = Offer(source_options(topics=["t"]), (), {})
 class Delivered:
     """A subscription that delivers what a test says, one of them every STEP_MS, and finishes after the last."""
 
-    def __init__(self, clock: ManualClock, *found: Batch | Alone | None) -> None:
+    def __init__(self, clock: ManualClock, *found: Batch | Offer | None) -> None:
         self._clock = clock
         self._left = list(found)
         self.taken_ranges: list[Any] = []
         self.waits: list[int] = []
         self.said: list[str] = []
         self.closed = False
+        self.silent_from_ms: int | None = None
+        """When the source falls silent; None if it answers."""
+
+    @property
+    def silent_s(self) -> float:
+        since = self.silent_from_ms
+        return 0.0 if since is None else max(0, self._clock.now_ms() - since) / 1000
 
     @property
     def finished(self) -> bool:
         return not self._left
 
-    def next(self, seconds: float) -> Batch | Alone | None:
+    def next(self, seconds: float) -> Batch | Offer | None:
         self.waits.append(round(seconds * 1000))
         self._clock.advance(STEP_MS)
         return self._left.pop(0)
@@ -73,7 +88,7 @@ class Delivered:
 class Reading:
     """A reading thread on stand-ins, and what its engine was asked, with the time (ms) since its start."""
 
-    def __init__(self, *found: Batch | Alone | None) -> None:
+    def __init__(self, *found: Batch | Offer | None) -> None:
         self.clock = ManualClock(0)
         self.calls: list[tuple[str, int]] = []
         self.subscription: Any = Delivered(self.clock, *found)
@@ -188,24 +203,62 @@ def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
     assert reading.times("topics") == [TOPICS_CHECK_MS + each * STEP_MS for each in range(3)]
 
 
+def test_a_source_that_falls_silent_is_looked_for_at_once() -> None:
+    """Whether brokers are away is known half a minute earlier so; once for each silence, as the look may find them."""
+    reading = Reading(*[None] * 100)
+    reading.subscription.silent_from_ms = 1_000
+    reading.engine.is_settled.return_value = True
+    reading.run()
+    assert reading.times("topics") == [1_000 + SILENT_S * 1000]
+    assert reading.subscription.waits == [*[SETTLED_TICK_MS] * 11, *[TICK_MS] * 89]
+
+
+@pytest.mark.parametrize(
+    ("error", "known_s", "expected_s"),
+    [
+        (UnreachableError, 0.0, 2.1),
+        (UnreachableError, 60.0, 60.0),
+        (PublishInterruptedError, 0.0, 2.1),
+        (StorageError, 0.0, 0.0),
+    ],
+)
+def test_an_error_of_the_brokers_says_since_when_they_are_silent(
+    error: type[KeyfoldError], known_s: float, expected_s: float
+) -> None:
+    """The planner noticed it first: the state counts from then. A store that is away is another matter."""
+    reading, raised = Reading(*[None] * 100), error("Away.")
+    raised.silent_s = known_s
+    reading.subscription.silent_from_ms = 900
+
+    def look(*_: object) -> None:
+        reading.clock.advance(100)
+        raise raised
+
+    reading.engine.commit.side_effect = look
+    reading.run()
+    failure = reading.thread.failure
+    assert isinstance(failure, error)
+    assert failure.silent_s == expected_s
+
+
 def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then taken as a delivery is; and an end is looked for meanwhile."""
-    reading, alone = Reading(Alone(OFFER)), list[Any]()
+    reading, alone = Reading(OFFER), list[Any]()
 
-    def read_alone(_spark: Any, found: Alone, stopped: Callable[[], bool]) -> Batch:
+    def read_apart(_spark: Any, found: Offer, stopped: Callable[[], bool]) -> Batch:
         alone.append((found, stopped()))
         return BATCH
 
-    monkeypatch.setattr(module, "read_alone", read_alone)
+    monkeypatch.setattr(module, "read_apart", read_apart)
     reading.run()
-    assert alone == [(Alone(OFFER), False)]
+    assert alone == [(OFFER, False)]
     assert Counter(name for name, _ in reading.calls)["take"] == 1
 
 
 def test_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reading raised is the thread's failure, and its subscription is left."""
-    reading = Reading(Alone(OFFER), BATCH)
-    monkeypatch.setattr(module, "read_alone", Mock(side_effect=StorageError("Full.")))
+    reading = Reading(OFFER, BATCH)
+    monkeypatch.setattr(module, "read_apart", Mock(side_effect=StorageError("Full.")))
     reading.run()
     assert isinstance(reading.thread.failure, StorageError)
     assert (reading.left.is_set(), reading.times("take")) == (True, [])

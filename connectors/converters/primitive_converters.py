@@ -1,0 +1,145 @@
+"""Takes bytes for a text, a number or a truth value (Kafka's `StringConverter`, `NumberConverter` and their like).
+
+Numbers are big-endian; a null is one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import struct
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from connectors.converters.converter import Converter, Headers
+from connectors.data.java_text import to_string
+from connectors.data.schema import Schema, Type
+from connectors.errors import DataError
+from connectors.options import Option
+from connectors.rejection import shown
+
+OPTIONAL_STRING: Final = Schema(type=Type.STRING, optional=True)
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined", "utf-7"})
+"""Forms that Python calls encodings and Java does not; some take the square of a text's length, or make no Unicode."""
+
+
+def _known(name: str) -> str | None:
+    try:
+        codec = codecs.lookup(name)
+    except LookupError:
+        return "there is no such encoding; UTF-8 is the usual one."
+    if codec.name in _NO_CHARSETS or not getattr(codec, "_is_text_encoding", True):
+        return "this is no encoding of text; UTF-8 is the usual one."
+    return None
+
+
+class StringConverter(Converter):
+    """Values are text. Bytes that are none are refused; Java's class puts U+FFFD in their place."""
+
+    OPTIONS = (Option("encoding", "STRING", "UTF-8", "The encoding of the text.", check=_known, importance="HIGH"),)
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self._encoding: str = options["encoding"]
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return OPTIONAL_STRING, None
+        try:
+            return OPTIONAL_STRING, data.decode(self._encoding)
+        except UnicodeError as error:
+            raise DataError(f"The bytes are no text in {self._encoding}: {error}.") from None
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """Returns the text of `value` as bytes: of any type, as Java's class writes it (`Object.toString`)."""
+        if value is None:
+            return None
+        try:
+            return to_string(schema, value).encode(self._encoding)
+        except UnicodeError as error:
+            raise DataError(f"The text cannot be written in {self._encoding}: {error}.") from None
+
+
+class _NumberConverter(Converter):
+    """Values of one type, each as long as `FORMAT` (of `struct`) says."""
+
+    FORMAT: ClassVar[struct.Struct]
+    TYPE: ClassVar[Type]
+    PYTHON: ClassVar[tuple[type, ...]] = (int,)
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        schema = _OPTIONAL[self.TYPE]
+        if data is None:
+            return schema, None
+        if len(data) != self.FORMAT.size:
+            raise DataError(f"A {self.TYPE.value} has {self.FORMAT.size} bytes, and here are {len(data)}.")
+        return schema, self.FORMAT.unpack(data)[0]
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if schema is not None and schema.type is not self.TYPE:
+            raise DataError(f"The converter writes {self.TYPE.value}, and the value is of type {schema.type.value}.")
+        if value is None:
+            return None
+        if not isinstance(value, self.PYTHON) or (isinstance(value, bool) and bool not in self.PYTHON):
+            raise DataError(f"The converter writes {self.TYPE.value}, and the value is a {type(value).__name__}.")
+        try:
+            return self.FORMAT.pack(value)
+        except (struct.error, OverflowError):
+            raise DataError(f"{shown(value)} is no {self.TYPE.value}.") from None
+
+
+class ShortConverter(_NumberConverter):
+    """Numbers of 16 bits."""
+
+    FORMAT = struct.Struct(">h")
+    TYPE = Type.INT16
+
+
+class IntegerConverter(_NumberConverter):
+    """Numbers of 32 bits."""
+
+    FORMAT = struct.Struct(">i")
+    TYPE = Type.INT32
+
+
+class LongConverter(_NumberConverter):
+    """Numbers of 64 bits."""
+
+    FORMAT = struct.Struct(">q")
+    TYPE = Type.INT64
+
+
+class FloatConverter(_NumberConverter):
+    """Floating-point numbers of 32 bits."""
+
+    FORMAT = struct.Struct(">f")
+    TYPE = Type.FLOAT32
+    PYTHON = (float, int)
+
+
+class DoubleConverter(_NumberConverter):
+    """Floating-point numbers of 64 bits."""
+
+    FORMAT = struct.Struct(">d")
+    TYPE = Type.FLOAT64
+    PYTHON = (float, int)
+
+
+class BooleanConverter(_NumberConverter):
+    """Truth values: a byte, 1 or 0 (`BooleanDeserializer` refuses any other)."""
+
+    FORMAT = struct.Struct(">B")
+    TYPE = Type.BOOLEAN
+    PYTHON = (bool,)
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
+        """See `Converter`."""
+        schema, value = super().to_connect_data(topic, headers, data)
+        if value is not None and value > 1:
+            raise DataError(f"A boolean is a byte of 0 or 1, and this is {value}.")
+        return schema, None if value is None else bool(value)
+
+
+_OPTIONAL = {kind: Schema(type=kind, optional=True) for kind in Type}

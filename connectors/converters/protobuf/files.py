@@ -1,0 +1,141 @@
+"""Compiles schemas of Protobuf as a registry has them, with protoc, and finds their messages. No code is generated."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.message import DecodeError
+
+from connectors.errors import DataError
+from connectors.rejection import reason_of
+
+_COMPILED_S: Final = 20.0
+"""How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy."""
+_MAIN: Final = "main.proto"
+_POOL: Final = 8 << 10
+_UNFOLDED: Final = 30
+"""About how many bytes a compiled file takes: so many in any case, and so many for each byte of its descriptor."""
+_NOISE: Final = re.compile(r"[WI]\d{4} |WARNING: All log messages before")
+"""What protoc logs, and is no error."""
+_KNOWN: Final = {
+    "google/type/date.proto": (
+        'syntax = "proto3"; package google.type; message Date { int32 year = 1; int32 month = 2; int32 day = 3; }'
+    ),
+    "google/type/timeofday.proto": (
+        'syntax = "proto3"; package google.type; '
+        "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }"
+    ),
+    "confluent/type/decimal.proto": (
+        'syntax = "proto3"; package confluent.type; '
+        "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }"
+    ),
+    "confluent/meta.proto": (
+        'syntax = "proto3"; package confluent; import "google/protobuf/descriptor.proto"; '
+        "message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; } "
+        "extend google.protobuf.FileOptions { Meta file_meta = 1088; } "
+        "extend google.protobuf.MessageOptions { Meta message_meta = 1088; } "
+        "extend google.protobuf.FieldOptions { Meta field_meta = 1088; } "
+        "extend google.protobuf.EnumOptions { Meta enum_meta = 1088; } "
+        "extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }"
+    ),
+}
+"""Files that registries take for known, in addition to those that protoc brings."""
+
+
+class CompiledFile:
+    """A schema that was compiled, with everything that it imports; `weight` is about how many bytes it takes."""
+
+    def __init__(self, files: Iterable[descriptor_pb2.FileDescriptorProto]) -> None:
+        self._pool = descriptor_pool.DescriptorPool()
+        self.weight = _POOL
+        for file in files:
+            self._file = file
+            data = file.SerializeToString()
+            self._pool.AddSerializedFile(data)
+            self.weight += _UNFOLDED * len(data)
+
+    def message(self, path: Sequence[int]) -> Any:
+        """Returns the descriptor of the message at `path`: its place in the file, then in the message around it."""
+        names, inside = [self._file.package] if self._file.package else [], list(self._file.message_type)
+        for at in path:
+            if not 0 <= at < len(inside):
+                raise DataError(f"The schema has no message {list(path)}.")
+            names.append(inside[at].name)
+            inside = [nested for nested in inside[at].nested_type if not nested.options.map_entry]
+        return self._pool.FindMessageTypeByName(".".join(names))
+
+
+def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
+    """Compiles a schema, which is a .proto file or, in base64, its descriptor; `imports` are others, by name.
+
+    Raises DataError if it is none.
+    """
+    descriptor = _descriptor(text)
+    try:
+        return CompiledFile(_from_text(text, imports) if descriptor is None else _ordered(descriptor, imports))
+    except (TypeError, KeyError, ValueError, RecursionError) as error:  # what is wrong between files
+        raise DataError(f"The schema cannot be used: {reason_of(error)}.") from None
+
+
+def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    """Returns the descriptor that `text` is in base64, as Python's serializer registers it; None if it is none."""
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _ordered(
+    root: descriptor_pb2.FileDescriptorProto, imports: Mapping[str, str]
+) -> Iterator[descriptor_pb2.FileDescriptorProto]:
+    """Yields the files that `root` needs, each before those that need it, and `root` last."""
+    seen: set[str] = set()
+
+    def of(file: descriptor_pb2.FileDescriptorProto) -> Iterator[descriptor_pb2.FileDescriptorProto]:
+        for name in file.dependency:
+            text = imports.get(name)
+            inner = None if text is None else _descriptor(text)
+            if inner is not None:
+                inner.name = name
+            needed = [inner] if inner is not None else _from_text(f'syntax = "proto3"; import "{name}";', imports)[:-1]
+            for other in needed:
+                if other.name not in seen:
+                    seen.add(other.name)
+                    yield from of(other)
+        yield file
+
+    return of(root)
+
+
+def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
+    """Compiles a .proto file; returns its descriptor after those of its imports."""
+    with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
+        for name, content in {**_KNOWN, **imports, _MAIN: text}.items():
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts or "\0" in name:
+                raise DataError(f"The schema imports {name!r}, which is no name of a file below another.")
+            file = Path(folder, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
+        out = Path(folder, "out")
+        command = [sys.executable, "-m", "grpc_tools.protoc", "-I", folder, "--include_imports"]
+        try:
+            done = subprocess.run(
+                [*command, "--descriptor_set_out", str(out), _MAIN],
+                capture_output=True, text=True, timeout=_COMPILED_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise DataError(f"The schema takes protoc more than {_COMPILED_S:.0f} s.", "Make it smaller.") from None
+        if done.returncode:
+            lines = (line for line in done.stderr.replace(folder, "").splitlines() if not _NOISE.match(line))
+            raise DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
+        return list(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)

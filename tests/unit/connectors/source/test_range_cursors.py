@@ -1,0 +1,51 @@
+"""Python's collector is off while messages are polled, and on again whatever becomes of them."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from connectors.source import range_cursors as module
+from connectors.source.range_cursors import uncollected
+
+TIMEOUT_S = 10.0
+
+
+def test_it_is_on_again_after_the_last_of_several_calls() -> None:
+    """Whatever the order in which threads of one process begin and end to poll."""
+    inner = uncollected(lambda: (uncollected(gc.isenabled), gc.isenabled()))
+    assert (inner, gc.isenabled()) == ((False, False), True)
+
+
+def test_it_is_on_again_after_an_error() -> None:
+    """An error that is kept, as a connector's is, keeps its frames, but no call that is under way."""
+
+    def fails() -> None:
+        raise RuntimeError("an error that is kept")
+
+    with pytest.raises(RuntimeError) as kept:
+        uncollected(fails)
+    assert gc.isenabled(), kept
+
+
+def test_calls_that_overlap_for_long_let_it_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that always read would otherwise keep it off between them."""
+    monkeypatch.setattr(module, "COLLECTOR_OFF_S", 0.0)
+    inside, goes_on = threading.Event(), threading.Event()
+
+    def waits() -> bool:
+        inside.set()
+        return goes_on.wait(TIMEOUT_S)
+
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(uncollected, waits)
+        assert inside.wait(TIMEOUT_S)
+        assert not gc.isenabled()
+        uncollected(lambda: None)
+        assert gc.isenabled()
+        goes_on.set()
+        assert waiting.result(TIMEOUT_S)
+    assert gc.isenabled()
