@@ -19,32 +19,22 @@ from msgspec.structs import replace
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import Start
-from compactor.clean.cleaner import Cleaner
-from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.errors import DEFECT, CatalogError, FencedError, IngestError, StorageError
 from compactor.failpoints import hit
-from compactor.maintenance import Maintenance
 from compactor.metrics import Freshness
-from compactor.model.log import lost_by
-from compactor.publish.changelog import Changelog
-from compactor.publish.executors import PublishExecutor
-from compactor.quarantine.quarantine import QuarantineManager
-from compactor.snapshot.snapshots import Snapshots
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import engine_settings
 from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
 from connectors.runtime.cancellable_job import CancellableJob
-from connectors.runtime.components import TaskComponents
+from connectors.runtime.components import TaskComponents, assemble
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.reading_thread import ReadingThread
-from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.stop import Stop
@@ -209,32 +199,14 @@ class ConnectorTask:
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        catalog, broker = take_over(
-            self._storage, self._connector, self._clients, tasks_max, now_ms, known, change, start=start
-        )
-        self.catalog = catalog
-        self._claim.claim(catalog.epoch)
-        components = self._components(catalog, broker)
+        owned = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known, change, start=start)
+        self.catalog = owned.catalog
+        self._claim.claim(owned.catalog.epoch)
+        components = assemble(self._spark, self._connector, self._storage, self._snapshot_storage, self._clock, owned)
         self._engine = components.engine
-        stack.callback(broker.close)
+        stack.callback(owned.broker.close)
         stack.callback(components.engine.close)
         return components
-
-    def _components(self, catalog: Catalog, broker: KafkaBroker) -> TaskComponents:
-        settings = engine_settings(self._connector)
-        now_ms, snapshot_place, stopping = self._clock.now_ms, self._snapshot_storage, threading.Event()
-        quarantine = QuarantineManager(catalog, stopping)
-        publish = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
-        engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
-        engine.counters.add("offsets_lost", sum(map(lost_by, catalog.state.logs)))
-        snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_place, engine.uncertain)
-        few = settings.fold.local_max_records
-        rewriter = Rewriter(self._spark, self._storage, stopping.is_set, local_records=few)
-        cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
-        maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
-        maintenance.begin()
-        requests = RequestHandler(self._storage, catalog, maintenance, self._clock, broker.check_visible)
-        return TaskComponents(catalog, broker, engine, maintenance, requests)
 
     def _maintenance_thread(self, components: TaskComponents, *, once: bool) -> MaintenanceThread:
         """Makes the maintenance thread, not started; `--once` takes its one snapshot in `_finish`."""
