@@ -345,8 +345,8 @@ ConnectorName = Annotated[
     str,
     _matching(_CONNECTOR_NAME),
     Allowed(
-        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_" and not ending in "."'
-        " (it names a folder, a consumer group and transactional ids)"
+        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_", not ending in "."'
+        " (it names a folder, a group and transactional ids)"
     ),
 ]
 JavaRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression")]
@@ -356,7 +356,6 @@ Paths = Annotated[
 FilePath = Annotated[Path, _of_text(_file), Folder(), Allowed("a file's path")]
 Text = Annotated[str, _of_text(str), Allowed("a text")]
 HostName = Annotated[str, _matching(_HOST), Allowed("a host name or an address")]
-FolderName = Annotated[str, _of_text(_folder), Folder(), Allowed("a folder: a path or a file: URL")]
 FolderNameOrNone = Annotated[
     str | None, _of_text(_folder_or_none), Folder(optional=True), Allowed("a folder: a path or a file: URL, or none")
 ]

@@ -1,32 +1,42 @@
 """Makes the tables of docs/configuration.md from the fields of the models.
 
-`python -m connectors.config.reference docs/configuration.md` writes them anew between their marks; a test fails
-while the page says something else than the models.
+`python -m connectors.config.reference docs/configuration.md` writes them between their marks. A test fails
+while the page and the models differ.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from textwrap import TextWrapper
+from typing import Final, TypeAlias
 
 from pydantic import BaseModel
 
 from connectors.config.client_names import REFUSED
 from connectors.config.client_translate import JAVA
 from connectors.config.connector import ConnectorConfig
-from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, documentation, families
+from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, families, paragraphs
 from connectors.config.errors import CONNECT_LATER
 from connectors.config.worker import WorkerConfig
 
+Paragraphs: TypeAlias = tuple[str, ...]
+
+_LIST: Final = TextWrapper(
+    118, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
+"""An item of a list in at most 118 columns, as the pages are wrapped."""
 _BLOCK: Final = re.compile(r"(<!-- table: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def page(text: str) -> str:
-    """Makes every table of `text` between its marks anew. Raises KeyError for a mark of an unknown table."""
+    """Returns `text` with every table between marks as the models have it now.
+
+    Raises KeyError for a mark of an unknown table.
+    """
     tables = _tables()
     return _BLOCK.sub(lambda found: f"{found[1]}\n{tables[found[2]]}\n\n{found[3]}", text)
 
@@ -45,12 +55,13 @@ def _tables() -> dict[str, str]:
 
 def _grouped(model: type[BaseModel]) -> str:
     groups = groupby(definitions(model).values(), lambda key: key.group)
-    return "\n\n".join(f"### {title}\n\n{_keys(members, documentation(model))}" for title, members in groups)
+    return "\n\n".join(f"### {title}\n\n{_keys(list(members), paragraphs(model))}" for title, members in groups)
 
 
-def _keys(keys: Iterable[Definition], docs: Mapping[str, str]) -> str:
+def _keys(keys: Sequence[Definition], docs: Mapping[str, Paragraphs]) -> str:
     heads = ("key", "default", "allowed", "importance", "meaning")
-    return _table(heads, (_cells(key, docs[key.field]) for key in keys))
+    rows = _table(heads, (_cells(key, docs[key.field][0]) for key in keys))
+    return rows + _details((f"`{key.name}`", docs[key.field]) for key in keys)
 
 
 def _cells(key: Definition, doc: str) -> tuple[str, ...]:
@@ -61,8 +72,14 @@ def _cells(key: Definition, doc: str) -> tuple[str, ...]:
 
 
 def _families(model: type[BaseModel]) -> str:
-    docs = documentation(model)
-    return _table(("keys", "meaning"), ((f"`{each.name}*`", docs[each.field]) for each in families(model).values()))
+    docs = [(f"`{each.name}*`", paragraphs(model)[each.field]) for each in families(model).values()]
+    return _table(("keys", "meaning"), ((name, doc[0]) for name, doc in docs)) + _details(docs)
+
+
+def _details(docs: Iterable[tuple[str, Paragraphs]]) -> str:
+    """Returns a list of what the paragraphs after the first say of each key; a table's cell has room for that one."""
+    items = (f"{name}: {' '.join(doc[1:])}" for name, doc in docs if doc[1:])
+    return "".join(f"\n{_LIST.fill(item)}" for item in items).replace("\n", "\n\n", 1)
 
 
 def _pairs(heads: tuple[str, str], rows: Mapping[str, str]) -> str:
@@ -75,7 +92,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> None:
-    """Writes the tables of the page that is named on the command line anew."""
+    """Updates the tables of the page that is named on the command line."""
     path = Path(sys.argv[1])
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
