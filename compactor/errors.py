@@ -36,8 +36,9 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 DEFECT: Final = "This is a defect of keyfold; only what was committed counts."
+"""The next action if the code broke its own rule."""
 OLDER_COPY: Final = "Restore the newest copy of the catalog; or have this topic published anew, with keyfold resync."
-"""The next action where the code broke its own rule."""
+"""The next action if the group or the output knows a later generation than the catalog."""
 
 
 class KeyfoldError(Exception):
