@@ -5,6 +5,7 @@ KeyfoldError                      base: a message and a next action
 │   ├── MissingFileError          a file that should be read is not there
 │   ├── DamagedFileError          a file of a run is not what was written
 │   ├── UnreadableFileError       a file of a run is there, and the disk cannot read it (EIO)
+│   ├── StorageRefusedError       the store lets this account not do it (EACCES, 403); retriable, as it may be granted
 │   ├── SnapshotStorageError      the snapshot location did not answer or refused: only snapshots wait
 │   └── UnsupportedStorageError   the location names a store that keyfold does not know; not retriable
 ├── OutcomeUnknownError           an answer was lost: read back before deciding; retriable
@@ -47,12 +48,14 @@ class KeyfoldError(Exception):
     `message` says what happened and where (connector, topic, partition, offset); `action` says in one sentence what
     the operator can do next. `retriable` is True where the same call may succeed later although no one has changed
     anything. `topic` is the source topic concerned, where that decides what is done next; otherwise None. `aborted` is
-    how many transactions a publish that ended with it has aborted.
+    how many transactions a publish that ended with it has aborted. `silent_s` is for how many seconds what did not
+    answer had been silent by then, as far as that is known.
     """
 
     retriable: ClassVar[bool] = False
     topic: str | None = None
     aborted: int = 0
+    silent_s: float = 0.0
 
     def __init__(self, message: str, action: str = "") -> None:
         super().__init__(message, action)
@@ -79,6 +82,10 @@ class DamagedFileError(StorageError):
 
 class UnreadableFileError(StorageError):
     """A file of a run is there, and the disk cannot read all of it (EIO)."""
+
+
+class StorageRefusedError(StorageError):
+    """The store answers, and refuses a right to the account or the credentials that keyfold has."""
 
 
 class SnapshotStorageError(StorageError):

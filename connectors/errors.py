@@ -53,6 +53,7 @@ from compactor.errors import (
     RebuildError,
     SnapshotHiddenError,
     StorageError,
+    StorageRefusedError,
     UnreadableFileError,
     UnsupportedStorageError,
 )
@@ -227,6 +228,7 @@ _OUTAGES: Final = (UnreachableError, RegistryError, StorageError, PublishInterru
 _REFUSALS: Final = (
     LoginRefusedError,
     RegistryRefusedError,
+    StorageRefusedError,
     PositionMovedError,
     MissingFileError,
     DamagedFileError,

@@ -16,8 +16,10 @@ from typing import Final
 from compactor.catalog.owner_lock import PROCESS, Owner
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
+from compactor.storage.numbered_files import NumberedFiles
 
 FOLDER: Final = "starts"
+_FILES: Final = NumberedFiles(FOLDER, digits=12)
 KEPT: Final = 100
 """Numbers that stay in the folder. By them a start here is told from one elsewhere, of a folder that was moved here: of
 the lowest that is kept, and above, each is known; one that was removed is below all that are kept."""
@@ -45,30 +47,20 @@ class Start:
         if not self.is_ordered or owner.start <= self.number or owner.process == PROCESS:
             return False
         try:
-            return self._storage.read(_path(owner.start)) == owner.process.encode()
+            return self._storage.read(_FILES.path(owner.start)) == owner.process.encode()
         except MissingFileError:
-            return owner.start < min(_drawn(self._storage), default=0)
+            return owner.start < min(_FILES.numbers(self._storage), default=0)
 
 
 def draw(storage: Storage) -> Start:
     """Draws the next number in the worker's own folder `storage`. Raises StorageError."""
-    drawn = _drawn(storage)
-    first = max(drawn, default=0) + 1
-    for number in range(first, first + _ATTEMPTS):  # others draw as well, and a list may be behind
-        if storage.create(_path(number), PROCESS.encode()):
-            with suppress(StorageError):  # the next start removes them
-                storage.delete_all(_path(old) for old in sorted(drawn)[: -KEPT + 1])
-            return Start(storage, number)
-    raise StorageError(
-        f"{storage.location}/{FOLDER}: {_ATTEMPTS} numbers in a row were drawn by other processes.",
-        "Start fewer processes on this storage.location at the same moment.",
-    )
-
-
-def _drawn(storage: Storage) -> list[int]:
-    """Returns the numbers that are kept, as far as the list shows them."""
-    return [int(name) for name in storage.list(FOLDER) if name.isascii() and name.isdigit()]
-
-
-def _path(number: int) -> str:
-    return f"{FOLDER}/{number:012}"
+    drawn = _FILES.numbers(storage)
+    number = _FILES.create_next(storage, max(drawn, default=0) + 1, lambda _: PROCESS.encode(), _ATTEMPTS)
+    if number is None:
+        raise StorageError(
+            f"{storage.location}/{FOLDER}: {_ATTEMPTS} numbers in a row were drawn by other processes.",
+            "Start fewer processes on this storage.location at the same moment.",
+        )
+    with suppress(StorageError):  # the next start removes them
+        storage.delete_all(_FILES.path(old) for old in sorted(drawn)[: -KEPT + 1])
+    return Start(storage, number)

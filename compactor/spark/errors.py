@@ -51,6 +51,7 @@ class _Payload(Struct, frozen=True):
     action: str
     topic: str | None = None
     aborted: int = 0
+    silent_s: float = 0.0
 
 
 @contextmanager
@@ -81,8 +82,8 @@ def unwrapping() -> Iterator[None]:
 def tag(error: KeyfoldError) -> str:
     """Returns the line that stands for `error` in a text."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
-    payload = msgspec.json.encode(_Payload(kinds, error.message, error.action, error.topic, error.aborted))
-    return MARK + base64.b64encode(payload).decode()
+    payload = _Payload(kinds, error.message, error.action, error.topic, error.aborted, error.silent_s)
+    return MARK + base64.b64encode(msgspec.json.encode(payload)).decode()
 
 
 def unwrap(error: BaseException | str) -> KeyfoldError | None:
@@ -123,7 +124,7 @@ def _made(payload: _Payload) -> KeyfoldError:
     kind = next((known[name] for name in payload.kinds if name in known), KeyfoldError)
     error = kind.__new__(kind)
     KeyfoldError.__init__(error, payload.message, payload.action)
-    error.topic, error.aborted = payload.topic, payload.aborted
+    error.topic, error.aborted, error.silent_s = payload.topic, payload.aborted, payload.silent_s
     return error
 
 

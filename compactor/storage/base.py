@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from compactor.errors import UnsupportedStorageError
+from compactor.errors import StorageRefusedError, UnsupportedStorageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +28,22 @@ TEMPORARY: Final = ".tmp-"
 
 UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
 """What to do where the error says nothing more exact."""
+
+_RIGHTS: Final = {
+    "look at": "read",
+    "create": "write",
+    "give up": "write",
+    "copy": "read and write",
+    "link": "write",
+    "lock": "write",
+}
+"""The right that an operation takes, if its name is another."""
+
+
+def refused(what: str, where: str, said: str, action: str) -> StorageRefusedError:
+    """Returns the error for a store that has answered `said`, as the right to do `what` at `where` is missing."""
+    right = _RIGHTS.get(what, what)
+    return StorageRefusedError(f"Could not {what} {where}: the right to {right} is refused: {said}.", action)
 
 
 class FileInfo(Struct, frozen=True):

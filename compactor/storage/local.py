@@ -28,7 +28,7 @@ from typing import IO, Final
 import pyarrow as pa
 
 from compactor.errors import MissingFileError, StorageError
-from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, relative
+from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, refused, relative
 from compactor.storage.no_links import open_below
 
 _OWNER: Final = 0o700
@@ -43,6 +43,9 @@ _NO_FOLDER: Final = "A file stands where a folder should be: choose another stor
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 """What file systems answer that have no symbolic links."""
+
+_REFUSED: Final = (errno.EACCES, errno.EPERM)
+"""What the operating system answers to an account that lacks a right."""
 
 _ACTIONS: Final = {
     errno.ENOSPC: "Free space there, or move storage.location to a larger disk.",
@@ -290,9 +293,12 @@ def _storage_errors(what: str, file: Path) -> Iterator[Path]:
     try:
         yield file
     except OSError as error:
-        kind = MissingFileError if what == "read" and isinstance(error, FileNotFoundError) else StorageError
         action = _ACTIONS.get(error.errno or 0, UNHEALTHY)
-        raise kind(f"Could not {what} {file}: {error.strerror or error}.", action) from error
+        said = str(error.strerror or error)
+        if error.errno in _REFUSED:
+            raise refused(what, str(file), said, action) from error
+        kind = MissingFileError if what == "read" and isinstance(error, FileNotFoundError) else StorageError
+        raise kind(f"Could not {what} {file}: {said}.", action) from error
 
 
 def _opened(file: Path, flags: int, mode: int) -> int:

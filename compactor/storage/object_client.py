@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random_exponential
 
-from compactor.errors import DEFECT, MissingFileError, StorageError, UnsupportedStorageError
-from compactor.storage.base import UNHEALTHY
+from compactor.errors import DEFECT, MissingFileError, StorageError, StorageRefusedError, UnsupportedStorageError
+from compactor.storage.base import UNHEALTHY, refused
 from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
@@ -287,8 +287,8 @@ class ObjectClient:
         except UnsupportedStorageError:
             raise
         except StorageError as error:
-            refused = exceptions.PermissionDeniedError, exceptions.UnauthenticatedError, FileNotFoundError
-            if isinstance(error.__cause__, refused) or error.action == _NO_URL:
+            certain = isinstance(error, StorageRefusedError) or isinstance(error.__cause__, FileNotFoundError)
+            if certain or error.action == _NO_URL:
                 raise
             return error
 
@@ -376,7 +376,7 @@ class ObjectClient:
             kind, action = (MissingFileError, UNHEALTHY) if missing else (StorageError, absent)
             raise kind(f"Could not {what} {self.url(key)}: {_brief(error)}.", action) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise StorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _DENIED) from error
+            raise refused(what, self.url(key), _brief(error), _DENIED) from error
         except (exceptions.NotSupportedError, NotImplementedError) as error:
             raise UnsupportedStorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _NO_CREATES) from error
         except (exceptions.BaseError, OSError, ValueError) as error:

@@ -30,7 +30,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
-from connectors.errors import RegistryError
+from connectors.errors import PortionLateError, RegistryError
 from connectors.known_values import hide_in
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
@@ -223,8 +223,8 @@ class Chain:
                 continue
             try:
                 rows.compared[row] = identity.of(rows.headers_of(row), key)
-            except RegistryError:
-                raise
+            except RegistryError as error:
+                raise rows.located(error, row) from error
             except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
                 rows.rejected[row] = self._why(RejectedError(Stage.KEY_CONVERTER, identity.name, error))
                 rows.restore(row)
@@ -246,6 +246,8 @@ class Chain:
                 self._put(rows, row, before, record)
         except RejectedError as error:
             rows.rejected[row] = self._why(error)
+        except RegistryError as error:
+            raise rows.located(error, row) from error
 
     def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
         found: ConnectRecord | None = record
@@ -317,6 +319,13 @@ class _Rows:
         """Returns the headers of a row as they were read."""
         own = self._headers[row] if self._headers is not None else None
         return [Header(one["key"], one["value"]) for one in own] if own else ()
+
+    def located(self, error: RegistryError, row: int) -> RegistryError:
+        """Returns `error` with where its record is, unless it is the whole portion that is late."""
+        if isinstance(error, PortionLateError):
+            return error
+        where = f"topic {self.topics[row]}, partition {self.partitions[row]}, offset {self.offsets[row]}"
+        return type(error)(f"{error.message} It was asked for the record at {where}.", error.action)
 
     def set(self, row: int, key: bytes | None, value: bytes | None) -> None:
         """Replaces key and value of a row."""

@@ -12,11 +12,15 @@ from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from compactor.catalog.catalog import Catalog
     from compactor.storage.base import Storage
     from connectors.cli.describe_view import Description, OwnerDescription
     from connectors.cli.source_ends import Ends
     from connectors.config.connector import ConnectorConfig
+    from connectors.config.errors import FaultyConfigError
+    from connectors.config.worker import WorkerConfig
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +32,15 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from connectors.cli.describe_view import text
     from connectors.cli.source_ends import source_ends
     from connectors.config.engine_settings import other_snapshots
+    from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_valid_part
     from connectors.config.stores import connector_storage
     from connectors.source.source_errors import left_out
 
-    settings, faults = load_valid_part(connector, config)
+    try:
+        settings, faults = load_valid_part(connector, config)
+    except FaultyConfigError as error:
+        settings, faults = _by_file_name(connector, config, error), None
     storage = connector_storage(config, settings.name)
     catalog = Catalog.open(storage, settings.name)
     if faults is not None and catalog.version == 0:
@@ -48,6 +56,34 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
         say_json(description)
     else:
         say(text(description, now_ms, storage.location))
+
+
+def _by_file_name(path: Path, worker: WorkerConfig, faults: FaultyConfigError) -> ConnectorConfig:
+    """Returns the connector of a file that says nothing usable: with the topics that are kept of it, and defaults.
+
+    It may run with what the file said before. Its name is the one in the file, else the file's own. Raises `faults` if
+    nothing is kept under that name, or no file is there.
+    """
+    from compactor.catalog.catalog import Catalog
+    from connectors.config.connector import ConnectorConfig
+    from connectors.config.fields import CONNECTOR_CLASS, is_connector_name
+    from connectors.config.files import other_file
+    from connectors.config.stores import connector_storage
+
+    name = other_file(path).name or path.stem
+    if not path.is_file() or not is_connector_name(name):
+        raise faults
+    catalog = Catalog.open(connector_storage(worker, name), name)
+    topics = sorted({kept.topic for kept in catalog.state.logs})
+    if not topics:
+        raise faults
+    log.warning(
+        "connector file cannot be read; described by its file's name, with default settings",
+        connector=name,
+        error=str(faults),
+    )
+    given = {"name": name, "connector.class": CONNECTOR_CLASS, "topics": ",".join(topics), "output.topic": "none"}
+    return ConnectorConfig.model_validate(given)
 
 
 def describing(

@@ -65,8 +65,10 @@ def _run(
     from connectors.config.stores import worker_storage
     from connectors.rest.listeners import bind
     from connectors.runtime.connector_files import ConnectorFiles
+    from connectors.runtime.connector_limit import raise_open_files_limit
     from connectors.spark.session import SparkStart
 
+    raise_open_files_limit()
     files = ConnectorFiles(config, paths)
     found = files.load()
     listens = bool(config.listeners) and not once

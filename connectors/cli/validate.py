@@ -65,8 +65,13 @@ def validate(
     if asked is not None and asked.unanswered is not None:
         raise asked.unanswered
     if faulty:
-        count = f"{len(faulty)} of {len(verdicts)} files {'is' if len(faulty) == 1 else 'are'} not valid."
-        raise ConfigError(count, "Correct what is listed above and validate again.")
+        raise ConfigError(_count(len(faulty), len(verdicts)), "Correct what is listed above and validate again.")
+
+
+def _count(faulty: int, files: int) -> str:
+    if files == 1:
+        return "The file is not valid."
+    return f"{faulty} of {files} files {'is' if faulty == 1 else 'are'} not valid."
 
 
 def _worker_file(given: Path | None, *, needed: bool) -> Path | None:

@@ -27,7 +27,7 @@ CONNECT_LATER: Final[dict[str, str]] = {
     "tasks.max.enforce": "a choice whether tasks.max is enforced",
     "config.providers*": "config providers other than env, file and directory",
     "response.http.headers.config": "the REST interface",
-    "connector.client.config.override.policy": "the REST interface",
+    "connector.client.config.override.allowlist": "the policy Allowlist",
     "plugin.path": "plugins",
 }
 """Kafka Connect's keys (patterns) that keyfold knows of but does not have yet, and what they belong to.

@@ -221,6 +221,15 @@ def _paths(text: str) -> tuple[str, ...]:
     return paths
 
 
+def _locations(text: str) -> tuple[str, ...]:
+    locations = _listed(text)
+    for location in locations:
+        if is_folder(location) and not Path(store_location(location)).is_absolute():
+            raise ValueError(f'"{location}" is no absolute path')
+        store_location(location)
+    return locations
+
+
 def _java_regex(text: str) -> str:
     from connectors.java_pattern import java_pattern
 
@@ -352,6 +361,11 @@ ConnectorName = Annotated[
 JavaRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression")]
 Paths = Annotated[
     tuple[str, ...], _of_text(_paths), Allowed("absolute paths of files or folders with commas between them", "LIST")
+]
+Locations = Annotated[
+    tuple[str, ...],
+    _of_text(_locations),
+    Allowed("absolute paths or file: URLs of folders, or prefixes of object stores, with commas between them", "LIST"),
 ]
 FilePath = Annotated[Path, _of_text(_file), Folder(), Allowed("a file's path")]
 Text = Annotated[str, _of_text(str), Allowed("a text")]

@@ -14,11 +14,12 @@ from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
-from connectors.config.fields import is_folder, store_location
 from connectors.config.json_file import read_object
+from connectors.config.override_policy import override_faults
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
 from connectors.config.sizes import check_size
+from connectors.config.snapshot_places import place_clash, place_of, rest_faults_of_place
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import PatternError
@@ -177,14 +178,20 @@ def other_file(path: Path) -> OtherFile:
 
 
 def clashes(config: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
-    """Returns a fault for each file of `others` whose connector has the name of `config`, or an output topic of it."""
+    """Returns faults for each file of `others` whose connector has the name of `config`, or an output topic of it.
+
+    Also for each among whose snapshots those of `config` would be, if that was made over REST.
+    """
     return tuple(fault for other in others for fault in _clash(config, other))
 
 
 def _clash(config: ConnectorConfig, other: OtherFile) -> tuple[Fault, ...]:
     if other.name == config.name:
         return (Fault("name", f'"{config.name}" is also in {other.path}; rename one.'),)
-    return () if other.config is None else _output_faults(config, other.config, other.path)
+    if other.config is None:
+        return ()
+    place = place_clash(config, other.config)
+    return (*_output_faults(config, other.config, other.path), *([place] if place else ()))
 
 
 def _name(path: Path) -> str | None:
@@ -217,17 +224,15 @@ def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fau
     faults = tuple(Fault(key, text) for key, text in chain)
     if worker is None:
         return faults
-    faults = (*faults, *client_faults(worker, config))
-    if config.snapshot_location and _place(config.snapshot_location) == _place(worker.storage_location):
-        text = "is the worker's storage.location; snapshots need a folder of their own."
-        faults = (*faults, Fault("snapshot.location", text))
-    return faults
+    faults = (*faults, *client_faults(worker, config), *override_faults(worker.override_policy, config))
+    return (*faults, *_place_faults(config, worker))
 
 
-def _place(location: str) -> str:
-    """Returns a location as it can be compared with another."""
-    found = store_location(location)
-    return str(Path(found).resolve()) if is_folder(location) else found.rstrip("/")
+def _place_faults(config: ConnectorConfig, worker: WorkerConfig) -> Iterator[Fault]:
+    if config.snapshot_location and place_of(config.snapshot_location) == place_of(worker.storage_location):
+        yield Fault("snapshot.location", "is the worker's storage.location; snapshots need a folder of their own.")
+    elif config.limits.over_rest:
+        yield from rest_faults_of_place(config, worker.storage_location, worker.snapshot_prefixes)
 
 
 def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:

@@ -29,6 +29,7 @@ from connectors.config.fields import (
     JavaRegex,
     Listeners,
     Location,
+    Locations,
     Long,
     Paths,
     Servers,
@@ -37,6 +38,8 @@ from connectors.config.fields import (
     local_path,
 )
 from connectors.config.flat_file import family_texts
+from connectors.config.override_policy import POLICY, OverridePolicy
+from connectors.config.snapshot_places import ALLOWED
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
 PREFIX: Final = "KEYFOLD_"
@@ -54,6 +57,7 @@ _KUBERNETES: Final = re.compile(
 """What Kubernetes sets in each container for a service that is named `keyfold` or `keyfold-…`, with its value."""
 _worker: Final = partial(setting, group="The worker")
 _secrets: Final = partial(setting, group="What placeholders of connectors may read", importance="medium")
+_bounds: Final = partial(setting, group="What connectors may set", importance="medium")
 _rest: Final = partial(setting, group="REST")
 _converters: Final = partial(setting, group="Converters")
 _stores: Final = partial(setting, group="Object stores", importance="medium")
@@ -136,6 +140,12 @@ class WorkerConfig(BaseSettings):
     What is added, changed or removed there takes effect on SIGHUP. A faulty file is logged and harms no other."""
     connectors_watch: Flag = _worker("connectors.watch", "false", importance="low")
     """Whether changes in `connectors.dir` take effect by themselves, without SIGHUP."""
+    connectors_max: Int | None = _worker("connectors.max", None, ge=0, importance="medium")
+    """How many connectors the worker may have. Beyond this number none is made over REST (409).
+
+    Connectors of files count, and are never refused: a warning says that there are more. Not set: as many as the
+    process's limit of open files (`ulimit -n`) has room for, with 33 files each and 512 for the worker itself; 10 at
+    least and 1000 at most."""
     listeners: Listeners = _rest("listeners", "http://127.0.0.1:8083", importance="high")
     """Where the worker answers requests over REST ([rest.md](rest.md)); nothing: nowhere. Never under `--once`."""
     admin_listeners: Listeners | None = _rest("admin.listeners", None, importance="low")
@@ -237,6 +247,17 @@ class WorkerConfig(BaseSettings):
     connectors.
 
     Not set: in connectors of files any, in those made over REST none."""
+    override_policy: Annotated[OverridePolicy, ANY_CASE] = _bounds(POLICY, "All")
+    """Which `*.override.*` a connector may have, as in Kafka Connect: all, none, or with `Principal` those of a login.
+
+    Those of a login are `sasl.jaas.config`, `sasl.mechanism`, `security.protocol`, and librdkafka's `sasl.username` and
+    `sasl.password`."""
+    snapshot_prefixes: Locations | None = _bounds(ALLOWED, None)
+    """The folders and prefixes of object stores below which connectors made over REST may have their
+    `snapshot.location`.
+
+    Not set: anywhere that the worker may write. A place in or around `storage.location` and the snapshots of another
+    connector is refused in any case."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""

@@ -155,7 +155,7 @@ class SchemaRegistry:
         return found
 
     def _asked(self, path: str, what: str) -> RegisteredSchema:
-        answer = self._ask("GET", path)
+        answer = self._ask("GET", path, what)
         if answer.is_missing:
             raise DataError(f"The registry has no {what}: {answer.said}.", _WRITER)
         return answer.read(_schema)
@@ -168,7 +168,7 @@ class SchemaRegistry:
             body["references"] = [
                 {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
             ]
-        answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), body)
+        answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), f"a schema of {subject}", body)
         if answer.status == httpx.codes.CONFLICT:
             raise DataError(
                 f"The registry refuses the schema of {subject} as incompatible with an earlier one: {answer.said}.",
@@ -178,8 +178,11 @@ class SchemaRegistry:
             raise DataError(f"The registry does not take the schema of {subject}: {answer.said}.", _REGISTER)
         return answer.read(_id)
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
-        """Asks until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right.
+    def _ask(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
+        """Asks for `what` until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right.
+
+        That one question has no answer never makes an error of the record, also if others have theirs: a proxy in front
+        of a registry that is away answers what it has kept, and the records of every new schema would be let go.
 
         Raises PortionLateError where the portion that asks may wait no longer.
         """
@@ -199,8 +202,9 @@ class SchemaRegistry:
                     break
                 self._sleep(wait)
         raise RegistryError(
-            f"The schema registry does not answer: {last}.",
-            "It is asked again when the connector is started again; check schema.registry.url.",
+            f"The schema registry does not answer: {last}, asked for {what}.",
+            f"It is asked again when the connector is started again. See whether {self._urls[0]}{path} is answered "
+            f"within {LIMIT_S:g} s, and check schema.registry.url; docs/converters.md says how to pass a record over.",
         )
 
     def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None, end: float) -> RegistryAnswer:

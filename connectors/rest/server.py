@@ -27,6 +27,9 @@ _WHOLE: Final = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR, h11.SWITCHED_P
 """States of a client that has sent its request, or will send nothing more."""
 STARTED_S: Final = 10.0
 _LOOK_S: Final = 0.01
+HANDSHAKE_S: Final = 5.0
+"""How long (s) a client may take for its TLS handshake: three answers over the slowest network, where asyncio waits
+60 s."""
 STOP_S: Final = 2
 """How long (s) requests that are under way may take when the worker ends."""
 HEAD_S: Final = 10.0
@@ -44,20 +47,53 @@ class _Protocol(H11Protocol):
     """Ends connections whose client takes too long to send a request, or to read an answer.
 
     Where all connections are taken, a new one takes the place of that which has waited longest for its client: a few
-    hundred that are kept open keep nobody out, and take no more of the process's files.
+    hundred that are kept open keep nobody out, and take no more of the process's files. With `tls`, a connection counts
+    from before its handshake: it is taken without TLS, and given to HTTP once the handshake is done.
     """
 
+    tls: ssl.SSLContext | None = None
+    _handshake: asyncio.Task[None] | None = None  # until it is done; afterwards kept, and of no use
+    _early: bytes | None = None  # what came before HTTP had the connection; None without a handshake, and after it
     _slow: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _waits_since: float | None = None  # for its client, by the loop's clock; None while a request is answered
 
     def connection_made(self, transport: Any) -> None:
-        """Begins a connection: its first request is waited for."""
+        """Begins a connection: its handshake is waited for, or its first request."""
+        if self.tls is not None and self._handshake is None:
+            self._begin_handshake(transport, self.tls)
+            return
         super().connection_made(transport)
         transport.set_write_buffer_limits(1, 0)  # `pause_writing` is: something is unread; 0 is never left with TLS
         self._note()
         self._arm()
         self._make_room()
+
+    def _begin_handshake(self, transport: Any, tls: ssl.SSLContext) -> None:
+        self.transport, self._early = transport, b""
+        self.connections.add(self)
+        self._note()
+        self._make_room()
+        self._handshake = self.loop.create_task(self._shake_hands(transport, tls))
+
+    async def _shake_hands(self, transport: Any, tls: ssl.SSLContext) -> None:
+        """Gives the connection to HTTP once its client has done the handshake; forgets it if the client has not."""
+        secured = None if transport.is_closing() else await self._secured(transport, tls)
+        early, self._early = self._early, None
+        if secured is None or secured.is_closing():
+            self.connections.discard(self)
+            return
+        self.connection_made(secured)
+        if early:
+            self.data_received(early)
+
+    async def _secured(self, transport: Any, tls: ssl.SSLContext) -> asyncio.Transport | None:
+        """Returns the connection with TLS; None if the handshake failed, took too long, or was ended from here."""
+        try:
+            return await self.loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
+        except OSError as error:  # also what OpenSSL says, and the end of HANDSHAKE_S: there is nobody to answer
+            _log.debug("TLS handshake failed", error=repr(error))  # a reset connection has no words
+            return None
 
     def _make_room(self) -> None:
         """Ends the connection that has waited longest for its client, if all are taken and any waits."""
@@ -101,6 +137,9 @@ class _Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Takes what a client sends: the time of a request runs from its first byte until it is whole."""
+        if self._early is not None:
+            self._early += data
+            return
         self._arm()
         super().data_received(data)
         if self.conn.their_state in _WHOLE:
@@ -138,7 +177,9 @@ class RestServer:
 
     def __init__(self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]]) -> None:
         self._apps = apps
-        self._servers = [uvicorn.Server(_loaded(_config(worker, bound, app))) for bound, app in apps]
+        self._servers = [
+            uvicorn.Server(_counting_handshakes(_loaded(_config(worker, bound, app)))) for bound, app in apps
+        ]
         self._thread = CancellableThread("rest", lambda _: self._run())
 
     def start(self) -> None:
@@ -198,6 +239,13 @@ def _loaded(config: uvicorn.Config) -> uvicorn.Config:
         ca, why = config.ssl_ca_certs or "none", error.strerror or error
         text = f"certificate {config.ssl_certfile}, key {config.ssl_keyfile} and CA {ca} cannot be used: {why}."
         raise FaultyConfigError("worker", [Fault("listeners.https.ssl.certificate.location", text)]) from None
+    return config
+
+
+def _counting_handshakes(config: uvicorn.Config) -> uvicorn.Config:
+    """Returns `config`, of which TLS is done by the protocol: the server would not count a connection before that."""
+    tls, config.ssl = config.ssl, None
+    config.http_protocol_class = type("_TlsProtocol", (_Protocol,), {"tls": tls})
     return config
 
 

@@ -14,7 +14,7 @@ is met so:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -28,6 +28,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, NoConnectorError
+from connectors.runtime.connector_limit import most_connectors, open_files_limit
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
 from connectors.runtime.store_ownership import StoreOwnership
 from connectors.runtime.supervised_connector import ConnectorSpec
@@ -39,12 +40,15 @@ Result = TypeVar("Result")
 TRIES: Final = 3
 """How often a config is checked for the settings that there are, which others may change during the check."""
 MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
+MAKE_ROOM: Final = "Delete one, or raise connectors.max in the worker file and start the worker again."
 
 
 class ConnectorSpecs:
     """What the connectors of `files` and those of `store` are to be; without a store REST changes nothing.
 
-    `changed` is called when another process's changes were taken up. All methods may be called from any thread.
+    `changed` is called when another process's changes were taken up. `running` gives the names of the connectors that
+    have not ended yet, deleted ones among them; it is called under a lock, and waits for nothing. All methods may be
+    called from any thread.
     """
 
     def __init__(
@@ -54,11 +58,15 @@ class ConnectorSpecs:
         files: Sequence[ConnectorFile],
         store: ConnectorStore | None,
         changed: Callable[[], object],
+        running: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._worker = worker
         self._store = store
         self._ownership = None if store is None else StoreOwnership(store, clock, self._take_up)
         self._changed = changed
+        self._running = running
+        self._most = most_connectors(worker.connectors_max, open_files_limit())
+        """How many connectors there may be before REST makes one more."""
         self._lock = threading.Lock()
         """Held for moments, while the values below are looked at together or changed."""
         targets = self.stored_targets([file.config.name for file in files])
@@ -69,6 +77,7 @@ class ConnectorSpecs:
         """Those that are being stored: nothing else may take their name or output until that has ended."""
         if self._ownership is not None:
             self._ownership.begin()
+        self.warn_of_many()
 
     # What is read waits for nothing.
 
@@ -115,16 +124,29 @@ class ConnectorSpecs:
     def _reserve(self, name: str, before: ConnectorSpec | None, spec: ConnectorSpec) -> bool:
         """Takes name and output of a connector that is about to be stored; False if it is not `before` any more.
 
-        Raises FaultyConfigError if it clashes.
+        Raises FaultyConfigError if it clashes, ConflictError if it is new and there are as many as there may be.
         """
 
         def take() -> bool:
             if self._specs.get(name) is not before:
                 return False
+            if before is None:
+                self._refuse_too_many()
             self._storing[name] = spec
             return True
 
         return self._unless_clashing(spec.config, None, take)
+
+    def _refuse_too_many(self) -> None:
+        """Raises ConflictError if there are as many connectors as there may be; called under the lock.
+
+        A STOPPED one counts, as resuming it is never refused; a deleted one counts until it has ended, as it has its
+        threads and files until then.
+        """
+        count = len({*self._specs, *self._storing, *self._running()})
+        if count >= self._most:
+            why = "" if self._worker.connectors_max is not None else ", from the limit of open files (ulimit -n)"
+            raise ConflictError(f"Connectors on this worker: {count}; connectors.max is {self._most}{why}.", MAKE_ROOM)
 
     def _store_config(self, ownership: StoreOwnership, name: str, spec: ConnectorSpec) -> None:
         stored = StoredConnector(name=name, config=spec.config.given, target_state=spec.target)
@@ -213,6 +235,12 @@ class ConnectorSpecs:
             return before is None
 
         return self._unless_clashing(file.config, file.path, take)
+
+    def warn_of_many(self) -> None:
+        """Warns if there are more connectors than there may be: those of files and stored ones are not refused."""
+        count = len(self._specs)
+        if count > self._most:
+            _log.warning("more connectors than connectors.max", connectors=count, max=self._most)
 
     # What is stored.
 

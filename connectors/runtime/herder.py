@@ -15,7 +15,6 @@ from typing import Final
 
 import structlog
 
-from compactor.catalog.owner_starts import Start
 from compactor.errors import FencedError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
@@ -30,7 +29,7 @@ from connectors.runtime.connector_store import ConnectorStore, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector, ConnectorSpec, RunContext, SupervisedConnector
 from connectors.runtime.supervisor import Supervisor
-from connectors.runtime.takeover import draw_start
+from connectors.runtime.takeover import StartPlace
 from connectors.threads import CallQueue
 
 _log = structlog.get_logger()
@@ -62,17 +61,20 @@ class Herder:
         self._worker = worker
         self._clock = clock
         self._observer = observer
-        self._specs = ConnectorSpecs(worker, clock, files, store, lambda: self.changed())  # noqa: PLW0108  # it is set later
+        self._runs: dict[str, SupervisedConnector] = {}
+        self._specs = ConnectorSpecs(worker, clock, files, store, self._say_changed, self._runs.copy)
         self._lock = threading.Lock()
         """Held for moments, while what runs is looked at or told something: never while anything is waited for."""
-        self._runs: dict[str, SupervisedConnector] = {}
         self._context: RunContext | None = None
-        self._start: Start | None = None
-        """This worker's place among all starts on its storage location; set by `hold`, on the thread of `_locks`."""
+        self._place = StartPlace(worker)
+        """Drawn by `hold`, on the thread of `_locks`; without one each connector draws its own."""
         self._topics_reset: dict[str, dict[str, int]] = {}
         self._kept_stopped: set[str] = set()
         self._locks = CallQueue("owner-locks")
         """Takes and gives back the locks of connectors and of the store, in the order in which that is asked for."""
+
+    def _say_changed(self) -> None:
+        self.changed()
 
     # What the worker's own thread calls.
 
@@ -83,19 +85,15 @@ class Herder:
         frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
         answer is waited for no longer than HOLD_S: the locks only inform commands.
         """
-        self._locks.ask(self._draw_start)
+        self._locks.ask(self._place.draw)
         with self._lock:
             for name, spec in self._specs.all().items():
                 if spec.target is not TargetState.STOPPED:
                     self._locks.ask(partial(self._hold, self._run_of(name, spec).supervisor))
         self._locks.wait(HOLD_S)
 
-    def _draw_start(self) -> None:
-        start = draw_start(self._worker)
-        self._start = start if start.is_ordered else None  # each connector draws its own then
-
     def _hold(self, supervisor: Supervisor) -> None:
-        supervisor.hold(self._start)
+        supervisor.hold(self._place.start)
 
     def begin(self, context: RunContext) -> None:
         """Starts all connectors that are to run, in `context`."""
@@ -223,6 +221,8 @@ class Herder:
                 _log.info("connector file is gone, stopping the connector", connector=name)
         for file in changes.put:
             self._apply(file, targets[file.config.name])
+        if changes.put:
+            self._specs.warn_of_many()
         with self._lock:
             for name in changes.unchanged:
                 self._restart_failed(name)
@@ -242,12 +242,14 @@ class Herder:
             _log.error("connector file is not valid", file=str(file.path), error=str(error))
 
     def _restart_failed(self, name: str) -> None:
-        """Restarts a connector only if it is FAILED: its file is unchanged."""
+        """Restarts a connector only if it is FAILED, or waits for an outage to end: its file is unchanged."""
         run = self._runs.get(name)
         if run is None:
             return
         if run.supervisor.has_failed() and not (self._context and self._context.once):
-            _log.info("connector file unchanged, FAILED: started again", connector=name)
+            waits = "connector file unchanged, waits for an outage to end: started again"
+            failed = "connector file unchanged, FAILED: started again"
+            _log.info(waits if run.supervisor.status.waits else failed, connector=name)
             run.supervisor.restart()
         elif run.supervisor.is_alive():
             _log.info("connector file unchanged: left running", connector=name)
@@ -307,8 +309,9 @@ class Herder:
         `changed` returns the config for the settings that there are, none of a new one. It is called without any lock,
         as it checks what a user has written, and again where another change comes between.
         `target`: what a new one is to be, RUNNING where it is not given; a changed one stays what it is. Raises what
-        `changed` raises; ConflictError where it exists and `only_new`, or comes from a file; FaultyConfigError where it
-        clashes with another; BusyError, StorageError where it cannot be stored: then nothing has changed.
+        `changed` raises; ConflictError where it exists and `only_new`, comes from a file, or would be one more than
+        `connectors.max`; FaultyConfigError where it clashes with another; BusyError, StorageError where it cannot be
+        stored: then nothing has changed.
         """
         made = self._specs.put(name, changed, target, only_new=only_new)
         _log.info("connector made over REST" if made else "connector's config set over REST", connector=name)

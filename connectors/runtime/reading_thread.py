@@ -34,6 +34,10 @@ SETTLED_TICK_MS: Final = 5_000
 """The longest time between two ticks where nothing is left to be published: only positions grow old by themselves."""
 TOPICS_CHECK_MS: Final = 30_000
 """How often topics are looked for, unless a look takes so long that it is later (`ask_again_s`)."""
+SILENT_S: Final = 2.0
+"""Once the source was silent for so long (s), topics are looked for at once: that look tells within its own time limit
+whether brokers answer at all, and would otherwise come up to TOPICS_CHECK_MS later. The election of a leader is over
+by then, as a rule."""
 ALONE_POLL_S: Final = 0.1
 PAUSED_POLL_S: Final = 0.2
 RENEW_S: Final = 30.0
@@ -74,6 +78,8 @@ class ReadingThread(CancellableJob):
         self._renewal_failed = False  # whether the last one did, in which case topics are looked for before the next
         self._topics_at = clock.monotonic() + TOPICS_CHECK_MS / 1000  # the take-over has just looked for them
         self._topics_due = False
+        self._was_silent = False
+        """Whether the source was silent for SILENT_S at the last look at it."""
         self._subscription: Subscription | None = None
 
     def interrupt(self) -> None:
@@ -85,13 +91,24 @@ class ReadingThread(CancellableJob):
     def _read(self, stopped: threading.Event) -> None:
         with self._query.subscribed(self._options, stopped) as subscription:
             self._subscription = subscription
-            while not stopped.is_set() and not subscription.finished:
-                if self._paused.is_set():
-                    self._pause(subscription, stopped)
-                else:
-                    subscription.resume()
-                    self._take(subscription, stopped)
-                    self._tick()
+            try:
+                while not stopped.is_set() and not subscription.finished:
+                    if self._paused.is_set():
+                        self._pause(subscription, stopped)
+                    else:
+                        subscription.resume()
+                        self._take(subscription, stopped)
+                        self._notice_silence(subscription)
+                        self._tick()
+            except (UnreachableError, PublishInterruptedError) as error:
+                error.silent_s = max(error.silent_s, subscription.silent_s)  # the planner asks most often
+                raise
+
+    def _notice_silence(self, subscription: Subscription) -> None:
+        """Makes a look at topics due when a silence of the source has lasted for SILENT_S, once for each silence."""
+        is_silent = subscription.silent_s >= SILENT_S
+        self._topics_due |= is_silent and not self._was_silent
+        self._was_silent = is_silent
 
     def notice_pause(self) -> None:
         """Ends its wait for a micro-batch where `paused` was set meanwhile. To be called from another thread."""
@@ -137,7 +154,7 @@ class ReadingThread(CancellableJob):
 
     def _take(self, subscription: Subscription, stopped: threading.Event) -> None:
         """Takes what comes until the next tick."""
-        settled = self._engine.is_settled() and not self._topics_due
+        settled = self._engine.is_settled() and not self._topics_due and not subscription.silent_s
         found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if self._paused.is_set():
             return

@@ -10,18 +10,21 @@ newer one has run, changes nothing that is read. The file with the highest numbe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import MissingFileError
+from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
+from compactor.storage.numbered_files import NumberedFiles
 from connectors.errors import ConflictError
 from connectors.kafka.groups import CommittedOffset
 
 FOLDER: Final = "redrive"
+_FILES: Final = NumberedFiles(FOLDER, digits=10, suffix=".json")
+_ATTEMPTS: Final = 1_000
+"""How many numbers are tried: more runs than are ever begun while a list does not show them."""
 EARLIER: Final = "redrive.json"
 """The one file that earlier versions wrote: as good as that of run 0."""
 Positions = dict[int, CommittedOffset]
@@ -39,7 +42,7 @@ class _Floor(Struct, frozen=True):
 
 def is_kept(storage: Storage) -> bool:
     """Returns whether a redrive has kept anything in a connector's `storage`. Raises StorageError."""
-    return storage.exists(EARLIER) or bool(_runs(storage))
+    return storage.exists(EARLIER) or bool(_FILES.numbers(storage))
 
 
 class RedriveFloor:
@@ -57,12 +60,20 @@ class RedriveFloor:
 
         A number that a store's list does not show yet is passed over.
         """
-        run, data = max(_runs(self._storage), default=0) + 1, self._read()
-        while not self._storage.create(_path(run), data or self._encoded({})):
-            with suppress(MissingFileError):
-                data = self._storage.read(_path(run))
-            run += 1
+        run = _FILES.create_next(self._storage, _FILES.newest(self._storage) + 1, self._before, _ATTEMPTS)
+        if run is None:
+            raise StorageError(
+                f"{self._storage.location}/{FOLDER}: {_ATTEMPTS} numbers in a row were taken by other runs.",
+                f"Start one redrive of {self._topic} at a time, and try again.",
+            )
         self._run = run
+
+    def _before(self, run: int) -> bytes:
+        """Returns what run number `run` begins with: what the run before it has kept, or the newest that is listed."""
+        try:
+            return self._storage.read(_FILES.path(run - 1))
+        except MissingFileError:  # there was none, or a newer run has just removed it
+            return self._read() or self._encoded({})
 
     def filled(self, held: Mapping[int, CommittedOffset | None]) -> Positions:
         """Returns what the group holds, and for partitions of which it holds nothing what is kept here, if anything.
@@ -77,13 +88,13 @@ class RedriveFloor:
 
         Raises StorageError; ConflictError if a newer run has begun: it knows better.
         """
-        runs = _runs(self._storage)
+        runs = _FILES.numbers(self._storage)
         if self._run is None or max(runs, default=0) > self._run:
             raise ConflictError(
                 f"Another redrive of {self._topic} has taken over.", "Let it end, and look with --dry-run."
             )
-        self._storage.write(_path(self._run), self._encoded(positions))
-        older = [_path(run) for run in runs if run < self._run]
+        self._storage.write(_FILES.path(self._run), self._encoded(positions))
+        older = [_FILES.path(run) for run in runs if run < self._run]
         self._storage.delete_all([*older, EARLIER] if older or self._storage.exists(EARLIER) else [])
 
     def _encoded(self, positions: Positions) -> bytes:
@@ -92,11 +103,11 @@ class RedriveFloor:
     def _read(self) -> bytes | None:
         """Reads the newest file, None if there is none; looks again if a newer run has just removed it."""
         while True:
-            run = max(_runs(self._storage), default=0)
+            run = _FILES.newest(self._storage)
             try:
-                return self._storage.read(_path(run) if run else EARLIER)
+                return self._storage.read(_FILES.path(run) if run else EARLIER)
             except MissingFileError:
-                if run == max(_runs(self._storage), default=0):
+                if run == _FILES.newest(self._storage):
                     return None
 
     def _kept(self) -> Positions:
@@ -111,13 +122,3 @@ class RedriveFloor:
                 "Restore it from a backup; without it, redrive begins with the first letter.",
             ) from error
         return floor.positions if (floor.topic, floor.topic_id) == (self._topic, self._id) else {}
-
-
-def _runs(storage: Storage) -> list[int]:
-    """Returns the numbers of the runs whose files are there."""
-    names = (name.removesuffix(".json") for name in storage.list(FOLDER))
-    return [int(name) for name in names if name.isdecimal()]
-
-
-def _path(run: int) -> str:
-    return f"{FOLDER}/{run:010d}.json"

@@ -43,7 +43,7 @@ from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
-from connectors.runtime.takeover import Fenced, draw_start, newer_owner, stored_state
+from connectors.runtime.takeover import Fenced, StartPlace, newer_owner, stored_state
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go
 
@@ -76,10 +76,9 @@ class Supervisor:
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
-        self._start: Start | None = None
+        self._place = StartPlace(worker)
         """When this process was told to run the connector, among all starts on the storage location: by `hold`, or at
         its first run. Restarts by itself keep the number, so that they take nothing from a process that came later."""
-        self._draw_start = partial(draw_start, worker)
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
@@ -109,10 +108,10 @@ class Supervisor:
         `start` is the worker's own, if it is starting now. The lock only informs others: a StorageError here is
         ignored, the task raises its own.
         """
-        self._start = self._start or start
-        epoch, number = self._catalog.epoch if self._catalog else 0, self._start.number if self._start else 0
+        self._place.start = self._place.start or start
+        epoch = self._catalog.epoch if self._catalog else 0
         with suppress(StorageError):
-            self._lock.claim(owner_lock.this_process(epoch, number))
+            self._lock.claim(owner_lock.this_process(epoch, self._place.number))
 
     def start(
         self, spark: SparkSession, query: SharedQuery, *, once: bool, over: Callable[[], object] = lambda: None
@@ -224,7 +223,7 @@ class Supervisor:
         try:
             known = None if self._catalog is None else self._catalog.state.catalog_id
             change = partial(self._resync, resyncs) if resyncs else None
-            task.run(stop, query, once=self._once, start=self._place(), known=known, change=change)
+            task.run(stop, query, once=self._once, start=self._place.draw(), known=known, change=change)
         except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
             found = unwrap(error) or error
             self._take_counts(task.counted)
@@ -247,14 +246,6 @@ class Supervisor:
             return True
         self._status.show(status.stopped(self._status.current))
         return False
-
-    def _place(self) -> Start:
-        """Returns its place among all starts; one that the storage did not give is asked for again by the next run."""
-        if self._start is not None:
-            return self._start
-        start = self._draw_start()
-        self._start = start if start.is_ordered else None
-        return start
 
     def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""

@@ -125,6 +125,31 @@ def draw_start(worker: WorkerConfig) -> Start:
         return Start(storage, 0)
 
 
+class StartPlace:
+    """The place of this process among all starts on its storage.location.
+
+    `start` is None until the storage has given one. A storage that gave none is asked again by the next `draw`, as it
+    may only have been away.
+    """
+
+    def __init__(self, worker: WorkerConfig) -> None:
+        self.start: Start | None = None
+        self._worker = worker
+
+    @property
+    def number(self) -> int:
+        """The place, 0 if there is none."""
+        return 0 if self.start is None else self.start.number
+
+    def draw(self) -> Start:
+        """Returns the start that was drawn before, or draws one, which may have no place. Raises nothing."""
+        if self.start is not None:
+            return self.start
+        start = draw_start(self._worker)
+        self.start = start if start.is_ordered else None
+        return start
+
+
 @contextmanager
 def claimed(storage: Storage, connector: str, wait_s: float = 0.0) -> Iterator[None]:
     """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up.

@@ -58,12 +58,25 @@ class Planner:
         self._topics_until = float("-inf")
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
         self._failing_since: float | None = None
+        """Since when (s) not every question was answered in full; None if the last one was."""
         self._said: dict[str, float] = {}
         self._answering_since: float | None = None
         """Since when (s) every question was answered; None while the last one was not."""
         self._pinned: _Pinned | None = None
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()
+        self._closed = False
+        """Whether its connector reads no more, set by `close` from any thread."""
+
+    @property
+    def silent_s(self) -> float:
+        """For how long (s) questions about the source were not answered in full; 0 if the last one was."""
+        since = self._failing_since
+        return 0.0 if since is None else self._clock() - since
+
+    def close(self) -> None:
+        """Has failures count no more: the client that a question is under way with may be closed meanwhile."""
+        self._closed = True
 
     def pin(self) -> None:
         """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
@@ -198,6 +211,8 @@ class Planner:
             self._said.clear()
 
     def _note_failure(self, why: str) -> None:
+        if self._closed:
+            return
         now = self._clock()
         self._answering_since = None
         self._failing_since = now if self._failing_since is None else self._failing_since
@@ -210,11 +225,13 @@ class Planner:
             raise self._unreachable(why, waited)
 
     def _unreachable(self, why: str, seconds: float) -> UnreachableError:
-        return UnreachableError(
+        error = UnreachableError(
             f"Connector {self._options.connector}: the brokers did not tell the source's topics and ends for "
             f"{seconds:.0f} s: {why}.",
             CHECK_BROKERS,
         )
+        error.silent_s = seconds
+        return error
 
     def _until_answered(self, ask: Callable[[], _Found]) -> _Found:
         def again(error: BaseException) -> bool:

@@ -200,11 +200,13 @@ def damaged(connector: str, partition: TopicPartition, ours: int, reason: str) -
 
 def unreachable(connector: str, partition: TopicPartition, ours: int, seconds: float, reason: str) -> UnreachableError:
     """Returns the error for a partition that made no progress for `seconds`."""
-    return UnreachableError(
+    error = UnreachableError(
         f"Connector {connector}: no progress on {partition} at offset {ours} for {seconds:.0f} s"
         f"{': ' + reason if reason else ''}.",
         CHECK_BROKERS,
     )
+    error.silent_s = seconds
+    return error
 
 
 RECREATED: Final = "recreated"

@@ -134,8 +134,14 @@ class Subscription:
         """Whether it has begun, and has no offer that is still to be read or taken."""
         return self._position is not None and self._offer is None
 
+    @property
+    def silent_s(self) -> float:
+        """For how long (s) the brokers have not told where its source ends; 0 while they are not asked."""
+        return 0.0 if self._paused or self._offer is not None else self._planner.silent_s
+
     def close(self) -> None:
         """Ends it: nothing more is planned or delivered."""
+        self._planner.close()
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 BACKOFF_MS: Final = 600_000
+SILENT_MS: Final = 15_000
+"""After this time at the latest a question has failed: one may take 5 s, and the machine may be busy."""
 
 
 def _said(storage: Storage) -> tuple[str, bool]:
@@ -55,7 +57,11 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
             try:
                 wait_until(deployment.caught_up, "it publishes", PROCESS_TIMEOUT_S)
                 broker.kill()
+                killed_ms = SystemClock().now_ms()
                 wait_until(lambda: connector.status.waits, "it waits for its restart", PROCESS_TIMEOUT_S)
+                since_ms = connector.status.waiting_since_ms
+                assert since_ms is not None
+                assert since_ms - killed_ms < SILENT_MS  # not when it was noticed, which takes half a minute
                 assert _said(storage) == ("RESTARTING", True)
                 with pytest.raises(UnreachableError, match="waits for an outage to end, and is started again at"):
                     fold_logs(worker, config)

@@ -6,9 +6,10 @@ import traceback
 
 import pytest
 
-from compactor.errors import FencedError, KeyfoldError
+from compactor.errors import FencedError, KeyfoldError, StorageError, StorageRefusedError
 from compactor.spark.errors import tag, tagging, unwrap
-from connectors.errors import DataLossError, UnreachableError
+from connectors.errors import EXIT_UNREACHABLE, DataLossError, UnreachableError, exit_code, is_outage
+from connectors.runtime.restart_policy import is_retriable
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,13 @@ def test_an_error_comes_back_out_of_a_text(error: KeyfoldError) -> None:
     found = unwrap(RuntimeError(f"Job aborted:\n Traceback…\n{error}\n{tag(error)}\n\nDriver stacktrace:"))
     assert type(found) is type(error)
     assert (found.message, found.action) == (error.message, error.action)
+
+
+def test_a_right_that_a_store_refuses_is_no_outage() -> None:
+    """Somebody has to grant it, so the connector is FAILED, as where brokers or a registry refuse one; tried again."""
+    error = StorageRefusedError("Could not read it.")
+    assert (is_outage(error), is_retriable(error), exit_code(error)) == (False, True, EXIT_UNREACHABLE)
+    assert is_outage(StorageError("Could not read it."))
 
 
 def test_an_error_is_found_along_its_causes() -> None:

@@ -11,15 +11,18 @@ import shutil
 from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from unittest.mock import Mock
 
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
+from compactor.errors import MissingFileError, StorageError, StorageRefusedError, UnsupportedStorageError
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.locations import open_storage
+from compactor.storage.object_client import ObjectClient, StoreBucket
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 from tests.support.stores.moto_server import moto_server
 from tests.support.stores.running import RunningStore
@@ -344,6 +347,27 @@ def test_refusals_say_where_and_what_next(
         with pytest.raises(StorageError, match=r"catalog/b.*" + action):
             make()
     assert [file.name for file in (tmp_path / "catalog").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_a_right_that_is_refused_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """It is told apart from a store that is away: somebody has to grant it."""
+    storage = LocalStorage(str(tmp_path))
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(number, "No.")))
+    with pytest.raises(StorageRefusedError, match=r"create .*/a: the right to write is refused: No\."):
+        storage.create("a", b"x")
+
+
+@pytest.mark.parametrize("kind", ["PermissionDeniedError", "UnauthenticatedError"])
+def test_a_right_that_an_object_store_refuses_is_named(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """At once, also for a create, which is tried again for any other reason."""
+    put = Mock(side_effect=getattr(obstore.exceptions, kind)("403 Forbidden"))
+    monkeypatch.setattr(obstore, "put", put)
+    client = ObjectClient(StoreBucket("s3", "b"))
+    for make in (client.put, client.create):
+        with pytest.raises(StorageRefusedError, match=r"s3://b/a: the right to write is refused: 403 Forbidden\."):
+            make("a", b"x")
+    assert put.call_count == 2
 
 
 def test_a_lock_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

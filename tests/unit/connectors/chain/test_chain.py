@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from compactor.model.record import SOURCE, TopicPartition
 from connectors.chain.chain import NO_KEY, Chain, RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
-from connectors.errors import ConfigError, DataError, RegistryError
+from connectors.errors import ConfigError, DataError, PortionLateError, RegistryError
 from connectors.placeholders import resolve
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
@@ -222,7 +223,7 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
     ],
 )
 def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """The whole batch fails, to be read again, whichever step has asked."""
+    """The whole batch fails, to be read again, whichever step has asked; the record is named: it may be why."""
 
     def away(*_: Any) -> Any:
         raise RegistryError("It does not answer.")
@@ -230,8 +231,17 @@ def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.M
     predicate = {"predicates.p.type": "TopicNameMatches", "predicates.p.pattern": "t"}
     made = chain({**BY_ID, "transforms.key.predicate": "p", "predicates": "p", **predicate})
     monkeypatch.setattr(f"connectors.{step}", away)
-    with pytest.raises(RegistryError):
+    with pytest.raises(RegistryError, match=r"It was asked for the record at topic t, partition 0, offset 0\."):
         made.apply(batch((b"k", value(id=1))))
+
+
+def test_a_portion_that_is_late_names_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is all of its records that take long, and the reason is logged once for them."""
+    late = Mock(side_effect=PortionLateError("It is late."))
+    monkeypatch.setattr("connectors.converters.json_converter.JsonConverter.to_connect_data", late)
+    with pytest.raises(PortionLateError) as caught:
+        chain(BY_ID).apply(batch((b"k", value(id=1))))
+    assert caught.value.message == "It is late."
 
 
 def test_a_record_of_an_old_format_has_no_timestamp() -> None:

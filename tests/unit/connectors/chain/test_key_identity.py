@@ -279,7 +279,7 @@ def test_a_registry_that_does_not_answer_gives_no_identity(memory: MemoryRegistr
     made._identity = avro
     key = encoded(V1, memory.add(V1), {"id": 7})
     memory.fails = [httpx.Response(401)] * 2
-    with pytest.raises(RegistryError):
+    with pytest.raises(RegistryError, match=r"It was asked for the record at topic t, partition 0, offset \d+\."):
         made.apply(batch((key, b"x")))
     with pytest.raises(RegistryError):
         compared(avro, (), key)

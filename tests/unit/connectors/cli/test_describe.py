@@ -269,6 +269,28 @@ def test_a_connector_whose_file_is_at_fault_is_described(tmp_path: Path) -> None
     assert invoke("describe", connector_file(tmp_path, name="not a name"), "--worker", worker).exit_code == 3
 
 
+@pytest.mark.parametrize("text", ['{"name": "c", "topics": ', "", "[]", f'{{"name": "{NAME}"}}'])
+def test_a_connector_whose_file_cannot_be_read_is_described_by_its_name(tmp_path: Path, text: str) -> None:
+    """It may run by what the file said before; the warning says what is wrong, and that settings are guessed."""
+    keep(tmp_path, ROWS, (PUBLISH,))
+    file = tmp_path / f"{NAME}.json"
+    file.write_text(text)
+    done = invoke("describe", file, "--worker", worker_file(tmp_path))
+    assert (done.exit_code, "last owner tester:1" in done.stdout) == (0, True), done.stderr
+    assert "described by its file's name, with default settings" in done.stderr
+    file.unlink()
+    assert invoke("describe", file, "--worker", worker_file(tmp_path)).exit_code == 3
+
+
+def test_a_name_in_the_file_weighs_more_than_the_files_own(tmp_path: Path) -> None:
+    """Of another connector nothing is shown."""
+    keep(tmp_path, ROWS, (PUBLISH,))
+    file = tmp_path / f"{NAME}.json"
+    file.write_text('{"name": "another"}')
+    done = invoke("describe", file, "--worker", worker_file(tmp_path))
+    assert (done.exit_code, done.stdout) == (3, "")
+
+
 def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
     """The tables hold the partition's numbers, the closed topic's reason and the snapshot's id."""
     keep(tmp_path, ROWS, (PUBLISH, SNAPSHOT, CloseTopic(topic="orders", reason="deleted")))

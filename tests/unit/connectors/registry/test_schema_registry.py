@@ -85,6 +85,20 @@ def test_a_registry_that_stays_away_is_no_error_of_a_record() -> None:
     assert clock.slept == [0.1, 0.2, 0.4]
 
 
+def test_an_id_that_is_never_answered_is_no_error_of_a_record() -> None:
+    """Other ids may be answered by a proxy alone, while the registry is away; the question is named."""
+    memory = MemoryRegistry()
+    known, dripping = memory.add(SCHEMA), memory.add(SCHEMA.replace("r", "s"))
+    client = registry(memory, Clock())
+    assert client.schema(known).text == SCHEMA
+    for _ in range(2):
+        memory.fails = [httpx.ReadTimeout("late")] * (len(WAITS_S) + 1)
+        with pytest.raises(RegistryError, match=f"ReadTimeout at http://a:1, asked for schema {dripping}") as caught:
+            client.schema(dripping)
+        assert f"http://a:1/schemas/ids/{dripping} is answered within 5 s" in caught.value.action
+        assert client.schema(known).text == SCHEMA
+
+
 class Hanging(httpx.BaseTransport):
     """Answers nothing, for as long as it is waited for; `asked` has the addresses."""
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from compactor.model.state import CatalogState, Topic
+from connectors.config.override_policy import POLICY
+from connectors.config.snapshot_places import ALLOWED
+from connectors.runtime import connector_specs
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
 from tests.support.rest import BUCKETS, RestWorker, message, rest_worker, stand_ins
 
@@ -127,6 +130,55 @@ def test_a_connector_that_exists_is_not_made_again(worker: RestWorker) -> None:
     worker.create("a")
     found = worker.create("a")
     assert (found.status_code, message(found)) == (409, "Connector a already exists")
+
+
+@pytest.mark.parametrize("bound", [{"connectors.max": "1"}, {}])
+def test_one_connector_too_many_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: dict[str, str]
+) -> None:
+    """409, which says what bounds them, for POST and PUT; another config of one that there is, is taken."""
+    monkeypatch.setattr(connector_specs, "most_connectors", lambda *_: 1)
+    stand_ins(monkeypatch.setattr)
+    with rest_worker(tmp_path, **bound) as worker:
+        assert worker.create("a").status_code == 201
+        config = {"connector.class": "keyfold.CompactedTopic", "topics": "b"}
+        for found in (worker.create("b"), worker.ask("PUT", "/connectors/b/config", json=config)):
+            assert found.status_code == 409
+            why = "" if bound else ", from the limit of open files (ulimit -n)"
+            assert f"Connectors on this worker: 1; connectors.max is 1{why}. Delete one, or" in message(found)
+        assert worker.ask("PUT", "/connectors/a/config", json={**config, "topics": "a"}).status_code == 200
+        assert worker.ask("GET", "/connectors").json() == ["a"]
+
+
+def test_what_the_worker_file_bounds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name when it is checked and when it is made; what was made before the bound was there is left out."""
+    stand_ins(monkeypatch.setattr)
+    config = {
+        "consumer.override.fetch.min.bytes": "2",
+        "admin.override.request.timeout.ms": "9000",
+        "snapshot.location": str(tmp_path / "snapshots"),
+    }
+    with rest_worker(tmp_path) as worker:
+        assert worker.create("a", **config).status_code == 201
+        assert worker.create("b").status_code == 201
+    bounds = {POLICY: "Principal", ALLOWED: str(tmp_path / "allowed")}
+    with rest_worker(tmp_path, **bounds) as worker:
+        assert worker.ask("GET", "/connectors").json() == ["b"]
+        made = worker.create("c", **config)
+        sent = {**CLASS, "name": "c", "topics": "c", **config}
+        found = worker.ask("PUT", "/connector-plugins/CompactedTopic/config/validate", json=sent).json()
+    assert (made.status_code, "the following 3 error(s)" in message(made)) == (400, True)
+    assert all(f"\n{key}: " in message(made) for key in config)
+    told = {one["value"]["name"]: one["value"]["errors"] for one in found["configs"] if one["value"]["errors"]}
+    assert {key: len(errors) for key, errors in told.items()} == dict.fromkeys(config, 1)
+
+
+def test_snapshots_of_another_connector_are_left_alone(worker: RestWorker, tmp_path: Path) -> None:
+    """The folder is named by the other connector, as it would be by a name that is taken."""
+    assert worker.create("a", **{"snapshot.location": str(tmp_path / "snapshots")}).status_code == 201
+    found = worker.create("b", **{"snapshot.location": str(tmp_path / "snapshots" / "a")})
+    assert (found.status_code, 'those of connector "a"' in message(found)) == (400, True)
+    assert worker.create("b", **{"snapshot.location": str(tmp_path / "snapshots")}).status_code == 201
 
 
 def test_a_config_is_put(worker: RestWorker) -> None:

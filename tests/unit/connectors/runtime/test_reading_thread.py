@@ -24,7 +24,14 @@ from compactor.ingest.appends import Batch
 from connectors.errors import UnreachableError
 from connectors.runtime import reading_thread as module
 from connectors.runtime.components import TaskComponents
-from connectors.runtime.reading_thread import RENEW_S, SETTLED_TICK_MS, TICK_MS, TOPICS_CHECK_MS, ReadingThread
+from connectors.runtime.reading_thread import (
+    RENEW_S,
+    SETTLED_TICK_MS,
+    SILENT_S,
+    TICK_MS,
+    TOPICS_CHECK_MS,
+    ReadingThread,
+)
 from connectors.source.options import SourceOptions
 from connectors.source.subscription import Alone, Offer, Subscription
 from tests.support.clocks import ManualClock
@@ -47,6 +54,13 @@ class Delivered:
         self.waits: list[int] = []
         self.said: list[str] = []
         self.closed = False
+        self.silent_from_ms: int | None = None
+        """When the source falls silent; None if it answers."""
+
+    @property
+    def silent_s(self) -> float:
+        since = self.silent_from_ms
+        return 0.0 if since is None else max(0, self._clock.now_ms() - since) / 1000
 
     @property
     def finished(self) -> bool:
@@ -186,6 +200,44 @@ def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
     reading.run()
     assert [at for at, ms in enumerate(reading.subscription.waits) if ms == TICK_MS] == [300, 301]
     assert reading.times("topics") == [TOPICS_CHECK_MS + each * STEP_MS for each in range(3)]
+
+
+def test_a_source_that_falls_silent_is_looked_for_at_once() -> None:
+    """Whether brokers are away is known half a minute earlier so; once for each silence, as the look may find them."""
+    reading = Reading(*[None] * 100)
+    reading.subscription.silent_from_ms = 1_000
+    reading.engine.is_settled.return_value = True
+    reading.run()
+    assert reading.times("topics") == [1_000 + SILENT_S * 1000]
+    assert reading.subscription.waits == [*[SETTLED_TICK_MS] * 11, *[TICK_MS] * 89]
+
+
+@pytest.mark.parametrize(
+    ("error", "known_s", "expected_s"),
+    [
+        (UnreachableError, 0.0, 2.1),
+        (UnreachableError, 60.0, 60.0),
+        (PublishInterruptedError, 0.0, 2.1),
+        (StorageError, 0.0, 0.0),
+    ],
+)
+def test_an_error_of_the_brokers_says_since_when_they_are_silent(
+    error: type[KeyfoldError], known_s: float, expected_s: float
+) -> None:
+    """The planner noticed it first: the state counts from then. A store that is away is another matter."""
+    reading, raised = Reading(*[None] * 100), error("Away.")
+    raised.silent_s = known_s
+    reading.subscription.silent_from_ms = 900
+
+    def look(*_: object) -> None:
+        reading.clock.advance(100)
+        raise raised
+
+    reading.engine.commit.side_effect = look
+    reading.run()
+    failure = reading.thread.failure
+    assert isinstance(failure, error)
+    assert failure.silent_s == expected_s
 
 
 def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,6 +251,14 @@ def test_a_stop_starts_no_other_query(worker: Worker, streams: Streams) -> None:
     assert len(streams.started) == 1
 
 
+def test_a_connector_that_leaves_is_closed(worker: Worker) -> None:
+    """However it leaves, before the client that asks for it is closed: what that interrupts is no outage."""
+    with worker.query.subscribed(options("a"), worker.stopped) as subscription:
+        assert not subscription._closed
+    assert subscription._closed
+    assert subscription._planner._closed
+
+
 def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: MemoryAdmin) -> None:
     """Its poller ends, nobody plans for it, and the others do not notice."""
     starts = {"a": TopicOffsets("another", {0: 1})}

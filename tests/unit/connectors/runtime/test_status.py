@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import StorageError
-from connectors.runtime.status import ConnectorState, Status, failed, running, starting, stopped
+from connectors.errors import UnreachableError
+from connectors.runtime.status import ConnectorState, Status, failed, running, starting, stopped, waiting
 
 
 @pytest.mark.parametrize(("worked", "left"), [(False, 7), (True, 0)])
@@ -34,6 +35,16 @@ def test_a_failed_connector_says_when_it_is_started_again() -> None:
     again = failed(running(starting(once), worked=False), StorageError("Away."), 52_000)
     assert [(one.failures, one.next_restart_ms) for one in (once, again)] == [(1, 11_000), (2, 52_000)]
     assert stopped(again).next_restart_ms is None
+
+
+def test_an_outage_began_when_the_brokers_fell_silent() -> None:
+    """Not when the connector noticed it; a later error says nothing about its begin."""
+    error, later = UnreachableError("Away."), UnreachableError("Away.")
+    error.silent_s, later.silent_s = 48.0, 3.0
+    once = waiting(Status(), error, 101_000, 100_000)
+    again = waiting(starting(once), later, 202_000, 200_000)
+    assert (once.waiting_since_ms, again.waiting_since_ms) == (52_000, 52_000)
+    assert waiting(Status(), StorageError("Away."), 101_000, 100_000).waiting_since_ms == 100_000
 
 
 def test_an_error_is_shown_without_secrets_and_plans() -> None:

@@ -44,7 +44,7 @@ from connectors.errors import (
 )
 from connectors.placeholders import resolve
 from connectors.progress.observer import NullObserver
-from connectors.runtime import restart_policy, status, supervisor
+from connectors.runtime import restart_policy, status, supervisor, takeover
 from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import ChangedLog
@@ -488,10 +488,10 @@ def test_restarts_by_itself_keep_the_place_among_all_starts(ground: Ground) -> N
     assert runs.starts == [1, 1, 1]
 
 
-def test_a_place_that_could_not_be_had_is_asked_for_again(ground: Ground) -> None:
+def test_a_place_that_could_not_be_had_is_asked_for_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage may only have been away: a run without a place goes on, and the next one asks for it."""
     places = iter([Start(ground.storage, 0), Start(ground.storage, 7)])
-    ground.one._draw_start = lambda: next(places)  # type: ignore[assignment]
+    monkeypatch.setattr(takeover, "draw_start", lambda _: next(places))
     runs = ground.run(*[(0, AWAY)] * 2)
     assert runs.starts == [0, 7, 7]
 

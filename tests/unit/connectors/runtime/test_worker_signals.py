@@ -85,21 +85,25 @@ class Reloaded:
 
 
 @pytest.mark.parametrize(
-    ("failed", "alive", "said", "restarts"),
+    ("failed", "waits", "alive", "said", "restarts"),
     [
-        (False, True, "connector file unchanged: left running", 0),
-        (True, True, "connector file unchanged, FAILED: started again", 1),
-        (True, False, "connector file unchanged, FAILED: started again", 1),
-        (False, False, "connector ended: left as it is", 0),
+        (False, False, True, "connector file unchanged: left running", 0),
+        (True, False, True, "connector file unchanged, FAILED: started again", 1),
+        (True, False, False, "connector file unchanged, FAILED: started again", 1),
+        (True, True, True, "connector file unchanged, waits for an outage to end: started again", 1),
+        (False, False, False, "connector ended: left as it is", 0),
     ],
 )
 def test_sighup_says_what_it_did_with_an_unchanged_file(
-    tmp_path: Path, failed: bool, alive: bool, said: str, restarts: int
+    tmp_path: Path, failed: bool, waits: bool, alive: bool, said: str, restarts: int
 ) -> None:
-    """A connector that FAILED is started again, whether it would be by itself or not; one that was fenced is not."""
+    """A connector that FAILED is started again, whether it would be by itself or not; one that was fenced is not.
+
+    One that waits for an outage to end is not called FAILED.
+    """
     worker = Reloaded(tmp_path, connector_file(tmp_path))
     one = worker.before[NAME]
-    one.has_failed.return_value, one.is_alive.return_value = failed, alive
+    one.has_failed.return_value, one.status.waits, one.is_alive.return_value = failed, waits, alive
     assert [(line["event"], line["connector"]) for line in worker.reload()] == [(said, NAME)]
     assert (one.restart.call_count, one.stop.call_count) == (restarts, 0)
 

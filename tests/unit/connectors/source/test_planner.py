@@ -196,6 +196,27 @@ def test_brokers_away_are_waited_for_and_then_named() -> None:
         source.latest(start, None)
 
 
+def test_a_silence_is_known_from_its_first_question_on() -> None:
+    """The error says how long it was by then, and so does the planner at any time; an answer ends it."""
+    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster.put("a", (0, 9))
+    source = planner(cluster, clock, timeout=10.0)
+    start = source.latest(topic("a", 0), None)
+    silences = [source.silent_s]
+    for cluster.away in (True, False, True):
+        source.latest(start, None)
+        clock.sleep(4)
+        silences.append(source.silent_s)
+    assert silences == [0, 4, 0, 4]
+    clock.sleep(8)
+    with pytest.raises(UnreachableError) as caught:
+        source.latest(start, None)
+    assert caught.value.silent_s == 12
+    with pytest.raises(UnreachableError) as caught:
+        planner(cluster, clock, timeout=10.0).initial()
+    assert caught.value.silent_s == pytest.approx(10, abs=1)
+
+
 def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
     """Brokers are asked several times a second: a line for each time would bury all others. Each reason is one."""
     cluster, clock = MemoryCluster(), SleepingClock()

@@ -6,6 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.errors import IngestError, StorageError
 from compactor.ingest.appends import Batch
@@ -13,7 +14,7 @@ from compactor.storage.local import LocalStorage
 from connectors.errors import DataLossError, PortionLateError, SourceChangedError
 from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
-from connectors.source.subscription import Alone
+from connectors.source.subscription import Alone, Offer
 from tests.support.engine import intake
 from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
@@ -81,6 +82,35 @@ def test_an_offer_wakes_whoever_waits(one: Subscribed) -> None:
     one.subscription.deliver(delivered)
     thread.join(TIMEOUT_S)
     assert found == [delivered]
+
+
+def test_its_source_is_silent_only_while_it_is_asked(one: Subscribed, cluster: MemoryCluster) -> None:
+    """What was noted before a pause, or before an offer, says nothing of the brokers now."""
+    cluster.away = True
+    one.subscription.plan()
+    one.clock.advance(3_000)
+    assert one.subscription.silent_s == 3
+    one.subscription.pause()
+    assert one.subscription.silent_s == 0
+    one.subscription.resume()
+    assert one.subscription.silent_s == 3
+    one.subscription._offer = Offer(one.options, (), {})
+    assert one.subscription.silent_s == 0
+
+
+def test_a_question_that_is_under_way_at_the_end_is_no_failure(one: Subscribed, cluster: MemoryCluster) -> None:
+    """The client that asks it may be closed meanwhile: a stop is no outage, in the log neither."""
+    ask = cluster.log_ends
+
+    def closed_meanwhile(partitions: Any) -> Any:
+        one.subscription.close()
+        cluster.away = True
+        return ask(partitions)
+
+    cluster.log_ends = closed_meanwhile  # type: ignore[method-assign]
+    with capture_logs() as told:
+        assert not one.subscription.plan()
+    assert [line for line in told if line["event"] == "source is not answered"] == []
 
 
 def test_what_comes_after_the_end_reaches_nobody(one: Subscribed) -> None:

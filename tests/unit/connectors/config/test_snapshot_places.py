@@ -1,0 +1,139 @@
+"""Where a connector made over REST may have its snapshots, and where one of a file may."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import FaultyConfigError
+from connectors.config.files import OtherFile, checked, clashes, load_connector, load_worker
+from connectors.config.snapshot_places import ALLOWED, place_of, rest_faults_of_place
+from connectors.config.worker import WorkerConfig
+from connectors.placeholders import Limits
+from tests.support.cli import connector_file, worker_file
+from tests.support.settings import LEAST
+
+OVER_REST = Limits((), (), "", over_rest=True)
+STORE = "/kept/store"
+IN = "would have snapshots in the worker's storage.location; name a folder of their own."
+AROUND = "would have snapshots around the worker's storage.location; name a folder of their own."
+OUTSIDE = f"is not below a prefix of {ALLOWED} of the worker file, as a connector made over REST has to."
+
+
+def connector(name: str, location: str, *, over_rest: bool = True) -> ConnectorConfig:
+    settings = {**LEAST, "name": name, "output.topic": f"${{topic}}.{name}", "snapshot.location": location}
+    return ConnectorConfig.model_validate(settings, context=OVER_REST if over_rest else None)
+
+
+def faults(name: str, location: str, storage: str = STORE, allowed: tuple[str, ...] | None = None) -> list[str]:
+    return [fault.text for fault in rest_faults_of_place(connector(name, location), storage, allowed)]
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "storage", "said"),
+    [
+        ("c", "none", STORE, []),
+        ("c", "/kept/snapshots", STORE, []),
+        ("c", "/kept", STORE, []),
+        ("store", "/kept", STORE, [IN]),
+        ("kept", "/", STORE, [AROUND]),
+        ("c", "/kept/store/other/runs", STORE, [IN]),
+        ("c", "/kept/store/.worker", STORE, [IN]),
+        ("c", "/kept/snapshots/../store", STORE, [IN]),
+        ("c", "file:///kept/store/other", STORE, [IN]),
+        ("c", "/kept/stores", STORE, []),
+        ("c", "s3://b/kept/store", STORE, []),
+        ("c", "s3://b/kept/x", "s3://b/kept", [IN]),
+        ("c", "s3://b/kept%2Fx", "s3://b/kept", [IN]),
+        ("c", "s3://b/", "s3://b", [IN]),
+        ("kept", "s3://b", "s3://b/kept/x/", [AROUND]),
+        ("c", "s3://other/kept/x", "s3://b/kept", []),
+        ("c", "s3://b/snapshots/../kept", "s3://b/kept", ['has "." or ".." in its prefix; write the prefix without.']),
+        ("c", "abfss://b@a.dfs.core.windows.net/kept/x", "az://b/kept", [IN]),
+    ],
+)
+def test_snapshots_are_not_among_what_the_worker_keeps(name: str, location: str, storage: str, said: list[str]) -> None:
+    """Nor around it: a connector writes and removes below <snapshot.location>/<name>."""
+    assert faults(name, location, storage) == said
+
+
+@pytest.mark.parametrize(
+    ("location", "allowed", "said"),
+    [
+        ("/data/snapshots", ("/data/snapshots",), []),
+        ("/data/snapshots/team", ("/x", "file:///data/snapshots/"), []),
+        ("/data", ("/data/snapshots",), [OUTSIDE]),
+        ("/data/snapshots-of-others", ("/data/snapshots",), [OUTSIDE]),
+        ("/data/snapshots/../../etc", ("/data/snapshots",), [OUTSIDE]),
+        ("s3://b/team/a", ("s3://b/team",), []),
+        ("s3://b/teams", ("s3://b/team",), [OUTSIDE]),
+        ("s3://c/team", ("s3://b/team",), [OUTSIDE]),
+        ("gs://b/team", ("s3://b/team",), [OUTSIDE]),
+        ("abfss://b@other.dfs.core.windows.net/team", ("az://b/team",), [OUTSIDE]),
+        ("/kept/store/x", ("/kept",), [IN]),
+    ],
+)
+def test_prefixes_of_the_worker_file_bound_them(location: str, allowed: tuple[str, ...], said: list[str]) -> None:
+    """Parts of paths are compared, not texts; storage.location is refused in any case."""
+    assert faults("c", location, allowed=allowed) == said
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    """A link out of what is allowed leads nowhere, and one into the storage is the storage."""
+    for folder in ("store", "allowed", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "allowed" / "out").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "allowed" / "store").symlink_to(tmp_path / "store")
+    allowed = (str(tmp_path / "allowed"),)
+    assert faults("c", f"{tmp_path}/allowed/out", allowed=allowed) == [OUTSIDE]
+    assert faults("c", f"{tmp_path}/allowed/store", str(tmp_path / "store")) == [IN]
+    assert place_of(f"{tmp_path}/allowed/out") == place_of(f"{tmp_path}/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "said"),
+    [
+        ("b", "/snapshots", []),
+        ("b", "/snapshots/", []),
+        ("b", "/snapshots/a", ["a"]),
+        ("b", "/snapshots/a/topic", ["a"]),
+        ("snapshots", "/", ["a"]),
+        ("b", "/snapshots/other", []),
+        ("b", "none", []),
+    ],
+)
+def test_snapshots_of_connectors_are_not_mixed(name: str, location: str, said: list[str]) -> None:
+    """One snapshot.location for all is as it should be; the folder of another connector in it is not."""
+    other = connector("a", "/snapshots", over_rest=False)
+    text = 'would mix its snapshots with those of connector "{}"; name another folder.'
+    for over_rest in (True, False):
+        made = connector(name, location, over_rest=over_rest)
+        clash = [(fault.key, fault.text) for fault in clashes(made, [OtherFile(Path("a.json"), "a", other)])]
+        assert clash == [("snapshot.location", text.format(each)) for each in said if over_rest]
+
+
+def test_a_connector_of_a_file_may_have_them_anywhere(tmp_path: Path) -> None:
+    """Who writes files on the worker's machine decides; storage.location itself is no place for them."""
+    worker = load_worker(worker_file(tmp_path, **{ALLOWED: "/nowhere"}))
+    assert _refused(worker, f"{tmp_path}/snapshots") == [OUTSIDE]
+    for place in ("snapshots", f"{tmp_path}/store/snapshots"):
+        of_file = connector_file(tmp_path, **{"snapshot.location": place})
+        assert load_connector(of_file, worker).config.snapshot_location == str(tmp_path / place)
+    assert _refused(worker, str(tmp_path / "store")) == [
+        "is the worker's storage.location; snapshots need a folder of their own."
+    ]
+
+
+def _refused(worker: WorkerConfig, location: str) -> list[str]:
+    with pytest.raises(FaultyConfigError) as caught:
+        checked({**LEAST, "snapshot.location": location}, worker)
+    return [fault.text for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize("text", ["relative/folder", "/a,,/b", "ftp://h/x", "s3://u:p@b/x"])
+def test_prefixes_are_whole_locations(tmp_path: Path, text: str) -> None:
+    """A relative path would count from nowhere."""
+    with pytest.raises(FaultyConfigError, match=ALLOWED):
+        load_worker(worker_file(tmp_path, **{ALLOWED: text}))
