@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test histories mutants faults soak fuzz conformance classes registry stores cluster versions bench bench-quick clean
+.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry stores cluster versions bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,9 @@ test: setup ## Lints, checks types and runs every test: those without Spark and 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+long: setup ## Runs the tests that take a minute or more each and are left out of `make test`.
+	@LONG=1 $(BIN)/pytest -v -n 2 --dist loadgroup -m long
 
 faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours. FAULTS_GO_ON=1 keeps what ran at this commit.
 	@$(if $(FAULTS_GO_ON),$(BIN)/python -m tests.faults.matrix --keep build/faults.jsonl,rm -f build/faults.jsonl)

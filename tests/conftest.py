@@ -29,7 +29,7 @@ _LONG = (
 )
 """Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
 
-_SHARING = ("test_demo.py", "test_once.py", "test_positions.py", "test_snapshot_resume.py")
+_SHARING = ("test_demo.py", "test_offsets.py", "test_once.py", "test_positions.py", "test_snapshot_resume.py")
 """Files of those folders whose tests share what took a worker or a connector some seconds to make."""
 
 
@@ -42,6 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         item.add_marker(_folder(item))
+        if item.get_closest_marker("long") and "LONG" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="make long runs it"))
         if _folder(item) not in _DEALT or item.path.name in _SHARING:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
     items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))

@@ -46,7 +46,10 @@ def test_a_path_may_have_every_character_but_a_colon(place: Path) -> None:
     assert list((root / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("home", [None, "/"], ids=["no HOME", "HOME is the root"])
+@pytest.mark.parametrize(
+    "home",
+    [pytest.param(None, id="no HOME"), pytest.param("/", id="HOME is the root", marks=pytest.mark.long)],
+)
 def test_a_user_without_account_and_home_needs_one_folder(place: Path, home: str | None) -> None:
     """As in OpenShift: a user id that the system does not know, and nothing but TMPDIR and the work can be written."""
     account, root = unknown_account(), read_only_root(place)

@@ -15,7 +15,7 @@ from tests.faults.failing_connectors import FailingConnectors
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
 from tests.support.kafka import wait_until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.long]
 
 FIRST, LAST = 4, 12
 """Starts of each connector between which nothing may have grown; a leak leaves twelve threads a start."""

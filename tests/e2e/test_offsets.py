@@ -10,24 +10,45 @@ from typing import Any
 import httpx
 import pytest
 
+from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.cli import invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
 from tests.support.generations import broken, numbers
-from tests.support.kafka import delete_records, end_offsets, produce, wait_until
+from tests.support.kafka import create_topic, delete_records, end_offsets, produce, wait_until
 from tests.support.records import random_records
 from tests.support.rest_process import RestProcess
 
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the worker that all tests here share, and of its connectors."""
+    return tmp_path_factory.mktemp("offsets")
+
+
+@pytest.fixture(scope="module")
+def running(folder: Path, broker: EmbeddedKafka) -> Iterator[RestProcess]:
+    """The worker."""
+    with RestProcess(folder, broker.bootstrap) as process:
+        yield process
+
+
 @pytest.fixture
-def worker(deployment: Deployment, tmp_path: Path) -> Iterator[RestProcess]:
-    """A worker with the connector, which has published 200 records."""
+def deployment(folder: Path, broker: EmbeddedKafka, topic_name: str) -> Deployment:
+    """A connector on that worker, which reads a new topic of two partitions."""
+    create_topic(broker.bootstrap, topic_name, partitions=2, cleanup_policy="delete")
+    return Deployment(folder, broker.bootstrap, topic_name)
+
+
+@pytest.fixture
+def worker(running: RestProcess, deployment: Deployment) -> Iterator[RestProcess]:
+    """The worker, with the connector, which has published 200 records."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
-    with RestProcess(tmp_path, deployment.bootstrap) as found:
-        assert found.create(deployment).status_code == 201
-        caught_up(deployment)
-        yield found
+    assert running.create(deployment).status_code == 201
+    caught_up(deployment)
+    yield running
+    assert running.ask("DELETE", f"/connectors/{deployment.name}").status_code == 204
 
 
 def caught_up(deployment: Deployment, *generations: int) -> None:

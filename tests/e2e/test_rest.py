@@ -203,6 +203,7 @@ def test_a_flood_leaves_the_pipeline_alone(new_deployment: Callable[[], Deployme
     check(one)
 
 
+@pytest.mark.long
 def test_reads_are_quick_while_folding(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
     """99 of 100 are answered in 50 ms, while records come, are published and are folded again and again.
 

@@ -54,7 +54,13 @@ def registry() -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.mark.parametrize("records", [IDS, 12_000], ids=["the driver reads", "tasks of Spark's read"])
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param(IDS, id="the driver reads"),
+        pytest.param(12_000, id="tasks of Spark's read", marks=pytest.mark.long),
+    ],
+)
 def test_ids_that_are_answered_slowly_hold_up_one_connector(
     tmp_path: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str], registry: str, records: int
 ) -> None:
