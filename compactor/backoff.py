@@ -1,13 +1,12 @@
-"""Decides when what failed is tried again: partitions in quarantine, and snapshots. Pure.
-
-Stands alone below quarantine and snapshot, which wait by the same rule and do not import each other.
-"""
+"""Decides when what failed is tried again: partitions in quarantine, and snapshots, by one rule. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
+# Earlier tries would read all files of a damaged partition again and again while nothing has changed.
 FIRST_RETRY_MS: Final = 60_000
+# A partition that an operator has mended, or a location that answers again, waits at most an hour unnoticed.
 LAST_RETRY_MS: Final = 3_600_000
 
 

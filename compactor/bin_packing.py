@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-
-
-class Limit(Protocol):
-    """Decides by the weights of items how many of them share a bin."""
-
-    @property
-    def weight(self) -> Callable[[Any], int]:
-        """Returns the weight of an item."""
-        ...
-
-    def takes(self, total: int, weight: int) -> bool:
-        """Returns whether a bin of `total` takes an item of `weight`."""
-        ...
 
 
 class AtMost(NamedTuple):
@@ -28,7 +15,7 @@ class AtMost(NamedTuple):
     weight: Callable[[Any], int]
 
     def takes(self, total: int, weight: int) -> bool:
-        """See `Limit.takes`."""
+        """Returns whether a bin of `total` takes an item of `weight`."""
         return total + weight <= self.limit
 
 
@@ -39,8 +26,12 @@ class Until(NamedTuple):
     weight: Callable[[Any], int]
 
     def takes(self, total: int, weight: int) -> bool:  # noqa: ARG002  # the last item's weight does not matter
-        """See `Limit.takes`."""
+        """Returns whether a bin of `total` takes another item."""
         return total < self.target
+
+
+Limit = AtMost | Until
+"""Decides by the weights of items how many of them share a bin."""
 
 
 def unit_weight(_: object) -> int:
@@ -53,15 +44,15 @@ def pack(items: Iterable[T], *limits: Limit) -> Iterator[list[T]]:
 
     No item is passed over for a later one that would still fit. A bin is yielded once the item after it is known.
     """
-    found: list[T] = []
+    packed: list[T] = []
     totals = [0] * len(limits)
     for item in items:
         weights = [limit.weight(item) for limit in limits]
         taken = (limit.takes(*pair) for limit, *pair in zip(limits, totals, weights, strict=True))
-        if found and not all(taken):
-            yield found
-            found, totals = [], [0] * len(limits)
-        found.append(item)
+        if packed and not all(taken):
+            yield packed
+            packed, totals = [], [0] * len(limits)
+        packed.append(item)
         totals = [total + weight for total, weight in zip(totals, weights, strict=True)]
-    if found:
-        yield found
+    if packed:
+        yield packed

@@ -4,7 +4,7 @@
     tick(now)          time has passed                          → publish what min.compaction.lag.ms has let go
 
 Different threads call them, and a lock lets one at a time run: a turn. A batch waits for its turn; a tick does
-not, as another one follows. What comes behind publishing (`compactor.maintenance`) has a thread of its own and waits
+not, as another one follows. What follows publishing (`compactor.maintenance`) has a thread of its own and waits
 for no turn.
 """
 
@@ -53,9 +53,14 @@ class Engine:
         self._broker = broker
         self._settings = settings
         self._changelog = changelog
+        # The turn: held by the one thread that ingests, publishes or commits.
         self._turn = threading.RLock()
+        # Set by a batch that failed, and by `close`; never unset: a new run has a new engine.
         self._closed = False
+        # Set while a publish is under way, and left set by one that failed: its transaction may be open.
         self._publishing = False
+        # The batches with files that no commit names yet; replaced after each commit. By its random id the file names
+        # of two runs in one epoch differ.
         self._running = RunningBatches(secrets.token_hex(4))
         self._clock_warnings = ClockWarnings(self.counters)
 
@@ -78,8 +83,8 @@ class Engine:
     def intake(self) -> ingest.Intake:
         """What reading tasks need to write level-0 files; file names hold the epoch and this engine's id.
 
-        Nothing is folded as it comes where keys have an identity and the output may be ahead of a log, because its
-        catalog was set back: a record that the output has would be left out, and with it that its key is there.
+        Records are not folded as they are read if keys have an identity and the output may be ahead of a log, as its
+        catalog was set back. A record that the output has would be left out, and its key would be forgotten.
         """
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
         target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
@@ -93,7 +98,7 @@ class Engine:
     def close(self) -> None:
         """Allows no further turn, and waits for the one that is under way.
 
-        A failed micro-batch closes the engine as well: the connector's next run reads the catalog anew.
+        A failed micro-batch closes the engine as well: the connector's next run reads the catalog again.
         """
         self.begin_close()
         with self._turn:
@@ -121,9 +126,9 @@ class Engine:
         return self._publishing
 
     def resolve_positions(self, now_ms: int) -> None:
-        """Reads the committed positions and decides from where publishing goes on, before anything is ingested.
+        """Reads the committed positions and decides from which offsets publishing goes on, before anything is ingested.
 
-        Raises PositionError where the storage or a position is not this connector's, and what the broker raises.
+        Raises PositionError if the storage or a position is not this connector's, and what the broker raises.
         """
         with self._turn:
             self._check_open()
@@ -207,22 +212,22 @@ class Engine:
             self._publish(now_ms, replace(self._settings, first_refresh_ms=0))
 
     def running(self) -> RunningBatches:
-        """Returns the jobs whose files no commit names yet; a vacuum leaves these files alone."""
+        """Returns the jobs with files that no commit names yet; a vacuum leaves these files alone."""
         return self._running
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs whose published offset is not known, so that maintenance skips them."""
+        """Returns the logs of which the published offset is not known; maintenance skips them."""
         return self._changelog.uncertain()
 
     def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> bool:
         """Commits the actions that `decide` returns for the state, which may ask the brokers, in a turn of its own.
 
-        Returns False where it did nothing, as another turn is under way or the engine is closed.
+        Returns False if it did nothing, as another turn is under way or the engine is closed.
         """
         with self._if_free(COMMIT_SECONDS) as free:
             if free:
-                found = tuple(decide(self._catalog.state))
-                self._catalog.commit(lambda _: found, now_ms)
+                actions = tuple(decide(self._catalog.state))
+                self._catalog.commit(lambda _: actions, now_ms)
             return free
 
     def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
@@ -258,10 +263,10 @@ class Engine:
             )
 
     def _refuse_rejected(self, batch: Batch) -> None:
-        found = None if self._settings.tolerate_rejected else first_rejected(batch)
-        if found is None:
+        rejected = None if self._settings.tolerate_rejected else first_rejected(batch)
+        if rejected is None:
             return
-        tp, offset, reason = found
+        tp, offset, reason = rejected
         raise RejectedRecordError(
             f"Connector {self._settings.connector}: the record at topic {tp.topic}, partition {tp.partition}, "
             f"offset {offset} cannot be folded: {reason}.",

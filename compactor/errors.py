@@ -17,7 +17,7 @@ KeyfoldError                      base: a message and a next action
 │   ├── BrokenChainError          a commit does not follow the one that was read before it
 │   └── DamagedError              a file of the catalog is not what was written
 ├── OffsetChangeError             a change of offsets cannot be carried out, and nothing was changed
-├── RebuildError                  a lost catalog cannot be made anew from the output
+├── RebuildError                  a lost catalog cannot be rebuilt from the output
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing; retriable
@@ -38,18 +38,19 @@ from typing import ClassVar, Final
 
 DEFECT: Final = "This is a defect of keyfold; only what was committed counts."
 """The next action if the code broke its own rule."""
+
 OLDER_COPY: Final = "Restore the newest copy of the catalog; or have this topic published anew, with keyfold resync."
-"""The next action if the group or the output knows a later generation than the catalog."""
+"""The next action if the catalog is older than the position or the output that was read."""
 
 
 class KeyfoldError(Exception):
     """Base of every error that keyfold raises on purpose.
 
-    `message` says what happened and where (connector, topic, partition, offset); `action` says in one sentence what
-    the operator can do next. `retriable` is True where the same call may succeed later although no one has changed
-    anything. `topic` is the source topic concerned, where that decides what is done next; otherwise None. `aborted` is
-    how many transactions a publish that ended with it has aborted. `silent_s` is for how many seconds what did not
-    answer had been silent by then, as far as that is known.
+    `message` says what happened and in which connector, topic, partition, offset; `action` says in one sentence what
+    the operator can do next. `retriable` is True if the same call may succeed later although no one has changed
+    anything. `topic` is the source topic concerned if that decides what is done next; otherwise None. `aborted` is
+    how many transactions were aborted by a publish that ended with this error.
+    `silent_s` is for how many seconds what did not answer had been silent by then, as far as that is known.
     """
 
     retriable: ClassVar[bool] = False
@@ -139,7 +140,7 @@ class OffsetChangeError(KeyfoldError):
 
 
 class RebuildError(KeyfoldError):
-    """A lost catalog cannot be made anew from the output; the output and its positions are as they were."""
+    """A lost catalog cannot be rebuilt from the output; the output and its positions are as they were."""
 
 
 class IngestError(KeyfoldError):

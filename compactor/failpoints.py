@@ -1,4 +1,4 @@
-"""Places where a test can make a step of docs/protocol.md fail.
+"""Points at which a test can make a step of docs/protocol.md fail.
 
 `KEYFOLD_FAILPOINTS="name=kill|error|sleep:MS[,…]"`, read when a point is hit, so that executors and
 Python workers that inherit the environment obey it too. Names are those of docs/protocol.md's steps.
@@ -68,6 +68,7 @@ STEPS: Final[dict[str, str]] = {
     "vacuum.delete": "18 files are about to be removed",
 }
 
+# How often each point was hit in this process, from 1 (`name@N`).
 _hits: Counter[str] = Counter()
 
 
@@ -92,7 +93,7 @@ def _parse_one(part: str) -> tuple[str, tuple[int, str]]:
 
 
 def hit(name: str) -> None:
-    """Does what the environment asks for at the point `name`; nothing where the variable does not name it."""
+    """Does what the environment asks for at the point `name`; nothing if the variable does not name it."""
     text = os.environ.get(VARIABLE)
     if not text:
         return

@@ -1,6 +1,6 @@
-"""Maintains a connector's logs behind publishing: clean, snapshot, vacuum.
+"""Maintains a connector's logs once they are published: clean, snapshot, vacuum.
 
-Its thread runs beside those of `Engine.take` and `Engine.tick`, and never holds them up.
+It has a thread of its own, which never holds up those of `Engine.take` and `Engine.tick`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Maintenance:
     def snapshot(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
         """Cleans everything published and writes a snapshot of every topic; returns the new snapshots.
 
-        Where no command `asked` for it, a log that cannot be cleaned stays as it is; the others' snapshots are taken.
-        Without `again`, none that would repeat the newest one of its topic.
+        If no command `asked` for it, a log that cannot be cleaned stays as it is; the others' snapshots are taken.
+        Without `again`, no snapshot is written that would repeat the newest one of its topic.
         """
         self._cleaner.clean(now_ms, asked=asked)
         taken = self._snapshots.take(now_ms, asked=asked, again=again)
@@ -78,7 +78,7 @@ class Maintenance:
         return self._quarantine.release(logs, now_ms)
 
     def check_complete(self, wanted: Collection[TopicPartition] | None = None) -> None:
-        """Raises QuarantinedError where an open topic's log (of `wanted`) is in quarantine: then not all was done."""
+        """Raises QuarantinedError if an open topic's log (of `wanted`) is in quarantine: then not all was done."""
         state = self._catalog.state
         logs = [log for log in state.logs if wanted is None or log.tp in wanted]
         held = [log for log in logs if log.quarantine and state.topics[log.topic].closed is None]

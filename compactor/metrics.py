@@ -16,6 +16,7 @@ from msgspec import Struct
 _log = structlog.get_logger()
 
 
+# Seconds: the buckets of the metric's histogram.
 FRESHNESS_BOUNDS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -45,6 +46,7 @@ class Counters:
     def __init__(self) -> None:
         self.freshness = Freshness()
         self._lock = threading.Lock()
+        # By source topic and name; changed under `_lock`, as tasks of several threads count.
         self._topics: dict[str, dict[str, int]] = {}
         self._counts: dict[str, int] = dict.fromkeys(
             (
@@ -108,12 +110,14 @@ class ClockWarnings:
     """Warns once of each kind of time that cannot be right: of records, or of the worker's clock.
 
     No decision depends on it. A record stamped in the future ages from its arrival (`publish.publishable`,
-    `model.log.aged_from`); where the worker's clock steps back, nothing that was decided moves back.
+    `model.log.aged_from`); if the worker's clock steps back, nothing that was decided moves back.
     """
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
+        # The worker's clock at the last `observe`, in ms; None before the first.
         self._latest_ms: int | None = None
+        # Events that were logged once; each is logged no more in this run.
         self._warned: set[str] = set()
 
     def observe(self, now_ms: int) -> None:
@@ -125,7 +129,7 @@ class ClockWarnings:
         self._once("the clock was set back; nothing that was published or folded moves back", by_ms=before - now_ms)
 
     def future_records(self, topic: str, partition: int, up_to_offset: int) -> None:
-        """Warns of records of one partition, up to an offset, whose timestamps lie after their arrival."""
+        """Warns of records of one partition, up to an offset, with timestamps after their arrival."""
         where = {"topic": topic, "partition": partition, "up_to_offset": up_to_offset}
         self._once("records are stamped in the future; they age from their arrival", **where)
 

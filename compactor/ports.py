@@ -30,7 +30,7 @@ class Broker(Protocol):
         ...
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
-        """Reads what the connector's group has committed, after pending transactions; None where there is nothing."""
+        """Reads what the connector's group has committed, after pending transactions; None if there is nothing."""
         ...
 
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
@@ -62,7 +62,7 @@ class Broker(Protocol):
     def resume_safe_ms(self, state: CatalogState, topic: str) -> int | None:
         """Reads for how many ms a reader of a snapshot of `topic` can go on from it in the output.
 
-        None: for ever; 0 where no time can be promised.
+        None: for ever; 0 if no time can be promised.
         """
         ...
 

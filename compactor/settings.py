@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+# Java's Long.MAX_VALUE, which Kafka's settings use for no limit; in ms.
 FOREVER: Final = 9223372036854775807
 
 
@@ -50,7 +51,7 @@ class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `level0_files`: number of level-0 runs that are merged to one of level 1. `tier_runs`: number of neighbouring runs
     of a level and of similar size that are merged to one of the next level. `run_max_bytes`: no larger run is merged.
-    `full_interval_ms`: after this time a clean is due where it would change anything; negative is never.
+    `full_interval_ms`: after this time a clean is due if it would change anything; negative is never.
     `job_bytes`: bytes that one job reads at most; a single log may be larger. `local_max_records`: records that the
     driver rewrites at most without a Spark job; -1 is none.
     """

@@ -1,6 +1,6 @@
 """Lets one thread of this process at a time do what would take the processor from all others.
 
-On its own because two kinds of work do so: reading a backlog, and rewriting runs.
+Two kinds of work do so: reading a backlog, and rewriting runs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Finds what a clean now would do by reading: nothing is written, nothing is taken over.
+"""Finds what a clean would do now. It only reads: nothing is written, and no connector is taken over.
 
-    1  previews      where each log's fold would begin and end, under each of the settings
+    1  previews      at which offsets each log's fold would begin and end, under each of the settings
     2  range counts  records and bytes of every log between the offsets that matter
     3  survivors     what the last records of all keys come to, under each of the settings
     4  split keys    under the first settings: keys that live in more than one partition of a topic
 
-A log in quarantine, or whose files turn out to be damaged, is left out and reported with its error.
+A log that is in quarantine, or has a damaged file, is left out and reported with its error.
 """
 
 from __future__ import annotations
@@ -76,15 +76,17 @@ def analyze(
     job = partial(_analyze, storage, settings=settings, now_ms=now_ms, counts=counts, report=report)
     excluded = {log.tp: log.quarantine.error for log in state.logs if log.quarantine}
     try:
-        found = job(_without(state, excluded))
+        analysis = job(_without(state, excluded))
     except Exception as error:
         damaged = _damaged(storage, _without(state, excluded).logs) if may_be_damage(error) else {}
         if not damaged:
             raise
         excluded |= damaged
-        found = job(_without(state, excluded))
+        analysis = job(_without(state, excluded))
     left_out = (_left_out(log, excluded[log.tp]) for log in state.logs if log.tp in excluded)
-    return replace(found, partitions=tuple(sorted((*found.partitions, *left_out), key=lambda one: one.tp)))
+    return replace(
+        analysis, partitions=tuple(sorted((*analysis.partitions, *left_out), key=lambda partition: partition.tp))
+    )
 
 
 def _without(state: CatalogState, excluded: Collection[TopicPartition]) -> CatalogState:
@@ -94,9 +96,9 @@ def _without(state: CatalogState, excluded: Collection[TopicPartition]) -> Catal
 
 
 def _damaged(storage: Storage, logs: Iterable[PartitionLog]) -> dict[TopicPartition, str]:
-    found = tuple(logs)
-    damages = verify.find_damage(storage, map(whole, found))
-    return {log.tp: str(damage) for log, damage in zip(found, damages, strict=True) if damage}
+    listed = tuple(logs)
+    damages = verify.find_damage(storage, map(whole, listed))
+    return {log.tp: str(damage) for log, damage in zip(listed, damages, strict=True) if damage}
 
 
 def _left_out(log: PartitionLog, error: str) -> PartitionAnalysis:
@@ -117,17 +119,20 @@ def _analyze(
     if not logs:
         return Analysis(partitions=(), split={})
     report("finding young records")
-    previews = [tuple(_preview(storage, state, log, one, now_ms) for log in logs) for one in settings]
+    previews = [
+        tuple(_preview(storage, state, log, case_settings, now_ms) for log in logs) for case_settings in settings
+    ]
     counting = counts(logs)
     report("counting records")
     counts_of = counting.range_counts([boundaries(log, own) for log, *own in zip(logs, *previews, strict=True)])
     report("finding last records")
-    folds = [tuple(map(_folded, own)) for own in previews]
+    # A fold reads nothing if cleanup.policy has no compact.
+    folds = [tuple((seen.start, seen.end if seen.folds else seen.start) for seen in own) for own in previews]
     kept = counting.survivors(list(dict.fromkeys(folds)), now_ms)
     report("finding split keys")
     several = _several(logs, kept[folds[0]])
     split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
-    cases = tuple(zip(previews, (kept[one] for one in folds), settings, strict=True))
+    cases = tuple(zip(previews, (kept[fold] for fold in folds), settings, strict=True))
     partitions = (_partition(at, log, counts_of[at], cases, now_ms) for at, log in enumerate(logs))
     return Analysis(partitions=tuple(partitions), split=split)
 
@@ -152,12 +157,7 @@ def _preview(
     return preview(log, settings, now_ms, closed=closed, first_young=young)
 
 
-def _folded(seen: FoldPreview) -> tuple[int, int]:
-    """Returns the offsets that the fold reads: none where there is no fold."""
-    return seen.start, seen.end if seen.folds else seen.start
-
-
 def _several(logs: Sequence[PartitionLog], kept: Sequence[Survivors]) -> list[str]:
-    """Returns the topics with live records in more than one partition: in one alone no key can be split."""
+    """Returns the topics with live records in more than one partition: only there can a key be split."""
     living = Counter(log.topic for log, own in zip(logs, kept, strict=True) if own.live.records)
     return [topic for topic, partitions in living.items() if partitions > 1]

@@ -21,12 +21,13 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.storage.base import Storage
 
+# What counting reads of a record; the other columns of a run decide nothing here.
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers", "delete_horizon", "rejected", record.KEY_IDENTITY)
 _SCHEMA = pa.schema([record.RUN.field(name) for name in _COLUMNS])
 
 
 class ArrowCounts:
-    """`analyze.Counting` of `logs`, whose records are read once."""
+    """`analyze.Counting` of `logs`: their records are read once."""
 
     def __init__(self, storage: Storage, logs: Sequence[PartitionLog]) -> None:
         self._storage = storage
@@ -59,14 +60,14 @@ class ArrowCounts:
         for log, keys in zip(self._logs, live, strict=True):
             if keys.num_rows:
                 placed.setdefault(log.topic, []).append((log.partition, keys))
-        found = {topic: _split(placed[topic]) for topic in sorted(placed)}
-        return {topic: one for topic, one in found.items() if one.keys}
+        splits = {topic: _split(placed[topic]) for topic in sorted(placed)}
+        return {topic: split for topic, split in splits.items() if split.keys}
 
     def _last(self, fold: Fold) -> Iterator[pa.Table]:
         """Yields the last records of all keys of each log within its range of `fold`."""
         for table, (start, end) in zip(self._tables, fold, strict=True):
-            found = _between(table, start, end)
-            named = found.filter(is_foldable(found))
+            rows = _between(table, start, end)
+            named = rows.filter(is_foldable(rows))
             yield named.take(pa.array(last_of_each(record.as_compared(named), ())))
 
 

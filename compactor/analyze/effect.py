@@ -57,10 +57,11 @@ class Survivors(Struct, frozen=True, kw_only=True):
 class Effect(Struct, frozen=True, kw_only=True):
     """What a clean removes and keeps of one log or of several; times in ms.
 
-    Removed: `retention` by the delete policy, then of the rest `superseded` by a later record of their key,
-    `expired` tombstones whose horizon has passed, `rejected` records (or such without a key) that are sent by then.
-    Kept: `live` last records of their keys, `tombstones`, of which this fold would give a horizon to `stamped`,
-    `held` from the fold's end on, of which `waiting` are rejected, and `unfolded` where cleanup.policy has no compact.
+    Removed: `retention` by the delete policy; of the rest, records that are `superseded` by a later one of their key,
+    `expired` tombstones past their horizon, and `rejected` records (or such without a key), which are sent by then.
+    Kept: `live` last records of their keys; `tombstones`, to `stamped` of which this fold would give a horizon;
+    `held` records from the fold's end on, of which `waiting` are rejected; `unfolded`: all below the fold's end, if
+    cleanup.policy has no compact.
     """
 
     before: Amount = Amount()
@@ -137,16 +138,16 @@ class Analysis(Struct, frozen=True, kw_only=True):
 
 
 def outcome(seen: FoldPreview, counts: RangeCounts, kept: Survivors, settings: EngineSettings, now_ms: int) -> Outcome:
-    """Returns what a clean at `now_ms` would do to a log that holds `counts`, where `kept` survive its fold."""
-    found = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
+    """Returns what a clean at `now_ms` would do to a log that holds `counts`, if `kept` survive its fold."""
+    decision = evaluate(with_exact_counts(seen.log, counts), settings.policy, settings.fold, now_ms)
     return Outcome(
         start=seen.start,
         fold_end=seen.end,
         held_by=seen.hold.value if seen.hold else None,
-        dirty_ratio=found.measured.ratio,
-        due=found.due,
-        reason=found.reason.value,
-        why=found.text,
+        dirty_ratio=decision.measured.ratio,
+        due=decision.due,
+        reason=decision.reason.value,
+        why=decision.text,
         retained=seen.retention.text,
         effect=_effect(seen, counts, kept, tombstones.horizon(seen.log, settings.policy, now_ms)),
     )
@@ -195,13 +196,13 @@ def total(effects: Iterable[Effect]) -> Effect:
     return reduce(_added, effects, Effect())
 
 
-def _added(one: Effect, other: Effect) -> Effect:
+def _added(effect: Effect, other: Effect) -> Effect:
     summed = ("earliest_horizon_ms", "latest_horizon_ms")
     names = (name for name in Effect.__struct_fields__ if name not in summed)
     return Effect(
-        **{name: getattr(one, name) + getattr(other, name) for name in names},
-        earliest_horizon_ms=earliest(one.earliest_horizon_ms, other.earliest_horizon_ms),
-        latest_horizon_ms=latest(one.latest_horizon_ms, other.latest_horizon_ms),
+        **{name: getattr(effect, name) + getattr(other, name) for name in names},
+        earliest_horizon_ms=earliest(effect.earliest_horizon_ms, other.earliest_horizon_ms),
+        latest_horizon_ms=latest(effect.latest_horizon_ms, other.latest_horizon_ms),
     )
 
 

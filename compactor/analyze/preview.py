@@ -1,7 +1,7 @@
 """Previews a log as a clean that began now would find it, under some settings. Pure.
 
-Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So a fold looked at
-ahead of time ends at `publishable` and begins where `retention.evaluate_retention` lets the log begin.
+Before the cleaner folds, the worker publishes what is publishable and retention takes the old end. So the fold that is
+previewed ends at `publishable` and begins at the start that `retention.evaluate_retention` gives the log.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from compactor.clean.log_to_clean import straddling_runs
 from compactor.clean.retention import Retention, evaluate_retention
 from compactor.model import log_transitions
 from compactor.model.log import PartitionLog, Run, RunFile, aged_from, first_end_of
+from compactor.model.times import earliest
 from compactor.publish.publishable import publishable
 from compactor.settings import EngineSettings
 
@@ -90,13 +91,12 @@ class Count(Struct, frozen=True, kw_only=True):
     oldest_ms: int | None = None
 
     def __add__(self, other: Count) -> Count:
-        times = [time for time in (self.oldest_ms, other.oldest_ms) if time is not None]
         return Count(
             records=self.records + other.records,
             bytes=self.bytes + other.bytes,
             rejected=self.rejected + other.rejected,
             rejected_bytes=self.rejected_bytes + other.rejected_bytes,
-            oldest_ms=min(times, default=None),
+            oldest_ms=earliest(self.oldest_ms, other.oldest_ms),
         )
 
 
@@ -108,23 +108,20 @@ class RangeCounts(Struct, frozen=True):
 
     def between(self, start: int, end: int) -> Count:
         """Returns what lies in [start, end); both must be boundaries, as nothing was counted in between."""
-        found = Count()
+        total = Count()
         if start < end:
             first, last = self.boundaries.index(start), self.boundaries.index(end)
             for count in self.counts[first:last]:
-                found += count
-        return found
+                total += count
+        return total
 
 
 def boundaries(log: PartitionLog, previews: Iterable[FoldPreview]) -> tuple[int, ...]:
     """Returns the offsets at which `log` has to be counted apart, so that all `previews` of it can be exact."""
-    return tuple(sorted({log.start, log.end, *(offset for seen in previews for offset in _own_boundaries(seen))}))
-
-
-def _own_boundaries(seen: FoldPreview) -> Iterator[int]:
-    yield from (seen.start, seen.end)
-    for run in straddling_runs(seen.log):
-        yield from (run.start, run.end)
+    offsets = {log.start, log.end}
+    for seen in previews:
+        offsets.update((seen.start, seen.end), *((run.start, run.end) for run in straddling_runs(seen.log)))
+    return tuple(sorted(offsets))
 
 
 def with_exact_counts(log: PartitionLog, counts: RangeCounts) -> PartitionLog:

@@ -21,6 +21,7 @@ from compactor.storage.base import Storage
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
+# The bound of a log that has fewer bounds than others: no offset is at or above it.
 _BEYOND: Final = 2**63 - 1
 _LIVE: Final = "live"
 _TOPIC: Final = "topic"
@@ -36,24 +37,25 @@ class SparkCounts:
     """`analyze.Counting` of `logs`: Spark aggregates what `on_spark.scan` reads of them."""
 
     def __init__(self, spark: SparkSession, storage: Storage, logs: Sequence[PartitionLog]) -> None:
+        # By number of the log, as all lists here.
         self._tps = [log.tp for log in logs]
         self.frame = sized(spark, storage, [whole(log) for log in logs])
 
     def range_counts(self, bounds: Sequence[tuple[int, ...]]) -> list[RangeCounts]:
         """See `Counting.range_counts`; in one job."""
-        found = _counts(self.frame, bounds)
+        counts = _counts(self.frame, bounds)
         return [
-            RangeCounts(own, tuple(found.get((log, cell), Count()) for cell in range(len(own) - 1)))
+            RangeCounts(own, tuple(counts.get((log, cell), Count()) for cell in range(len(own) - 1)))
             for log, own in enumerate(bounds)
         ]
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
         """See `Counting.survivors`; in one job, whatever the number of folds."""
-        found = _fates(last(self.frame, folds), now_ms)
-        return {one: [_survivors(found, at, log) for log in range(len(one))] for at, one in enumerate(folds)}
+        fates = _fates(last(self.frame, folds), now_ms)
+        return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """See `Counting.split_keys`; in one job where there are no such keys, else three."""
+        """See `Counting.split_keys`; in one job if there are no such keys, else in three."""
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
@@ -68,17 +70,14 @@ def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:
     """Returns the count of each log and cell; the number of a cell is that of the bound at which it begins."""
-    from pyspark.sql.functions import col, count_if, when
-    from pyspark.sql.functions import count as counted
-    from pyspark.sql.functions import min as least
-    from pyspark.sql.functions import sum as added
+    import pyspark.sql.functions as sf
 
     cells = frame.groupBy(LOG, _cell(bounds).alias("cell")).agg(
-        counted("*").alias("records"),
-        added("size").alias("bytes"),
-        count_if(~foldable_column()).alias("rejected"),
-        added(when(~foldable_column(), col("size")).otherwise(0)).alias("rejected_bytes"),
-        least(when(col("timestamp") > 0, col("timestamp"))).alias("oldest_ms"),
+        sf.count("*").alias("records"),
+        sf.sum("size").alias("bytes"),
+        sf.count_if(~foldable_column()).alias("rejected"),
+        sf.sum(sf.when(~foldable_column(), sf.col("size")).otherwise(0)).alias("rejected_bytes"),
+        sf.min(sf.when(sf.col("timestamp") > 0, sf.col("timestamp"))).alias("oldest_ms"),
     )
     return {(row[0], row[1]): Count(**{name: row[name] for name in Count.__struct_fields__}) for row in rows(cells)}
 
@@ -87,11 +86,11 @@ def _cell(bounds: Sequence[tuple[int, ...]]) -> Column:
     """Returns the cell of a row: how many of its log's bounds, but for the first, are not above its offset."""
     from pyspark.sql.functions import col, lit
 
-    found = lit(0)
+    cell = lit(0)
     for at in range(1, max(map(len, bounds), default=1) - 1):
         bound = of_log([own[at] if at < len(own) else _BEYOND for own in bounds])
-        found = found + (col("offset") >= bound).cast("int")
-    return found
+        cell = cell + (col("offset") >= bound).cast("int")
+    return cell
 
 
 def inside(ranges: Fold) -> Column:
@@ -108,43 +107,40 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
 
     In one pass: by (log, key) the largest offset within each fold, fixed-width, then the records at these.
     """
-    from pyspark.sql.functions import array as arrayed
-    from pyspark.sql.functions import col, posexplode, when
-    from pyspark.sql.functions import max as greatest
+    import pyspark.sql.functions as sf
 
-    offsets = arrayed(*(greatest(when(inside(one), col("offset"))) for one in folds))
+    offsets = sf.array(*(sf.max(sf.when(inside(fold), sf.col("offset"))) for fold in folds))
     last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
-    places = last.select(LOG, posexplode("offsets").alias("fold", "offset")).where(col("offset").isNotNull())
+    places = last.select(LOG, sf.posexplode("offsets").alias("fold", "offset")).where(sf.col("offset").isNotNull())
     return frame.join(places.hint(on_spark.SPILLING), [LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:
     """Returns one row of sums for each fold, log and fate."""
-    from pyspark.sql.functions import count as counted
-    from pyspark.sql.functions import max as greatest
-    from pyspark.sql.functions import min as least
-    from pyspark.sql.functions import sum as added
+    import pyspark.sql.functions as sf
 
     fates = last.groupBy("fold", LOG, _fate(now_ms).alias("fate")).agg(
-        counted("*").alias("records"),
-        added("size").alias("bytes"),
-        least("delete_horizon").alias("earliest"),
-        greatest("delete_horizon").alias("latest"),
+        sf.count("*").alias("records"),
+        sf.sum("size").alias("bytes"),
+        sf.min("delete_horizon").alias("earliest"),
+        sf.max("delete_horizon").alias("latest"),
     )
     return {(row[0], row[1], row[2]): row for row in rows(fates)}
 
 
 def _fate(now_ms: int) -> Column:
-    """Returns the name of a row's fate; `live` where it has a value."""
+    """Returns the name of a row's fate; `live` if it has a value."""
     from pyspark.sql.functions import col, when
 
     fates = fates_on_spark(col("deleted"), now_ms)
-    found = when(fates.stamp, Fate.STAMP.value).when(fates.keep, Fate.KEEP.value).when(fates.drop, Fate.DROP.value)
-    return found.otherwise(_LIVE)
+    tombstone_fate = (
+        when(fates.stamp, Fate.STAMP.value).when(fates.keep, Fate.KEEP.value).when(fates.drop, Fate.DROP.value)
+    )
+    return tombstone_fate.otherwise(_LIVE)
 
 
-def _survivors(found: dict[tuple[int, int, str], Row], at: int, log: int) -> Survivors:
-    own = {fate: found[at, log, fate] for fate in _FATES if (at, log, fate) in found}
+def _survivors(sums: dict[tuple[int, int, str], Row], at: int, log: int) -> Survivors:
+    own = {fate: sums[at, log, fate] for fate in _FATES if (at, log, fate) in sums}
     kept = own.get(Fate.KEEP.value)
     return Survivors(
         **{fate: Amount(row["records"], row["bytes"]) for fate, row in own.items()},
@@ -155,14 +151,13 @@ def _survivors(found: dict[tuple[int, int, str], Row], at: int, log: int) -> Sur
 
 def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, SplitKeys]:
     """Returns of each topic the keys that several partitions hold live; `frame` has what is folded of logs `tps`."""
+    import pyspark.sql.functions as sf
     from pyspark import StorageLevel
-    from pyspark.sql.functions import col
-    from pyspark.sql.functions import count as counted
 
     topics = sorted({tp.topic for tp in tps})
     numbered = live(frame).withColumn(_TOPIC, of_log(topics.index(tp.topic) for tp in tps))
-    places = numbered.groupBy(_TOPIC, "key").agg(counted("*").alias("places"))
-    split = places.where(col("places") > 1).persist(StorageLevel.DISK_ONLY)
+    places = numbered.groupBy(_TOPIC, "key").agg(sf.count("*").alias("places"))
+    split = places.where(sf.col("places") > 1).persist(StorageLevel.DISK_ONLY)
     try:
         counts = {row[0]: row[1] for row in rows(split.groupBy(_TOPIC).count())}
         named = _smallest(split) if counts else ()
@@ -173,13 +168,12 @@ def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, Spl
 
 
 def live(frame: DataFrame) -> DataFrame:
-    """Returns (log, key) of the keys in `frame` whose last record has a value, as it is the last with one too."""
-    from pyspark.sql.functions import col, when
-    from pyspark.sql.functions import max as greatest
+    """Returns (log, key) of the live keys in `frame`: their last record is also their last record with a value."""
+    import pyspark.sql.functions as sf
 
-    valued = when(~col("deleted"), col("offset"))
-    last = frame.groupBy(LOG, "key").agg(greatest("offset").alias("last"), greatest(valued).alias("valued"))
-    return last.where(col("last") == col("valued")).select(LOG, "key")
+    valued = sf.when(~sf.col("deleted"), sf.col("offset"))
+    last = frame.groupBy(LOG, "key").agg(sf.max("offset").alias("last"), sf.max(valued).alias("valued"))
+    return last.where(sf.col("last") == sf.col("valued")).select(LOG, "key")
 
 
 def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
@@ -188,14 +182,14 @@ def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:
     from pyspark.sql.functions import col, row_number
 
     order = row_number().over(Window.partitionBy(_TOPIC).orderBy("key"))
-    found = split.withColumn("number", order).where(col("number") <= EXAMPLES)
-    return tuple(sorted((row[_TOPIC], bytes(row["key"])) for row in rows(found)))
+    smallest = split.withColumn("number", order).where(col("number") <= EXAMPLES)
+    return tuple(sorted((row[_TOPIC], bytes(row["key"])) for row in rows(smallest)))
 
 
 def _examples(
     living: DataFrame, named: Sequence[tuple[int, bytes]], tps: Sequence[TopicPartition]
 ) -> dict[int, tuple[Example, ...]]:
-    """Finds where the keys live that are `named`: only these are looked for."""
+    """Finds the partitions of the keys that are `named`; no other key is looked for."""
     from pyspark.sql.functions import col
 
     places: dict[tuple[int, bytes], list[int]] = {}
@@ -203,7 +197,7 @@ def _examples(
         places.setdefault((row[_TOPIC], bytes(row["key"])), []).append(tps[row[LOG]].partition)
     return {
         topic: tuple(Example(key, tuple(sorted(places[topic, key]))) for _, key in own)
-        for topic, own in groupby(named, key=lambda one: one[0])
+        for topic, own in groupby(named, key=lambda pair: pair[0])
     }
 
 

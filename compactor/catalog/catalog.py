@@ -18,17 +18,17 @@ A commit of version N is one file that is created if it is absent, then the fold
    fenced all the same, and the new owner has our commit. So FencedError does not say whether the commit counts, which
    makes no difference: the instance that gets it stops, and the newest version is the truth.
 
-*Lost answers.* Each commit has a random id. Where create fails it is tried again with the same bytes; a file
-that is there is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError: this instance
-still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
+*Lost answers.* Each commit has a random id. If create fails, it is tried again with the same bytes. A file that is
+there already is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError is raised: this
+instance still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
 
 *Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
 stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit
 code 5.
 
 *What it needs.* `create` is exclusive, and a list shows what was created before it began (`compactor.storage.base`).
-With a list that is behind, a sleeper may believe in a commit that counts for nothing; it can still not hurt the
-catalog, because no reader with a true list ever opens its files.
+If a list is out of date, a sleeper may believe in a commit that counts for nothing. It still cannot hurt the catalog,
+as no reader with a true list ever opens its files.
 """
 
 from __future__ import annotations
@@ -75,8 +75,12 @@ from compactor.model.actions import AnyAction, Create, TakeOver
 from compactor.model.state import BYTES, CatalogState, apply
 from compactor.storage.base import FileInfo, Storage
 
+# Old versions stay this long for readers that began with an older listing; a reader that is slower starts over.
 TRIM_GRACE_MS: Final = 300_000
+# Versions that far below the second newest checkpoint go whatever their age: commits may follow one another in ms,
+# and each of them lists the folder.
 TRIM_KEEP: Final = 100
+# A create is sent again so often after an error; then the file is read back to see whether it was made.
 CREATE_ATTEMPTS: Final = 3
 
 _STOP: Final = (
@@ -87,15 +91,6 @@ _STOP: Final = (
 _log = structlog.get_logger()
 
 
-def _at_once() -> None:
-    """Does not wait."""
-
-
-def _never(_owner: str) -> bool:
-    """Knows no order of processes."""
-    return False
-
-
 class Catalog:
     """The catalog of one connector, as one process holds it. Threads may share it.
 
@@ -103,19 +98,23 @@ class Catalog:
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:
+        # 0 until `take_over` succeeds; then the epoch that this instance owns. Never set back.
         self.epoch = 0
         self.commits = 0
         self._connector = connector
         self._storage = storage
+        # What was read and committed so far; `_turn` is held while it changes.
         self._history = History(storage)
+        # (order, identity, scope) by `require`; None: the catalog is not checked, and created with the defaults.
         self._rules: tuple[str, str, str] | None = None
+        # Held by refresh, take_over and commit, which call each other in one thread: one reads or commits at a time.
         self._turn = threading.RLock()
 
     @classmethod
     def open(cls, storage: Storage, connector: str) -> Catalog:
         """Opens the catalog in `storage`, the connector's own folder; an absent one is version 0. Never writes.
 
-        Raises CatalogError where it is damaged or another connector's, StorageError.
+        Raises CatalogError if it is damaged or another connector's, StorageError.
         """
         catalog = cls(storage, connector)
         catalog.refresh()
@@ -137,7 +136,7 @@ class Catalog:
         return self._history.view.version
 
     def refresh(self) -> CatalogState:
-        """Reads what was committed since. Raises FencedError where this instance owned and no longer does."""
+        """Reads what was committed since. Raises FencedError if this instance owned and no longer does."""
         with self._turn:
             state = self._advance()
             if self.epoch and state.epoch != self.epoch:
@@ -147,7 +146,7 @@ class Catalog:
     def require(self, order: str, identity: str, scope: str) -> None:
         """Checks that the catalog has these rules; one that is yet to be created gets them.
 
-        Raises CatalogError where it was created with others.
+        Raises CatalogError if it was created with others.
         """
         self._rules = (order, identity, scope)
         self._refuse_other_rules()
@@ -156,13 +155,14 @@ class Catalog:
         self,
         owner: str,
         now_ms: int,
-        pause: Callable[[], object] = _at_once,
-        is_later: Callable[[str], bool] = _never,
+        pause: Callable[[], object] = lambda: None,
+        is_later: Callable[[str], bool] = lambda _: False,
     ) -> CatalogState:
         """Takes the catalog over, and creates it if there is none; every older owner is fenced. Returns its state.
 
-        `owner` names this process (`owner_lock.Owner.text`). `pause` waits before a store whose list is behind is
-        listed again. `is_later` returns whether the owner that the catalog names started after this process.
+        `owner` names this process (`owner_lock.Owner.text`). `pause` waits before the store is listed
+        again, if its list was out of date. `is_later` returns whether the owner that the catalog names started after
+        this process.
         Raises FencedError if it did, and if others took over at the same time, again and again; StorageError if a
         version is there that the list does not show.
         """
@@ -186,8 +186,8 @@ class Catalog:
     def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> CatalogState:
         """Commits the actions that `decide` returns for the newest state, if there are any; returns the state after.
 
-        `decide` may be called again, on a newer state. Raises FencedError; StorageError where nothing was committed;
-        OutcomeUnknownError where it may have been: commit again, `decide` then sees what is true.
+        `decide` may be called again, on a newer state. Raises FencedError; StorageError if nothing was committed;
+        OutcomeUnknownError if it may have been: commit again, `decide` then sees what is true.
         """
         with self._turn:
             for _ in range(ATTEMPTS):
@@ -208,7 +208,7 @@ class Catalog:
         return len(gone)
 
     def unreferenced_since(self, path: str) -> int:
-        """Returns when the run file `path` was dropped, in ms, or a later time; 0 where no commit has ever named it."""
+        """Returns when the run file `path` was dropped, in ms, or a later time; 0 if no commit has ever named it."""
         return self._history.unreferenced_since(path)
 
     def forget(self, path: str) -> None:
@@ -216,7 +216,7 @@ class Catalog:
         self._history.forget(path)
 
     def _await(self, version: int, pause: Callable[[], object]) -> None:
-        """Waits until the list shows `version`, whose file is there; a network file system may take its time."""
+        """Waits until the list shows `version`; its file exists, but a network file system may list it late."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 pause()
@@ -303,15 +303,15 @@ class Catalog:
 
     def _confirm(self, version: int) -> None:
         """Checks C2: that nothing is above `version`, and that its predecessor is still there."""
-        found = self._list(version)
-        if found.newest > version:
+        listing = self._list(version)
+        if listing.newest > version:
             raise self._fenced()
-        if found.newest < version:
+        if listing.newest < version:
             raise OutcomeUnknownError(
                 f"{self._where(version)} was created, but is not listed.",
                 "See whether storage.location is a file system, or a store, that shows every file at once.",
             )
-        if not found.holds(version - 1):
+        if not listing.holds(version - 1):
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
 
     def _list(self, version: int) -> Listing:
@@ -343,10 +343,10 @@ class Catalog:
         return (replace(created, order=order, identity=identity, scope=scope),)
 
     def _refuse_other_rules(self) -> None:
-        found = (self.state.order, self.state.identity, self.state.scope)
-        if self.version and self._rules is not None and self._rules != found:
+        rules = (self.state.order, self.state.identity, self.state.scope)
+        if self.version and self._rules is not None and self._rules != rules:
             raise CatalogError(
-                f"Connector {self._connector}: {_changes(found, self._rules)}.",
+                f"Connector {self._connector}: {_changes(rules, self._rules)}.",
                 "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
                 "name, with another output topic.",
             )
@@ -358,7 +358,7 @@ class Catalog:
             raise self._fenced()
 
     def _fenced(self) -> FencedError:
-        """Returns the error that ends this owner; it names the new one where that can be read."""
+        """Returns the error that ends this owner; it names the new one if that can be read."""
         try:
             self._history.advance()
         except (CatalogError, StorageError):
@@ -373,9 +373,9 @@ class Catalog:
         return f"{self._storage.location}/{commit_path(version)}"
 
 
-def _changes(found: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
-    """Says which of order, identity and scope is another one than `found`, with the settings' words for each."""
-    named = zip(("order", "compaction.key.identity", "scope"), map(_word, found), map(_word, asked), strict=True)
+def _changes(rules: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
+    """Returns in words which of order, identity and scope are other ones than in `rules`."""
+    named = zip(("order", "compaction.key.identity", "scope"), map(_word, rules), map(_word, asked), strict=True)
     return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
 
 
@@ -384,30 +384,30 @@ def _word(rule: str) -> str:
 
 
 def newest_epoch(storage: Storage) -> int:
-    """Reads the epoch of the newest commit in a connector's folder, 0 where there is none: one listing, one small file.
+    """Reads the epoch of the newest commit in a connector's folder, 0 if there is none: one listing, one small file.
 
-    Raises StorageError; CatalogError where the file is damaged.
+    Raises StorageError; CatalogError if the file is damaged.
     """
     for _ in range(ATTEMPTS):
-        found = list_versions(storage)
-        if not found.newest:
+        listing = list_versions(storage)
+        if not listing.newest:
             return 0
         try:
-            return _epoch(storage, found)
+            return _epoch(storage, listing)
         except MissingFileError as error:
             failure = error  # overtaken by many commits between the two calls
     raise failure
 
 
-def _epoch(storage: Storage, found: Listing) -> int:
+def _epoch(storage: Storage, listing: Listing) -> int:
     """Reads the epoch of the newest version, from any of its files that is sound."""
-    newest = found.newest
-    if newest not in found.commits:
+    newest = listing.newest
+    if newest not in listing.commits:
         return read(storage, checkpoint_path(newest), Head).epoch
     try:
         return read(storage, commit_path(newest), Head).epoch
     except DamagedError as error:
-        if newest in found.checkpoints:
+        if newest in listing.checkpoints:
             return read(storage, checkpoint_path(newest), Head).epoch
         raise newest_damaged(error, newest) from error
 
@@ -418,7 +418,7 @@ def trimmable(files: Sequence[FileInfo], now_ms: int) -> list[str]:
     A reader that still wants one starts over; the grace keeps that rare, and the second newest
     checkpoint is there for the day on which the newest turns out to be damaged.
     """
-    named = [(info, found) for info in files if (found := version_of(info.path))]
+    named = [(info, parsed) for info in files if (parsed := version_of(info.path))]
     checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint)
     if len(checkpoints) < 2:
         return []

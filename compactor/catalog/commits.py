@@ -18,10 +18,13 @@ from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Rest
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 
+# The first format: what a keyfold without generations understands. It is written as long as it suffices.
 FORMAT: Final = 1
 FORMAT_OF_GENERATIONS: Final = 2
 """The format of what an older keyfold would not understand: later generations of logs, and offsets given up."""
 FOLDER: Final = "catalog"
+# Commits between two checkpoints. With more, a start replays more files; with fewer, the whole state is written
+# more often: 0.23 s for a state with 100,000 runs.
 CHECKPOINT_EVERY: Final = 50
 
 RESTORE: Final = (
@@ -64,14 +67,14 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True):
-    """The versions whose files a catalog's folder holds, rising."""
+    """The versions of which a catalog's folder holds files, rising."""
 
     commits: tuple[int, ...]
     checkpoints: tuple[int, ...]
 
     @property
     def newest(self) -> int:
-        """The highest version of all; 0 where there is no catalog."""
+        """The highest version of all; 0 if there is no catalog."""
         return max(self.commits[-1:] + self.checkpoints[-1:], default=0)
 
     def holds(self, version: int) -> bool:
@@ -141,15 +144,15 @@ _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
 def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
     """Reads the file at `path` as a `kind`.
 
-    Raises MissingFileError, StorageError; DamagedError; CatalogError where it is of another format.
+    Raises MissingFileError, StorageError; DamagedError; CatalogError if it is of another format.
     """
     data = storage.read(path)
     _refuse_other_format(storage, path, data)
-    found = _decode(storage, path, data, kind)
+    decoded = _decode(storage, path, data, kind)
     named = version_of(path)
-    if named is None or named[0] != found.version:
-        raise _damaged(storage, path, f"it says that it is version {found.version}")
-    return found
+    if named is None or named[0] != decoded.version:
+        raise _damaged(storage, path, f"it says that it is version {decoded.version}")
+    return decoded
 
 
 class _Format(Struct):
@@ -161,20 +164,20 @@ _FORMAT_DECODER: Final = msgspec.json.Decoder(_Format)
 
 def _refuse_other_format(storage: Storage, path: str, data: bytes) -> None:
     try:
-        found = _FORMAT_DECODER.decode(data).format
+        file_format = _FORMAT_DECODER.decode(data).format
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
-    if found not in (FORMAT, FORMAT_OF_GENERATIONS):
+    if file_format not in (FORMAT, FORMAT_OF_GENERATIONS):
         known = f"{FORMAT} and {FORMAT_OF_GENERATIONS}"
-        raise CatalogError(f"{storage.location}/{path} has format {found}; this keyfold knows {known}.", UPGRADE)
+        raise CatalogError(f"{storage.location}/{path} has format {file_format}; this keyfold knows {known}.", UPGRADE)
 
 
 def _decode(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
     try:
-        found: Kind = _DECODERS[kind].decode(data)
+        decoded: Kind = _DECODERS[kind].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
-    return found
+    return decoded
 
 
 def _damaged(storage: Storage, path: str, why: str) -> DamagedError:

@@ -14,7 +14,6 @@ Instead of a damaged checkpoint the one before it is read, and the commits since
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import structlog
@@ -38,6 +37,7 @@ from compactor.model.actions import Append, PlanFold, Publish
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 
+# How often what another instance has overtaken, or a store did not answer, is begun again before it is an error.
 ATTEMPTS: Final = 10
 
 _log = structlog.get_logger()
@@ -47,26 +47,29 @@ class History:
     """What one process has read of a catalog, and which files it saw dropped."""
 
     def __init__(self, storage: Storage) -> None:
+        # The newest version that was read or committed; moves forward only.
         self.view = View()
         self._storage = storage
+        # By path: when a commit dropped the file, in ms of the committer's clock; until `forget`, or a new start.
         self._dropped: dict[str, int] = {}
+        # The time in ms of the checkpoint that reading began with: a file that was dropped before it counts from then.
         self._since_ms = 0
 
     def advance(self) -> View:
-        """Reads on to the newest version; one listing where nothing is new.
+        """Reads on to the newest version. If nothing is new, this is one listing.
 
-        Raises StorageError; CatalogError where a file is missing, damaged or does not fit.
+        Raises StorageError; CatalogError if a file is missing, damaged or does not fit.
         """
         for _ in range(ATTEMPTS):
-            found = list_versions(self._storage)
+            listing = list_versions(self._storage)
             try:
-                return self._replay(found)
+                return self._replay(listing)
             except (MissingFileError, BrokenChainError) as error:
                 failure = error
         raise CatalogError(f"Catalog {self._storage.location} has a hole: {failure.message}", RESTORE) from failure
 
     def take(self, commit: Commit) -> None:
-        """Applies the next commit. Raises CatalogError where it does not fit."""
+        """Applies the next commit. Raises CatalogError if it does not fit."""
         self.adopt(commit, follow(self.view, commit))
 
     def adopt(self, commit: Commit, after: View) -> None:
@@ -85,47 +88,43 @@ class History:
         """Forgets `path`, which has been removed and is not asked for again."""
         self._dropped.pop(path, None)
 
-    def _replay(self, found: Listing) -> View:
-        self._refuse_older(found)
-        damaged = self._start(found)
-        for version in range(self.view.version + 1, found.newest + 1):
+    def _replay(self, listing: Listing) -> View:
+        self._refuse_older(listing)
+        damaged = self._start(listing)
+        for version in range(self.view.version + 1, listing.newest + 1):
             try:
                 self.take(read(self._storage, commit_path(version), Commit))
             except MissingFileError as error:
                 raise damaged or error from error
             except DamagedError as error:
-                raise newest_damaged(error, version) if version == found.newest else error from error
+                raise newest_damaged(error, version) if version == listing.newest else error from error
         return self.view
 
-    def _start(self, found: Listing) -> DamagedError | None:
-        """Goes on from the newest sound checkpoint above the view; returns the error of the newest where it is damaged.
+    def _start(self, listing: Listing) -> DamagedError | None:
+        """Goes on from the newest sound checkpoint above the view; returns the error of the newest if that is damaged.
 
-        Where none is sound, the commits above the view are read.
+        If none is sound, the view stays, and the commits above it are read.
         """
         damaged: DamagedError | None = None
-        for version in self._ahead(found):
+        for version in reversed(listing.checkpoints):
+            if version <= self.view.version:
+                break
             try:
                 checkpoint = read(self._storage, checkpoint_path(version), Checkpoint)
             except DamagedError as error:
                 _log.warning("checkpoint damaged, reading around it", error=error.message)
                 damaged = damaged or error
             else:
-                self._start_from(view_of(checkpoint))
+                self.view = view_of(checkpoint)
+                # What was dropped before this checkpoint was dropped at its time at the latest.
+                self._dropped, self._since_ms = {}, self.view.at_ms
                 break
         return damaged
 
-    def _ahead(self, found: Listing) -> Iterator[int]:
-        return (version for version in reversed(found.checkpoints) if version > self.view.version)
-
-    def _start_from(self, view: View) -> None:
-        self.view = view
-        # What was dropped before this checkpoint was dropped at its time at the latest.
-        self._dropped, self._since_ms = {}, view.at_ms
-
-    def _refuse_older(self, found: Listing) -> None:
-        if found.newest < self.view.version:
+    def _refuse_older(self, listing: Listing) -> None:
+        if listing.newest < self.view.version:
             raise CatalogError(
-                f"Catalog {self._storage.location} was at version {self.view.version} and is now at {found.newest}.",
+                f"Catalog {self._storage.location} was at version {self.view.version} and is now at {listing.newest}.",
                 "See whether storage.location is still mounted; if its folder was restored, restart the worker.",
             )
 

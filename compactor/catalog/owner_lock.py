@@ -73,6 +73,7 @@ class OwnerLock:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        # None while another process holds it, before the first `claim` and after `release`.
         self._lock: Lock | None = None
         self._turn = threading.Lock()
         """Held while the store is asked: two claims at once would take the lock from each other."""

@@ -24,7 +24,7 @@ KEPT: Final = 100
 """Numbers that stay in the folder. By them a start here is told from one elsewhere, of a folder that was moved here: of
 the lowest that is kept, and above, each is known; one that was removed is below all that are kept."""
 _ATTEMPTS: Final = 100
-"""How many numbers are tried: other processes may draw theirs at the moment, or have, and a list is behind."""
+"""How many numbers are tried: other processes may draw at the same moment, and a list may be out of date."""
 
 
 class Start:

@@ -4,9 +4,9 @@
     requests/<id>.begun.json   which came first: a worker that carries it out (`begin`), or the asker (`withdraw`)
     requests/<id>.done.json    the answer; made exclusively by `answer`
 
-So each request has one answer, and one that its asker has taken back is never carried out. Where a worker dies between
-`begun` and `done`, the next one carries the request out again: what is asked for must bear that. A request whose asker
-ended without taking it back is withdrawn once its time is over (`pending`).
+So each request has one answer, and a request that its asker has taken back is never carried out. If a worker dies
+between `begun` and `done`, the next one carries the request out again: what is asked for must bear that. If an asker
+ends without taking its request back, the request is withdrawn once its time is over (`pending`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ GRACE_MS: Final = 30_000
 """How far the clocks of asker and worker may be apart."""
 _ASKED: Final = ".json"
 _BEGUN: Final = ".begun.json"
+# Two values of the begun file: exactly one of them is created, which decides who came first.
 _CARRIED_OUT: Final = b'{"withdrawn":false}'
 _TAKEN_BACK: Final = b'{"withdrawn":true}'
 _DONE: Final = ".done.json"
@@ -82,21 +83,22 @@ def leave(
         until_ms=until_ms,
         accepts_loss=accepts_loss,
     )
-    if not storage.create(_asked(name), msgspec.json.encode(request)):
-        raise StorageError(f"{storage.location}/{_asked(name)} exists already.", "Try again.")
+    if not storage.create(_path(name, _ASKED), msgspec.json.encode(request)):
+        raise StorageError(f"{storage.location}/{_path(name, _ASKED)} exists already.", "Try again.")
     return request
 
 
 def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
     """Reads the requests without an answer, the oldest first. Raises StorageError.
 
-    A request that cannot be read is answered with that; one whose time is over is withdrawn, as its asker has ended.
+    A request that cannot be read is answered with that. Once its time is over, a request is withdrawn: its asker has
+    ended.
     """
-    found = [request for name in _unanswered(storage) if (request := _read(storage, name))]
-    over = [one for one in found if one.until_ms is not None and now_ms > one.until_ms + GRACE_MS]
-    for one in over:
-        answer(storage, one.id, WITHDRAWN)
-    return tuple(one for one in found if one not in over)
+    unanswered = [request for name in _unanswered(storage) if (request := _read(storage, name))]
+    over = [waiting for waiting in unanswered if waiting.until_ms is not None and now_ms > waiting.until_ms + GRACE_MS]
+    for expired in over:
+        answer(storage, expired.id, WITHDRAWN)
+    return tuple(waiting for waiting in unanswered if waiting not in over)
 
 
 def is_any_pending(storage: Storage) -> bool:
@@ -105,11 +107,11 @@ def is_any_pending(storage: Storage) -> bool:
 
 
 def begin(storage: Storage, request_id: str) -> bool:
-    """Begins a request for the worker; False where its asker has taken it back. Raises StorageError."""
-    if storage.create(_begun(request_id), _CARRIED_OUT):
+    """Begins a request for the worker; False if its asker has taken it back. Raises StorageError."""
+    if storage.create(_path(request_id, _BEGUN), _CARRIED_OUT):
         return True
     try:
-        withdrawn = storage.read(_begun(request_id)) == _TAKEN_BACK
+        withdrawn = storage.read(_path(request_id, _BEGUN)) == _TAKEN_BACK
     except MissingFileError:  # the vacuum has removed it, with its answer
         return False
     if withdrawn:  # by an asker that ended before it answered the request
@@ -118,26 +120,26 @@ def begin(storage: Storage, request_id: str) -> bool:
 
 
 def answer(storage: Storage, request_id: str, given: Answer) -> bool:
-    """Answers a request, once; False where it has an answer. Raises StorageError."""
-    return storage.create(_done(request_id), msgspec.json.encode(given))
+    """Answers a request, once; False if it has an answer. Raises StorageError."""
+    return storage.create(_path(request_id, _DONE), msgspec.json.encode(given))
 
 
 def answered(storage: Storage, request_id: str) -> Answer | None:
-    """Reads the answer of a request; None where there is none yet. Raises StorageError."""
+    """Reads the answer of a request; None if there is none yet. Raises StorageError."""
     try:
-        return msgspec.json.decode(storage.read(_done(request_id)), type=Answer)
+        return msgspec.json.decode(storage.read(_path(request_id, _DONE)), type=Answer)
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Answer(ok=False, message=f"{storage.location}/{_done(request_id)} is damaged: {error}.")
+        return Answer(ok=False, message=f"{storage.location}/{_path(request_id, _DONE)} is damaged: {error}.")
 
 
 def withdraw(storage: Storage, request_id: str) -> bool:
-    """Takes a request back: no worker will carry it out. False where a worker has begun or answered it.
+    """Takes a request back: no worker will carry it out. False if a worker has begun or answered it.
 
     Raises StorageError.
     """
-    first = storage.create(_begun(request_id), _TAKEN_BACK)
+    first = storage.create(_path(request_id, _BEGUN), _TAKEN_BACK)
     return first and answer(storage, request_id, WITHDRAWN)
 
 
@@ -158,22 +160,14 @@ def _unanswered(storage: Storage) -> list[str]:
 
 def _read(storage: Storage, name: str) -> Request | None:
     try:
-        return msgspec.json.decode(storage.read(_asked(name)), type=Request)
+        return msgspec.json.decode(storage.read(_path(name, _ASKED)), type=Request)
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        refused = f"{storage.location}/{_asked(name)} is no request: {error}."
+        refused = f"{storage.location}/{_path(name, _ASKED)} is no request: {error}."
         answer(storage, name, Answer(ok=False, message=refused, action="Leave it again."))
         return None
 
 
-def _asked(request_id: str) -> str:
-    return f"{FOLDER}/{request_id}{_ASKED}"
-
-
-def _begun(request_id: str) -> str:
-    return f"{FOLDER}/{request_id}{_BEGUN}"
-
-
-def _done(request_id: str) -> str:
-    return f"{FOLDER}/{request_id}{_DONE}"
+def _path(request_id: str, ending: str) -> str:
+    return f"{FOLDER}/{request_id}{ending}"

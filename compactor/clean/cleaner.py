@@ -1,7 +1,7 @@
 """The cleaner: a round is five steps, each of which decides on the newest state and commits what it decided.
 
     retain    logs lose their old end                         → Retain
-    measure   runs across published are counted anew          → Restate, only where a decision hangs on them
+    measure   runs across published are counted again         → Restate, only if a decision depends on them
     choose    overdue and filthiest logs, as many as one job takes
     compact   the chosen logs are cleaned in one job          → Clean
     merge     neighbouring runs of other logs, in one job     → Merge
@@ -44,7 +44,7 @@ _log = structlog.get_logger()
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """How many logs one round cleaned, merged, and shortened by retention; false where it did nothing."""
+    """How many logs one round cleaned, merged, and shortened by retention; false if it did nothing."""
 
     cleaned: int = 0
     merged: int = 0
@@ -85,9 +85,9 @@ class CleanedLog(OfPartition, Struct, frozen=True, kw_only=True):
 class Cleaner:
     """Keeps the logs of one connector small. One thread uses it; the catalog is shared.
 
-    `uncertain` returns the logs whose published offset is not known: they are left alone. `clock` returns the time
-    in ms at which a commit is made, which for a long job is not the time of its round: files that it replaced have
-    their whole grace from then on. Without a `clock` the time of the round stands for it.
+    `uncertain` returns the logs of which the published offset is not known: they are left alone. `clock` returns the
+    time in ms at which a commit is made. For a long job that is later than the time of its round, and the files that it
+    replaced keep their whole grace from then on. Without a `clock`, commits have the time of the round.
     """
 
     def __init__(
@@ -107,17 +107,18 @@ class Cleaner:
         self._counters = counters
         self._quarantine = quarantine
         self._uncertain = uncertain
+        # The queue that the last choice ended with; the next one begins with the other (`schedule.choose`).
         self._last: Queue | None = None
 
     def round(self, now_ms: int) -> Round:
         """Does what is due at `now_ms`: one job that cleans, one that merges. Raises StorageError, FencedError.
 
-        A partition whose own files make a job fail goes into quarantine, and the others are done.
+        If the files of a partition make a job fail, that partition goes into quarantine, and the others are done.
         """
         self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
         cleaned = self._compact(self._choose(*self._measure(now_ms)), now_ms)
-        merged = self._merge(now_ms, {one.tp for one in cleaned})
+        merged = self._merge(now_ms, {log.tp for log in cleaned})
         return Round(cleaned=len(cleaned), merged=merged, expired=expired)
 
     def clean(
@@ -125,7 +126,7 @@ class Cleaner:
     ) -> tuple[CleanedLog, ...]:
         """Cleans, on command, every log (or those `wanted`) in which that would change anything, due or not.
 
-        Those in quarantine are left out. Raises FoldFailedError where one fails and a command `asked` for it.
+        Those in quarantine are left out. Raises FoldFailedError if one fails and a command `asked` for it.
         """
         if not self._settings.policy.compacts:
             return ()
@@ -149,7 +150,7 @@ class Cleaner:
         return len(actions)
 
     def _measure(self, now_ms: int) -> tuple[CatalogState, Sequence[CleaningDecision]]:
-        """Counts runs across published anew where a decision depends on them; returns the state and what is decided."""
+        """Counts runs across published again if a decision depends on them; returns the state and the decisions."""
         state = self._catalog.state
         decisions = self._decisions(state, now_ms)
         unmeasured = [decision.tp for decision in decisions if decision.reason is Reason.UNMEASURED]
@@ -165,20 +166,20 @@ class Cleaner:
         _announce("cleaning", [(log.tp, log.text) for log in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()
-        return [logs[found.tp] for found in choice.picked]
+        return [logs[decision.tp] for decision in choice.picked]
 
     def _compact(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
         """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
         began_ms = self._now_ms(now_ms)
         counted = self._counted(logs, now_ms, asked=asked)
         done = self._quarantine.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
-        cleaned = tuple(one for part in done for one in part)
+        cleaned = tuple(log for part in done for log in part)
         self._counters.add_all(
             {
                 "full_folds": len(cleaned),
-                "fold_bytes_read": sum(one.bytes_before for one in cleaned),
-                "fold_bytes_written": sum(one.bytes for one in cleaned),
-                "fold_records_removed": sum(one.records_before - one.records for one in cleaned),
+                "fold_bytes_read": sum(log.bytes_before for log in cleaned),
+                "fold_bytes_written": sum(log.bytes for log in cleaned),
+                "fold_records_removed": sum(log.records_before - log.records for log in cleaned),
                 "fold_jobs": sum(1 for part in done if part),
                 "fold_ms": self._now_ms(now_ms) - began_ms,
             }
@@ -207,10 +208,10 @@ class Cleaner:
         return {**dict.fromkeys(self._uncertain(), Reason.UNCERTAIN), **quarantined(state.logs)}
 
     def _counted(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> list[PartitionLog]:
-        """Returns `logs`, whose runs across `published` are counted anew where counts below it are needed.
+        """Returns `logs` after their runs across `published` were counted again, if counts below it are needed.
 
-        That is where a run has records without a key, as each of them is counted as rejected once; and where a command
-        `asked` for the clean, as its result says to the byte how much there was below its end.
+        They are needed if a run has records without a key, as each of them is counted as rejected once; and if a
+        command `asked` for the clean, as its result says to the byte how much there was below its end.
         """
         inexact = [log for log in logs if any(asked or run.keyless for run in straddling_runs(log))]
         if not inexact:

@@ -55,7 +55,7 @@ def merge(
     policy: CompactionPolicy,
     limit: int | None = None,
 ) -> tuple[Merge, ...]:
-    """Merges all `picks` in one job (step 13a), by key where the policy compacts. Returns the new runs, in their order.
+    """Merges all `picks` in one job (step 13a), by key if the policy compacts. Returns the new runs, in their order.
 
     `limit`: bytes per second. Raises StorageError, FoldError.
     """
@@ -66,7 +66,10 @@ def merge(
         failpoint="merge.write",
         limit=limit,
     )
-    return tuple(_merge(pick, written) for pick, written in zip(picks, rewriter.rewrite(task), strict=True))
+    return tuple(
+        Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=pick.result(written))
+        for pick, written in zip(picks, rewriter.rewrite(task), strict=True)
+    )
 
 
 def keyless_of_clean(log: PartitionLog) -> int:
@@ -78,7 +81,7 @@ def keyless_of_clean(log: PartitionLog) -> int:
 
 
 def keyless_of_merge(pick: MergePick, policy: CompactionPolicy) -> int:
-    """Counts the records without a key that the merge leaves out: none where the policy does not compact."""
+    """Counts the records without a key that the merge leaves out: none if the policy does not compact."""
     return sum(run.keyless for run in pick.runs) if policy.compacts else 0
 
 
@@ -93,8 +96,3 @@ def _clean(log: PartitionLog, offsets: OffsetRange, written: Sequence[FileStats]
         output=log.output if log.output and log.output.source_offset == log.published else None,
         behind_ms=now_ms if log.ahead_ms is None else min(log.ahead_ms, now_ms),
     )
-
-
-def _merge(pick: MergePick, written: Sequence[FileStats]) -> Merge:
-    run = pick.result(written)
-    return Merge(topic=pick.tp.topic, partition=pick.tp.partition, run=run)

@@ -49,6 +49,7 @@ class Queue(Enum):
     FILTHY = "filthy"
 
 
+# By reason the queue of a log that is due; a log with any other reason is not due.
 _QUEUES: Final = {
     Reason.OVERDUE: Queue.OVERDUE,
     Reason.INTERVAL: Queue.OVERDUE,
@@ -94,7 +95,7 @@ class CleaningDecision(Struct, frozen=True, kw_only=True):
 
     @property
     def queue(self) -> Queue | None:
-        """The queue it waits in; None where it is not due."""
+        """The queue it waits in; None if it is not due."""
         return _QUEUES.get(self.reason)
 
     @property
@@ -169,7 +170,7 @@ class _Case(Struct, frozen=True):
 
     @property
     def interval_end_ms(self) -> int | None:
-        """When fold.full.interval.ms has passed since the last clean; None where that is never."""
+        """When fold.full.interval.ms has passed since the last clean; None if that is never."""
         since = _last_clean_ms(self.log)
         return None if since is None or self.fold.full_interval_ms < 0 else since + self.fold.full_interval_ms
 
@@ -184,7 +185,7 @@ def _overdue(case: _Case) -> Reason | None:
 
 
 def _by_interval(case: _Case) -> Reason | None:
-    """Returns why the log is due once fold.full.interval.ms has passed; None where nothing is to be done."""
+    """Returns why the log is due once fold.full.interval.ms has passed; None if nothing is to be done."""
     if not case.interval_passed:
         return None
     if case.measured.cleanable_records:
@@ -196,11 +197,11 @@ def _by_interval(case: _Case) -> Reason | None:
 
 def _by_ratio(case: _Case) -> Reason | None:
     """Compares strictly: 1.0 never fires, 0.0 needs a byte. Straddling bytes that decide are counted first."""
-    limit, found = case.policy.min_cleanable_dirty_ratio, case.measured
-    if found.ratio > limit:
+    limit, measured = case.policy.min_cleanable_dirty_ratio, case.measured
+    if measured.ratio > limit:
         return Reason.DIRTY
-    by_time = case.late(found.straddling_oldest_ms) or (case.interval_passed and found.straddling_records)
-    depends = found.max_ratio > limit or by_time
+    by_time = case.late(measured.straddling_oldest_ms) or (case.interval_passed and measured.straddling_records)
+    depends = measured.max_ratio > limit or by_time
     return Reason.UNMEASURED if depends else None
 
 
@@ -224,7 +225,7 @@ def _due_ms(case: _Case, reason: Reason) -> int | None:
 
 
 def _interval_with_work_ms(case: _Case) -> int | None:
-    """Returns when the interval has passed and there is something to do, in ms; None where that is never."""
+    """Returns when the interval has passed and there is something to do, in ms; None if that is never."""
     base = case.log.base
     if case.interval_end_ms is None:
         return None
@@ -237,4 +238,4 @@ def _last_clean_ms(log: PartitionLog) -> int | None:
     """Returns when the log was last cleaned, in ms; else when its oldest run arrived; None without runs."""
     if log.last_full_fold_ms is not None:
         return log.last_full_fold_ms
-    return min((run.arrived_ms for run in (log.base, *log.runs) if run is not None), default=None)
+    return min((run.arrived_ms for run in log.kept), default=None)

@@ -1,8 +1,8 @@
 """Clean, cleanable and uncleanable bytes of a log, from run metadata: the two sides of the dirty ratio.
 
 Cleanable is what lies below published (never more: docs/protocol.md). What is above it, inside
-min.compaction.lag.ms or not published yet, is uncleanable and counts on neither side. A file counts in full where all
-its records lie on one side of a bound. One across a bound (a lag ends inside a micro-batch) is straddling until a
+min.compaction.lag.ms or not published yet, is uncleanable and counts on neither side. A file counts in full if all
+its records lie on one side of a bound. A file across a bound (a lag ends inside a micro-batch) is straddling until a
 `Restate` has counted its two parts (`compactor.clean.recount`); it is never split in proportion.
 """
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compactor.model.log import PartitionLog, Run, RunFile
 
+# The sides of a file: wholly below published, across a bound, wholly above published.
 _CLEANABLE: Final = "cleanable"
 _STRADDLING: Final = "straddling"
 _UNCLEANABLE: Final = "uncleanable"
@@ -29,7 +30,7 @@ class LogToClean(Struct, frozen=True, kw_only=True):
     `clean_bytes` (the base run) and `cleanable_bytes` are exact. `straddling_bytes` is what files across a bound hold:
     any part of it may be cleanable. `uncleanable_bytes` lies above published; a file that a clean has cut counts whole
     in it. `oldest_ms` is when the oldest record of the runs that are wholly cleanable began to age,
-    `straddling_oldest_ms` that of runs across a bound; None where there are none.
+    `straddling_oldest_ms` that of runs across a bound; None if there are none.
     """
 
     clean_bytes: int = 0
@@ -52,10 +53,10 @@ class LogToClean(Struct, frozen=True, kw_only=True):
             for side, file in zip(sides, run.files, strict=True):
                 sizes[side] += file.bytes
                 records[side] += file.records
-            if _is_cleanable(sides):
-                cleanable.append(_oldest(run))
+            if sides and all(side == _CLEANABLE for side in sides):
+                cleanable.append(run.aged_ms)
             elif _is_straddling(sides):
-                straddling.append(_oldest(run))
+                straddling.append(run.aged_ms)
         return cls(
             clean_bytes=log.base.bytes if log.base else 0,
             cleanable_bytes=sizes[_CLEANABLE],
@@ -84,17 +85,12 @@ class LogToClean(Struct, frozen=True, kw_only=True):
 
 
 def straddling_runs(log: PartitionLog) -> tuple[Run, ...]:
-    """Returns the runs whose cleanable part is not counted by itself; `recount` counts it."""
+    """Returns the runs with a cleanable part that is not counted by itself; `recount` counts it."""
     return tuple(run for run in log.runs if _is_straddling([_side(log, run, file) for file in run.files]))
 
 
-def _is_cleanable(sides: Sequence[str]) -> bool:
-    """Returns whether a run whose files are on these sides is wholly cleanable."""
-    return bool(sides) and all(side == _CLEANABLE for side in sides)
-
-
 def _is_straddling(sides: Sequence[str]) -> bool:
-    """Returns whether a run whose files are on these sides has something cleanable that is not counted by itself."""
+    """Returns whether a run with files on these sides has something cleanable that is not counted by itself."""
     return any(side != _UNCLEANABLE for side in sides) and any(side != _CLEANABLE for side in sides)
 
 
@@ -107,7 +103,3 @@ def _side(log: PartitionLog, run: Run, file: RunFile) -> str:
     if max(run.start, file.first) >= end:
         return _UNCLEANABLE
     return _CLEANABLE if run.start <= file.first and file.last < end else _STRADDLING
-
-
-def _oldest(run: Run) -> int:
-    return run.arrived_ms if run.oldest_ms is None else run.oldest_ms

@@ -23,7 +23,7 @@ class RecordFilter(Struct, frozen=True, kw_only=True):
     """`FoldFilter` of a rewrite. `by_key`: only the latest record of every key; otherwise every record.
 
     `horizons`, by number of the range: each tombstone has the fate that `tombstones.fates` gives it at `now_ms`, and
-    gets its range's horizon where that is to be stamped. None: tombstones stay as they are.
+    gets its range's horizon if that is to be stamped. None: tombstones stay as they are.
     """
 
     by_key: bool = True
@@ -62,6 +62,6 @@ def _stamped_on_spark(frame: DataFrame, horizons: Sequence[int], now_ms: int) ->
     from pyspark.sql.functions import col, expr, when
 
     fates = tombstones.fates_on_spark(col("value").isNull(), now_ms)
-    own = expr(f"array({', '.join(f'{one}L' for one in horizons) or '0L'})[{LOG}]")
+    own = expr(f"array({', '.join(f'{horizon}L' for horizon in horizons) or '0L'})[{LOG}]")
     stamped = when(fates.stamp, own).when(fates.keep, col("delete_horizon"))
     return frame.where(~fates.drop).withColumn("delete_horizon", stamped)

@@ -1,6 +1,6 @@
-"""Counts a level-0 run anew within bounds, where a lag ends inside a micro-batch: decisions need exact bytes.
+"""Counts a level-0 run again within bounds, if a lag ends inside its micro-batch: decisions need exact bytes.
 
-Stands alone because it reads files: what is decided from metadata, also by `keyfold describe`, imports no Arrow.
+It reads files. Decisions from metadata, which `keyfold describe` makes too, import neither this module nor Arrow.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def _counted(storage: Storage, log: PartitionLog, run: Run, start: int, end: int
     if start >= end:
         return None
     file_ranges = OffsetRange(tp=log.tp, start=start, end=end, runs=(run,)).file_ranges
-    parts = [part for one in file_ranges for part in _stats_within(storage, one)]
+    parts = [part for file_range in file_ranges for part in _stats_within(storage, file_range)]
     return level0_run(start, end, parts, run.arrived_ms, folded=run.folded)
 
 
-def _stats_within(storage: Storage, one: FileRange) -> Iterator[FileStats]:
-    """Counts what of a file lies in the range; nothing where that holds no record."""
-    file = one.file
-    found = [part for batch in read_file_range(storage, one) for part in stats_of(file.path, batch)]
-    if found:
-        entire = file.entire and one.start <= file.first and file.last < one.end
-        part = with_checksum(reduce(combine, found), file.file_bytes, file.sha256, file.footer)
+def _stats_within(storage: Storage, file_range: FileRange) -> Iterator[FileStats]:
+    """Counts what of a file lies in the range; nothing if that holds no record."""
+    file = file_range.file
+    parts = [part for batch in read_file_range(storage, file_range) for part in stats_of(file.path, batch)]
+    if parts:
+        entire = file.entire and file_range.start <= file.first and file.last < file_range.end
+        part = with_checksum(reduce(combine, parts), file.file_bytes, file.sha256, file.footer)
         yield replace(part, file=replace(part.file, entire=entire))
 
 

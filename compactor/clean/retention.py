@@ -7,7 +7,7 @@ only value of a key expires too. With `delete` alone the segments are those of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from itertools import takewhile
 from typing import Final
@@ -53,7 +53,7 @@ class Retention(Struct, frozen=True, kw_only=True):
 
     @property
     def action(self) -> Retain | None:
-        """What to commit; None where nothing expires."""
+        """What to commit; None if nothing expires."""
         if not self.segments:
             return None
         return Retain(topic=self.tp.topic, partition=self.tp.partition, start=self.start)
@@ -68,12 +68,14 @@ class _Segment(Struct, frozen=True):
 
 
 def evaluate_retention(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> Retention:
-    """Decides where `log` is to start at `now_ms` (`UnifiedLog.deleteOldSegments`), by the limit that takes more."""
+    """Decides the start of `log` at `now_ms` (`UnifiedLog.deleteOldSegments`), by the limit that takes more."""
     if not policy.deletes or (policy.retention_ms < 0 and policy.retention_bytes < 0):
         return Retention(tp=log.tp, start=log.start, cause=Cause.OFF)
     segments = tuple(_segments(log))
-    by_size = _beyond(segments, _size(log), policy.retention_bytes)
-    by_time = tuple(takewhile(_older(policy.retention_ms, now_ms), segments))
+    # All files of the log, unpublished ones too, as Kafka counts the whole log.
+    log_size = sum(_bytes(run, file) for run in log.kept for file in run.files)
+    by_size = _beyond(segments, log_size, policy.retention_bytes)
+    by_time = tuple(takewhile(lambda segment: 0 <= policy.retention_ms < now_ms - segment.newest_ms, segments))
     gone, cause = (by_size, Cause.SIZE) if len(by_size) > len(by_time) else (by_time, Cause.TIME)
     if not gone:
         return Retention(tp=log.tp, start=log.start, cause=Cause.KEPT)
@@ -85,12 +87,8 @@ def expiring(
     logs: Iterable[PartitionLog], policy: CompactionPolicy, now_ms: int, busy: Collection[TopicPartition]
 ) -> tuple[Retention, ...]:
     """Decides on all `logs` but `busy` ones, quarantined ones too; returns those that lose something at `now_ms`."""
-    found = (evaluate_retention(log, policy, now_ms) for log in logs if log.tp not in busy)
-    return tuple(one for one in found if one.segments)
-
-
-def _older(retention_ms: int, now_ms: int) -> Callable[[_Segment], bool]:
-    return lambda segment: 0 <= retention_ms < now_ms - segment.newest_ms
+    decisions = (evaluate_retention(log, policy, now_ms) for log in logs if log.tp not in busy)
+    return tuple(decision for decision in decisions if decision.segments)
 
 
 def _beyond(segments: Iterable[_Segment], size: int, limit: int) -> tuple[_Segment, ...]:
@@ -104,19 +102,14 @@ def _beyond(segments: Iterable[_Segment], size: int, limit: int) -> tuple[_Segme
     return tuple(gone)
 
 
-def _size(log: PartitionLog) -> int:
-    """Sums the bytes of all files of the log, unpublished ones too, as Kafka counts the whole log."""
-    return sum(_bytes(run, file) for run in _runs(log) for file in run.files)
-
-
 def _bytes(run: Run, file: RunFile) -> int:
-    """Returns the bytes that `file` holds of `run`; 0 where a part of it is in the base run: in doubt more is kept."""
+    """Returns the bytes that `file` holds of `run`; 0 if a part of it is in the base run: in doubt more is kept."""
     return file.bytes if run.start <= file.first else 0
 
 
 def _segments(log: PartitionLog) -> Iterator[_Segment]:
     """Yields the segments from the old end that lie wholly below published."""
-    for run in _runs(log):
+    for run in log.kept:
         for file in sorted(run.files, key=lambda file: file.first):
             last = min(file.last, run.end - 1)
             if last >= log.published:
@@ -124,7 +117,3 @@ def _segments(log: PartitionLog) -> Iterator[_Segment]:
             newest_ms = run.max_timestamp if file.newest_ms is None else file.newest_ms
             aged_ms = min(newest_ms, run.arrived_ms) if newest_ms >= 0 else run.arrived_ms
             yield _Segment(last + 1, _bytes(run, file), aged_ms)
-
-
-def _runs(log: PartitionLog) -> tuple[Run, ...]:
-    return (log.base, *log.runs) if log.base else log.runs

@@ -1,4 +1,4 @@
-"""Rewrites runs for cleans and merges: a compaction task is a fold whose tasks write files."""
+"""Rewrites runs for cleans and merges: a compaction task is a fold with tasks that write files."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ class Rewriter:
     ) -> None:
         self._spark = spark
         self._stopping = stopping
+        # What this process rewrites by itself: at most `local_records` records, -1 for none.
         self._local = local(local_records)
         self._fold = CheapestFold(spark, storage, "rewriting", stopping)
 
@@ -93,9 +94,9 @@ class Rewriter:
 
 
 def local_job(task: CompactionTask, budget: MemoryBudget) -> FoldJob | None:
-    """Returns the fold that `task` is where it fits `budget`, for this process; None where it is for Spark.
+    """Returns the fold of `task` for this process if it fits `budget`; None if it is for Spark.
 
-    That it is as well where it has a limit of bytes, which tasks keep, and where nothing is folded by key.
+    It is also for Spark if it has a limit of bytes, which Spark's tasks keep, and if nothing is folded by key.
     """
     if task.limit is not None or not task.keep.by_key or not budget.fits(task.ranges):
         return None
@@ -108,7 +109,7 @@ def local_job(task: CompactionTask, budget: MemoryBudget) -> FoldJob | None:
 
 
 def fold_job(task: CompactionTask, cores: int) -> FoldJob:
-    """Returns the fold that `task` is, whose tasks write files; its answers are rows of FILE_STATS."""
+    """Returns the fold of `task` for Spark: its tasks write files, and its answers are rows of FILE_STATS."""
     throttler = Throttler.shared(task.limit, cores)
     return FoldJob(
         ranges=task.ranges,

@@ -43,8 +43,8 @@ def choose(decisions: Iterable[CleaningDecision], last: Queue | None, budget: in
     """
     due = tuple(decisions)
     queues = {
-        Queue.OVERDUE: deque(sorted(_of(due, Queue.OVERDUE), key=_by_time)),
-        Queue.FILTHY: deque(sorted(_of(due, Queue.FILTHY), key=_by_ratio)),
+        Queue.OVERDUE: deque(sorted(_of(due, Queue.OVERDUE), key=lambda log: (log.due_ms or 0, log.tp))),
+        Queue.FILTHY: deque(sorted(_of(due, Queue.FILTHY), key=lambda log: (-log.measured.ratio, log.tp))),
     }
     picked: list[CleaningDecision] = []
     while turn := _turn(queues, last):
@@ -62,14 +62,6 @@ def _of(decisions: Iterable[CleaningDecision], queue: Queue) -> Iterator[Cleanin
 
 
 def _turn(queues: Mapping[Queue, Collection[CleaningDecision]], last: Queue | None) -> Queue | None:
-    """Returns whose turn it is: the other queue than `last`, if any log waits in it."""
+    """Returns the queue that is next: the other one than `last`, if any log waits in it."""
     order = (Queue.FILTHY, Queue.OVERDUE) if last is Queue.OVERDUE else (Queue.OVERDUE, Queue.FILTHY)
     return next((queue for queue in order if queues[queue]), None)
-
-
-def _by_time(decision: CleaningDecision) -> tuple[int, TopicPartition]:
-    return (decision.due_ms or 0, decision.tp)
-
-
-def _by_ratio(decision: CleaningDecision) -> tuple[float, TopicPartition]:
-    return (-decision.measured.ratio, decision.tp)

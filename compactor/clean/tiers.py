@@ -34,7 +34,7 @@ class MergePick(Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """The offset behind it."""
+        """The offset after its last one."""
         return self.runs[-1].end
 
     @property
@@ -48,20 +48,20 @@ class MergePick(Struct, frozen=True, kw_only=True):
         return replace(
             run_of(self.start, self.end, written, level=self.level, arrived_ms=arrived_ms),
             max_timestamp=max(run.max_timestamp for run in self.runs),
-            oldest_ms=min(run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in self.runs),
+            oldest_ms=min(run.aged_ms for run in self.runs),
             rejected=0,  # they are counted until they are published, and a merge takes only what is
         )
 
 
 def pick_merge(log: PartitionLog, fold: FoldPolicy) -> MergePick | None:
-    """Picks the merge that `log` is due for, the lowest level first; None where it is due for none.
+    """Picks the merge that `log` is due for, the lowest level first; None if it is due for none.
 
     Level 0: all neighbours, once fold.level0.files of them wait. Higher: fold.tier.runs neighbours of one
     level and similar size. Runs over fold.run.max.bytes are not merged, and end a row of neighbours.
     """
     rows = sorted(_rows(log, fold), key=lambda row: (row[0].level, row[0].start))
-    found = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)
-    runs = next((runs for runs in found if runs), None)
+    mergeable = (_of_level0(row, fold) if row[0].level == 0 else _of_tier(row, fold) for row in rows)
+    runs = next((runs for runs in mergeable if runs), None)
     return MergePick(tp=log.tp, runs=runs, level=runs[0].level + 1) if runs else None
 
 
@@ -72,8 +72,8 @@ def pick_merges(
 
     Most runs first, ties by topic and partition; the first is taken whatever its size.
     """
-    found = (pick_merge(log, fold) for log in logs if log.tp not in held)
-    due = sorted((pick for pick in found if pick), key=lambda pick: (-len(pick.runs), pick.tp))
+    picks = (pick_merge(log, fold) for log in logs if log.tp not in held)
+    due = sorted((pick for pick in picks if pick), key=lambda pick: (-len(pick.runs), pick.tp))
     return tuple(next(pack(due, AtMost(budget, lambda pick: pick.bytes)), ()))
 
 

@@ -73,7 +73,7 @@ def fates_on_spark(is_tombstone: Column, now_ms: int) -> Fates:
 
 
 def horizon(log: PartitionLog, policy: CompactionPolicy, now_ms: int) -> int:
-    """Returns the delete horizon that a clean of `log` at `now_ms` stamps, in ms; FOREVER where the sum goes beyond.
+    """Returns the delete horizon that a clean of `log` at `now_ms` stamps, in ms; at most FOREVER.
 
     A clock that was set back since the last clean makes it no earlier than that one's: else the tombstone
     would be kept for a shorter time once the clock is right again.
@@ -87,5 +87,5 @@ def unstamped(base: Run | None) -> int:
 
 
 def passed(base: Run | None, now_ms: int) -> bool:
-    """Returns whether a clean now would drop a tombstone of the base run, also where nothing new has come."""
+    """Returns whether a clean now would drop a tombstone of the base run, even if nothing new has come."""
     return base is not None and base.next_horizon_ms is not None and fate(base.next_horizon_ms, now_ms) is Fate.DROP

@@ -39,12 +39,13 @@ class Vacuumed(Struct, frozen=True):
 def vacuum(
     storage: Storage, catalog: Catalog, now_ms: int, grace_ms: int, running: Callable[[], Container[str]] = tuple
 ) -> Vacuumed:
-    """Removes unneeded files of the connector's folder `storage`, whose owner `catalog` is.
+    """Removes unneeded files of the connector's folder `storage`, which `catalog` owns.
 
     `running` gives the jobs (`<job>` of `runs/<epoch>-<job>-…`) that may still commit. Raises CatalogError,
     FencedError and StorageError before anything is removed; StorageError also in the middle, which harms nothing.
     """
-    # In this order: whose files are listed is running when that is asked, or in the version that is read after it.
+    # The order matters: a job of a file in the list is running when `running` is called, or its commit is in the
+    # version that is read after that.
     files = storage.walk(RUNS)
     jobs = running()
     state = catalog.refresh()
@@ -86,11 +87,11 @@ def removable(
 
 def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:
     """Returns when each job finished its latest file, in ms: a long job's first files are old before it commits."""
-    found: dict[tuple[int, str], int] = {}
+    latest_ms: dict[tuple[int, str], int] = {}
     for info in files:
         if job := job_of(info.path):
-            found[job] = max(found.get(job, 0), info.modified_ms)
-    return found
+            latest_ms[job] = max(latest_ms.get(job, 0), info.modified_ms)
+    return latest_ms
 
 
 def _abandoned(storage: Storage, before_ms: int) -> list[FileInfo]:

@@ -36,7 +36,7 @@ def last_of_each(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
         return _last_of_few(table, by)
     names = [*(name for name in by if not _is_constant(table[name])), "key"]
     rows = pa.table({**{name: table[name] for name in names}, "row": np.arange(table.num_rows)})
-    # One thread: several do not make it sooner, and beside other tasks they take the processor from them.
+    # One thread: several are not faster, and they take the processor from the other tasks of the machine.
     return rows.group_by(names, use_threads=False).aggregate([("row", "max")])["row_max"].to_numpy()
 
 
@@ -45,7 +45,7 @@ def _last_of_few(table: pa.Table, by: Sequence[str]) -> NDArray[np.int64]:
     codes = _codes(table["key"])
     for name in by:
         own = _codes(table[name])
-        codes = codes * (own.max(initial=0) + 1) + own  # no more than _FEW ** 2 before the next is counted anew
+        codes = codes * (own.max(initial=0) + 1) + own  # no more than _FEW ** 2, as `unique` numbers them again
         codes = np.unique(codes, return_inverse=True)[1]
     last = np.full(codes.max(initial=-1) + 1, -1)
     np.maximum.at(last, codes, np.arange(len(codes)))
@@ -61,8 +61,8 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
 def last_of_hashed(table: pa.Table, by: Sequence[str], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """Returns what `last_of_each` does, by sorting `hashes`, which are of each row's key and columns `by`.
 
-    It takes a third of the time where most keys of a million rows differ, and twice the time where few do. Rows with
-    one hash are compared byte by byte; where they differ, `last_of_each` answers.
+    It takes a third of the time if most keys of a million rows differ, and twice the time if few do. Rows with the same
+    hash are compared byte by byte; if two of them differ, `last_of_each` answers.
     """
     order = np.argsort(hashes)
     hashes = hashes[order]

@@ -1,4 +1,4 @@
-"""Chooses where a fold costs least, by memory budget: this process for little, tasks for more, Spark for any amount."""
+"""Chooses the cheapest fold within a memory budget: this process for little, tasks for more, Spark for any amount."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class CheapestFold:
         self._in_tasks = InTasks(spark, storage)
         self._on_spark = OnSpark(spark, storage)
         self._fallback = TaskFallback(work, stopping)
+        # "" before the first fold.
         self.implementation = ""
 
     def run(self, job: FoldJob) -> Folded:
@@ -50,7 +51,7 @@ class CheapestFold:
         return self._fallback.give_up(error)
 
     def _by_tasks(self, job: FoldJob) -> Folded:
-        """Folds in tasks. All of the job is left where a task's process ends, if it may be done again."""
+        """Folds in tasks. If a task's process ends and the job may be done again, all of the job is left."""
         try:
             return self._in_tasks.run(job)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Folds what one process can hold with Arrow: gives what `on_spark.latest(on_spark.scan(…))` does, without a Spark job.
+"""Folds in this process, with Arrow, what it can hold: does what `on_spark.latest` does, without a Spark job.
 
 All files are in memory at once; `chooser` has checked that they fit. Only files that are, byte for byte,
 what was written are decoded here: a damaged page can end the process that reads it (`quarantine.verify`).
@@ -27,8 +27,11 @@ from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, pla
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 
+# Records a batch: a consumer of batches holds one at a time in addition to what was folded.
 _ROWS: Final = 10_000
+# Tasks that run at the same time in this process; they wait for brokers most of the time.
 _THREADS: Final = 8
+# What decides which record is the latest; only these columns are put in order.
 _COMPARED: Final = [LOG, "key", KEY_IDENTITY, "rejected"]
 _log = structlog.get_logger()
 
@@ -43,10 +46,10 @@ class InMemory:
         self._storage = storage
 
     def run(self, job: FoldJob) -> Folded:
-        """See `LatestPerKey.run`. Tasks run beside one another, as they wait for brokers.
+        """See `LatestPerKey.run`. Tasks run at the same time, as they wait for brokers.
 
-        All of the job is left where a file is not, byte for byte, what was written. Where several tasks fail, a
-        FencedError is raised before all others, then the error of the first task; the others are logged.
+        All of the job is left if a file is not, byte for byte, what was written. If several tasks fail, a FencedError
+        is raised if there is one, else the error of the first task; the others are logged.
         """
         files = load(self._storage, job.ranges)
         if files is None or job.work_here is None or job.tasks is None:
@@ -55,7 +58,7 @@ class InMemory:
         if not job.tasks:
             return Folded([])
         *others, last = ((number, rows.of_logs(logs)) for number, logs in job.tasks.items())
-        with ThreadPoolExecutor(_THREADS) as pool:  # which starts no thread where there is one task
+        with ThreadPoolExecutor(_THREADS) as pool:  # which starts no thread if there is one task
             answers = [pool.submit(copy_context().run, _answer, job, work, *task) for task in others]
             answers.append(_done_here(lambda: _answer(job, work, *last)))
         _raise_failure(answers)
@@ -89,13 +92,13 @@ def _raise_failure(answers: Sequence[Future[list[dict[str, Any]]]]) -> None:
 
 
 def load(storage: Storage, ranges: Iterable[OffsetRange]) -> Files | None:
-    """Reads every file that holds anything of `ranges`; None where one is not what was written. Raises StorageError."""
-    found: dict[str, bytes] = {}
+    """Reads every file that holds anything of `ranges`; None if one is not what was written. Raises StorageError."""
+    contents: dict[str, bytes] = {}
     for path, file in files_of(ranges).items():
-        found[path] = storage.read(path)
-        if hashlib.sha256(found[path]).hexdigest() != file.sha256:
+        contents[path] = storage.read(path)
+        if hashlib.sha256(contents[path]).hexdigest() != file.sha256:
             return None
-    return found
+    return contents
 
 
 def latest(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
@@ -104,9 +107,9 @@ def latest(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
 
 
 class _Latest(NamedTuple):
-    """What was read, and which of its rows are the latest or rejected: by range, whose numbers are `logs`, and offset.
+    """What was read, and which of its `rows` are the latest or rejected, by range and offset; `logs` are their ranges.
 
-    Rows are taken once, by whoever needs them.
+    Rows are copied once, by `table` or `of_logs`.
     """
 
     read: pa.Table
@@ -116,7 +119,8 @@ class _Latest(NamedTuple):
     @classmethod
     def of(cls, files: Files, ranges: Sequence[OffsetRange]) -> _Latest:
         """Reads `ranges` and folds them."""
-        read = _scan(files, ranges)
+        pieces = (piece for path, own in plan_reads(ranges).items() for piece in read_bytes(files[path], own))
+        read = pa.Table.from_batches(pieces, SCAN)
         logs, offsets = read[LOG].to_numpy(), read["offset"].to_numpy()
         order = np.lexsort((offsets, logs))
         last = last_rows(as_compared(read.select(_COMPARED)).take(pa.array(order)), [LOG])
@@ -135,12 +139,6 @@ class _Latest(NamedTuple):
 def batches(folded: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yields the records of `folded` (SCAN), some thousands at a time."""
     return iter(folded.to_batches(_ROWS))
-
-
-def _scan(files: Files, ranges: Sequence[OffsetRange]) -> pa.Table:
-    """Reads the records of all `ranges` with the number of their range; every file is opened once."""
-    found = (one for path, own in plan_reads(ranges).items() for one in read_bytes(files[path], own))
-    return pa.Table.from_batches(found, SCAN)
 
 
 def read_bytes(data: bytes, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:

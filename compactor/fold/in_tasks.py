@@ -28,9 +28,10 @@ from compactor.storage.base import Storage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The split that a row of answers belongs to, by its place in the list of splits.
 _TASK: Final = pa.field("task", pa.int32())
 _LEFT: Final = pa.field("left", pa.int32())
-"""1 in the last row of a task that has not begun its work, 0 where it was done; null in rows of answers."""
+"""1 in the last row of a task that has not begun its work, 0 if it was done; null in rows of answers."""
 
 _DAMAGED: Final = pa.schema([pa.field("path", pa.string())])
 
@@ -45,7 +46,7 @@ class _Split(Struct, frozen=True):
 
 
 _Fold = Callable[[_Split], Iterator[pa.RecordBatch] | None]
-"""Folds a split in a task: yields the records that are kept (record.RUN); None where the split is left."""
+"""Folds a split in a task: yields the records that are kept (record.RUN); None if the split is left."""
 
 
 class InTasks:
@@ -65,28 +66,28 @@ class InTasks:
         return self._run_cut_tasks(job) if job.tasks is None else self._run_given_tasks(job)
 
     def _run_given_tasks(self, job: FoldJob) -> Folded:
-        """Folds in one Spark task for each of the job's tasks, whose ranges come one after the other."""
+        """Folds in one Spark task for each of the job's tasks: one range after the other."""
         tasks = job.tasks or {}
         budget = job.budget.shared(max(1, min(len(tasks), self._cores)))
         every = [_split_of(job, number, logs) for number, logs in tasks.items()]
-        splits = [one for one in every if budget.read.fits(one.ranges)]
+        splits = [split for split in every if budget.read.fits(split.ranges)]
         answers = self._run(job, splits, partial(_in_order, self._storage, budget))
-        done = {one.number for at, one in enumerate(splits) if at not in answers.left}
+        done = {split.number for at, split in enumerate(splits) if at not in answers.left}
         left = [number for number in tasks if number not in done]
         return Folded(answers.rows, job.of_tasks(left) if left else None)
 
     def _run_cut_tasks(self, job: FoldJob) -> Folded:
         """Folds in tasks of whole ranges, each read together as they lie in files."""
         damaged = self._damaged(job)
-        sound = [log for log, one in enumerate(job.ranges) if damaged.isdisjoint(files_of([one]))]
+        sound = [log for log, offset_range in enumerate(job.ranges) if damaged.isdisjoint(files_of([offset_range]))]
         budget = job.budget.shared(max(1, min(self._cores, len(sound))))
         fitting = [log for log in sound if budget.read.fits([job.ranges[log]])]
         own = job.of(fitting)
         made = split_by_log(own.ranges, job.target_bytes, self._cores, budget.records)
-        splits = [_split_of(own, number, one.logs) for number, one in enumerate(made)]
+        splits = [_split_of(own, number, task_split.logs) for number, task_split in enumerate(made)]
         throttler = Throttler.shared(job.limit, self._cores)
         answers = self._run(job, splits, partial(_together, self._storage, budget, throttler))
-        done = {fitting[log] for at, one in enumerate(splits) if at not in answers.left for log in one.logs}
+        done = {fitting[log] for at, split in enumerate(splits) if at not in answers.left for log in split.logs}
         left = [log for log in range(len(job.ranges)) if log not in done]
         return Folded(answers.rows, job.of(left) if left else None)
 
@@ -102,8 +103,8 @@ class InTasks:
 
         def task(number: int) -> list[pa.RecordBatch]:
             own = files[number::cores]
-            found = [file.path for file in own if not two_pass.are_intact(storage, [file], throttler)]
-            return [pa.RecordBatch.from_pydict({"path": found}, _DAMAGED)]
+            damaged = [file.path for file in own if not two_pass.are_intact(storage, [file], throttler)]
+            return [pa.RecordBatch.from_pydict({"path": damaged}, _DAMAGED)]
 
         return {row["path"] for row in tasks.run(self._spark, min(cores, len(files)), task, _DAMAGED)}
 
@@ -121,7 +122,7 @@ class InTasks:
         rows = tasks.run(self._spark, len(splits), task, schema)
         left = {row[_TASK.name]: bool(row[_LEFT.name]) for row in rows if row[_LEFT.name] is not None}
         if silent := {*range(len(splits))} - left.keys():
-            names = ", ".join(sorted(str(one.tp) for at in silent for one in splits[at].ranges))
+            names = ", ".join(sorted(str(part.tp) for at in silent for part in splits[at].ranges))
             raise FoldError(f"Tasks of a fold have not told that they are done: those of {names}.", DEFECT)
         answers = [{name: row[name] for name in job.answers.names} for row in rows if row[_LEFT.name] is None]
         return _Answers(answers, {at for at, is_left in left.items() if is_left})
@@ -149,23 +150,23 @@ def _in_order(storage: Storage, budget: FoldBudget, split: _Split) -> Iterator[p
     """Folds one range after the other: in memory what fits there."""
     if budget.memory.fits(split.ranges):
         files = in_memory.load(storage, split.ranges)
-        found = None if files is None else in_memory.batches(in_memory.latest(files, split.ranges))
+        records = None if files is None else in_memory.batches(in_memory.latest(files, split.ranges))
     else:
-        found = two_pass.latest(storage, split.ranges, budget.keys)
-    return None if found is None else _kept(split, found)
+        records = two_pass.latest(storage, split.ranges, budget.keys)
+    return None if records is None else _kept(split, records)
 
 
 def _together(
     storage: Storage, budget: FoldBudget, throttler: Throttler, split: _Split
 ) -> Iterator[pa.RecordBatch] | None:
-    """Folds ranges whose files are sound as their records lie in files; in pieces, each enough for a row group."""
+    """Folds ranges with sound files in the order of the records in the files; in pieces of about a row group."""
     scan = two_pass.scan_of(storage, split.ranges, throttler)
     which = None
     if scan is None or (split.keep.by_key and (which := two_pass.build_offset_map(scan, budget.keys)) is None):
         return None
-    found = two_pass.read_all(scan) if which is None else two_pass.clean_into(scan, which)
-    return (piece for batch in _kept(split, found) for piece in cut(batch))
+    records = two_pass.read_all(scan) if which is None else two_pass.clean_into(scan, which)
+    return (piece for batch in _kept(split, records) for piece in cut(batch))
 
 
-def _kept(split: _Split, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (split.keep.of_batch(batch).select(RUN.names) for batch in found)
+def _kept(split: _Split, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (split.keep.of_batch(batch).select(RUN.names) for batch in records)

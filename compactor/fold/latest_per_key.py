@@ -66,7 +66,7 @@ class FoldFilter(Protocol):
         ...
 
     def of(self, logs: Sequence[int]) -> FoldFilter:
-        """Returns the same for the ranges numbered `logs` alone, which are numbered anew."""
+        """Returns the same for the ranges numbered `logs` alone; they are numbered from 0 again."""
         ...
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -86,8 +86,8 @@ class FoldJob(Struct, frozen=True, kw_only=True):
     """A fold of `ranges`: `work` is done with the records that `keep` leaves, and answers with rows of `answers`.
 
     `tasks`, by number, say which ranges belong together, numbered as in `ranges`: all of them go to one call of `work`,
-    range by range, also where there are no ranges or records. None: tasks are cut to about `target_bytes`, and ranges
-    of one may come mixed, as they lie in files; what is in a file that several tasks need is verified once.
+    range by range, even if there are no ranges or records. None: tasks are cut to about `target_bytes`; the ranges of a
+    task may come mixed, as files hold them, and a file that several tasks need is verified once.
 
     `work` makes what is pickled into Spark's tasks, `work_here` what runs in this process. `limit` is what all of it
     reads and writes at most, in bytes per second. `is_repeatable`: done in part it has no effect.
@@ -105,7 +105,7 @@ class FoldJob(Struct, frozen=True, kw_only=True):
     is_repeatable: bool = False
 
     def of(self, logs: Sequence[int]) -> FoldJob:
-        """Returns the same for the ranges numbered `logs` alone, which are numbered anew."""
+        """Returns the same for the ranges numbered `logs` alone; they are numbered from 0 again."""
         return replace(self, ranges=[self.ranges[log] for log in logs], keep=self.keep.of(logs))
 
     def of_tasks(self, numbers: Iterable[int]) -> FoldJob:
@@ -113,11 +113,11 @@ class FoldJob(Struct, frozen=True, kw_only=True):
         tasks = self.tasks or {}
         logs = sorted(log for number in numbers for log in tasks[number])
         renumbered = {log: at for at, log in enumerate(logs)}
-        return replace(self.of(logs), tasks={one: [renumbered[log] for log in tasks[one]] for one in numbers})
+        return replace(self.of(logs), tasks={task: [renumbered[log] for log in tasks[task]] for task in numbers})
 
 
 class Folded(NamedTuple):
-    """The answers of a job, rows of its `answers`, and the part of it that was not begun; None where all is done."""
+    """The answers of a job, rows of its `answers`, and the part of it that was not begun; None if all is done."""
 
     rows: list[dict[str, Any]]
     left: FoldJob | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from compactor.runs.scan import OffsetRange
 
 _ROW_BYTES: Final = 64
-"""How many bytes a row takes in memory beside key, value, headers and the topic's name."""
+"""How many bytes a row takes in memory in addition to key, value, headers and the topic's name."""
 
 
 class MemoryBudget(Struct, frozen=True):
@@ -32,10 +32,10 @@ class MemoryBudget(Struct, frozen=True):
 
     def fits(self, ranges: Sequence[OffsetRange]) -> bool:
         """Returns whether a process with this budget can fold all of `ranges`."""
-        found = [one for part in ranges for one in part.file_ranges]
-        files = {one.file.path: one.file.file_bytes for one in found}
-        records = sum(one.file.records for one in found)
-        rows = sum(one.file.bytes + one.file.records * (_ROW_BYTES + len(one.tp.topic)) for one in found)
+        pieces = [piece for part in ranges for piece in part.file_ranges]
+        files = {piece.file.path: piece.file.file_bytes for piece in pieces}
+        records = sum(piece.file.records for piece in pieces)
+        rows = sum(piece.file.bytes + piece.file.records * (_ROW_BYTES + len(piece.tp.topic)) for piece in pieces)
         return records <= self.records and len(files) <= self.files and max(rows, sum(files.values())) <= self.bytes
 
 
@@ -54,19 +54,21 @@ class OffsetMapBudget(Struct, frozen=True):
         return replace(self, keys=max(1, self.keys // tasks), bytes=max(1, self.bytes // tasks))
 
 
+# No limit.
 ANY: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize, files=sys.maxsize)
 NONE: Final = MemoryBudget(records=-1, bytes=-1, files=-1)
 """Not even an empty range fits it."""
 
 READ: Final = MemoryBudget(records=sys.maxsize, bytes=sys.maxsize)
-"""How much all publish tasks of a machine read together: of each record they hold a bit, and keys
-spill to disk where there are too many."""
+"""How much all publish tasks of a machine read together: they hold a bit of each record, and keys spill to disk if
+there are too many."""
 
 TASKS: Final = MemoryBudget(records=4_000_000, bytes=512 << 20)
 """How much all publish tasks of a machine hold together: each its share as files, as rows, and as the rows it keeps."""
 
 KEYS: Final = OffsetMapBudget(keys=4_000_000, bytes=256 << 20)
-"""How much all tasks of a machine that read in two passes hold together: some hundred bytes beside each key."""
+"""How much all tasks of a machine that read in two passes hold together: each key takes some hundred bytes more
+than its own."""
 
 
 COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, files=sys.maxsize)
@@ -74,7 +76,7 @@ COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, files=sys.maxs
 
 
 def local(most_records: int) -> MemoryBudget:
-    """Returns the budget of the driver, whose memory may be small, for `most_records` records at most."""
+    """Returns the budget of the driver for at most `most_records` records; its memory may be small."""
     return MemoryBudget(records=most_records, bytes=64 << 20)
 
 

@@ -1,6 +1,6 @@
 """Finds which of many rows are the last of their key with some of the keys in memory, however many there are.
 
-Kafka's cleaner fills its offset map and begins another pass where it is full. Here keys that do not fit are spilled to
+Kafka's cleaner fills its offset map and begins another pass when it is full. Here keys that do not fit are spilled to
 disk by hash partition, a level of recursive (Grace) hash partitioning at a time; the hash partitions are looked at one
 after the other, as no two have a key in common. A spill file has no name and lies in Spark's folder for spilled data:
 nothing of it stays, however the process ends.
@@ -26,16 +26,16 @@ from compactor.fold.memory_budget import OffsetMapBudget
 from compactor.runs.scan import LOG
 
 COLUMNS: Final = ("key", "rejected")
-"""The columns that are read of a row beside the number of its range (`scan.LOG`)."""
+"""The columns that are read of a row, in addition to the number of its range (`scan.LOG`)."""
 
 _ROWS: Final = 1_000_000
-"""How many rows wait before they are folded into the keys that are known; fewer where fewer keys may be held.
+"""How many rows wait before they are folded into the keys that are known; fewer if fewer keys may be held.
 
 Rows that come from disk are of many keys: as many of them wait as keys may be held, and most are looked at once.
 """
 
 _SMALL: Final = 8_192
-"""Batches of fewer rows on average are combined: the memory that each batch takes beside its rows is not counted."""
+"""Batches of fewer rows on average are combined: what a batch takes in memory apart from its rows is not counted."""
 
 _PIECE: Final = 8_192
 """How many keys are Python objects at a time: so few stay in the processor's cache, which takes a third off."""
@@ -56,6 +56,7 @@ _GATHERED: Final = 1 << 20
 """How many bytes of rows are gathered before they are written: many small Arrow messages are slow."""
 
 _ROW: Final = "row"
+# Rows in the map: a key, its log, and the number of the row among all that were read.
 _HELD: Final = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field(_ROW, pa.int64())])
 
 
@@ -63,7 +64,7 @@ def last_of_keys(batches: Iterable[pa.RecordBatch], budget: OffsetMapBudget) -> 
     """Returns whether each row of `batches` is the last of its key, or rejected: one bit a row, in order.
 
     `batches` have the number of the range (`scan.LOG`) and COLUMNS; rows of a range come by offset. In memory are keys
-    and one bit a row. None where even the smallest hash partition has too many keys. Raises OSError where the disk is
+    and one bit a row. None if even the smallest hash partition has too many keys. Raises OSError if the disk is
     full.
     """
     rejected, left = _Rejected(), list[_Waiting]()
@@ -97,21 +98,23 @@ class _Rejected:
     """Numbers the rows, and keeps for each, in order, whether it was rejected."""
 
     def __init__(self) -> None:
+        # Rows so far; the number of the next row.
         self.count = 0
-        self._found: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
+        # One mask a batch, until `bits` takes them.
+        self._masks: list[pa.BooleanArray] = [pa.array([], pa.bool_())]
 
     def rest(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows (_HELD) of the next batch that were not rejected, each with its number."""
         rows = pa.array(np.arange(self.count, self.count + batch.num_rows))
         self.count += batch.num_rows
-        found = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
+        numbered = pa.RecordBatch.from_arrays([batch[LOG], batch["key"], rows], schema=_HELD)
         rejected = is_rejected(batch)
-        self._found.append(rejected)
-        return found.filter(pc.invert(rejected)) if rejected.true_count else found
+        self._masks.append(rejected)
+        return numbered.filter(pc.invert(rejected)) if rejected.true_count else numbered
 
     def bits(self) -> NDArray[np.uint8]:
         """Returns the bits as Arrow packs them, the first row in the lowest bit. Ends it: what was kept is released."""
-        (_, data), self._found = pa.concat_arrays(self._found).buffers(), []
+        (_, data), self._masks = pa.concat_arrays(self._masks).buffers(), []
         return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
 
 
@@ -121,28 +124,39 @@ def _mark(bits: NDArray[np.uint8], rows: NDArray[np.int64]) -> None:
 
 
 class OffsetMap:
-    """The keys of one hash partition with the last row of each; where there are too many, half of them are spilled.
+    """The keys of one hash partition with the last row of each; if there are too many, half of them are spilled.
 
-    They go as hash partitions of `level`, each to a file of its own, which is put among `left`: the upper half of them
-    first, then the upper half of the rest. Rows of these that come later go straight there, so that no row is written
-    twice on a level.
+    They are split into hash partitions of `level`. The upper half of these is spilled first, then the upper half of the
+    rest; each goes to a file of its own, which is appended to `left`. Later rows of a spilled hash partition go
+    straight to its file, so that no row is written twice on a level.
     """
 
     def __init__(self, level: int, budget: OffsetMapBudget, left: list[_Waiting]) -> None:
         self._level = level
         self._budget = budget
         self._left = left
+        # Hash partitions below it are in memory, those from it on are spilled; halved by `_halve`.
         self._own = HASH_PARTITIONS
+        # By number the file of each hash partition that is spilled; `left` has the files too, for the caller to read.
         self._spilled: dict[int, SpillFile] = {}
+        # Batches of rows: known ones first, then those that wait.
         self._held: list[pa.RecordBatch] = []
+        # How many rows may wait on the first level.
         self._rows = min(_ROWS, budget.keys)
+        # Keys that are held with one row each, and their bytes, as of the last fold.
         self._known = self._known_bytes = 0
+        # Rows that were added since, and the bytes of their keys; folded once they are as many as the keys.
         self._waiting = self._waiting_bytes = 0
 
     def put(self, rows: pa.RecordBatch) -> bool:
-        """Puts the next `rows` (_HELD) of its hash partition; returns False where that cannot be split any more."""
-        self._add(self._kept(rows) if self._own < HASH_PARTITIONS else rows)
-        self._fold_if_due()
+        """Puts the next `rows` (_HELD) of its hash partition; returns False if that cannot be split any more."""
+        own = self._kept(rows) if self._own < HASH_PARTITIONS else rows
+        self._held.append(own)
+        self._waiting += own.num_rows
+        self._waiting_bytes += own["key"].nbytes
+        many = self._waiting >= max(self._budget.keys if self._level else self._rows, self._known)
+        if many or self._waiting_bytes >= max(self._budget.bytes, self._known_bytes):
+            self._fold()
         while self._known > self._budget.keys or self._known_bytes > self._budget.bytes:
             if self._budget.hash_partitions >> BITS * self._level < HASH_PARTITIONS:
                 return False
@@ -160,7 +174,7 @@ class OffsetMap:
         self._hold([self._kept(held.pop()) for _ in range(len(held))])
 
     def _kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns those of `rows` whose hash partition is still in memory; the others are spilled."""
+        """Returns those of `rows` of which the hash partition is still in memory; the others are spilled."""
         numbers = hash_partitions_of(hashes_of(rows["key"], rows[LOG]), self._level)
         order = np.argsort(numbers, kind="stable")
         ends = np.cumsum(np.bincount(numbers, minlength=HASH_PARTITIONS))
@@ -177,31 +191,19 @@ class OffsetMap:
             self._left.append(_Waiting(self._level + 1, self._spilled[number]))
         return self._spilled[number]
 
-    def _add(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self._waiting += rows.num_rows
-        self._waiting_bytes += rows["key"].nbytes
-
-    def _fold_if_due(self) -> None:
-        many = self._waiting >= max(self._budget.keys if self._level else self._rows, self._known)
-        if many or self._waiting_bytes >= max(self._budget.bytes, self._known_bytes):
-            self._fold()
-
     def _fold(self) -> None:
         """Folds what is held to one row for each key, the last."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._held, _HELD)
         last = np.zeros(table.num_rows, np.bool_)
-        last[self._last_of(table)] = True
-        ends = np.cumsum([rows.num_rows for rows in self._held])
-        self._hold([_only(rows, last[end - rows.num_rows : end]) for rows, end in zip(self._held, ends, strict=True)])
-
-    def _last_of(self, table: pa.Table) -> NDArray[np.int64]:
-        """Returns the last row of each key in `table`. Many keys are sorted sooner than they are looked up."""
-        if self._level or 2 * self._known >= self._rows:
-            return last_of_hashed(table, [LOG], hashes_of(table["key"], table[LOG]))
-        return last_of_each(table, [LOG])
+        if self._level or 2 * self._known >= self._rows:  # many keys are sorted sooner than they are looked up
+            rows = last_of_hashed(table, [LOG], hashes_of(table["key"], table[LOG]))
+        else:
+            rows = last_of_each(table, [LOG])
+        last[rows] = True
+        ends = np.cumsum([held.num_rows for held in self._held])
+        self._hold([_only(held, last[end - held.num_rows : end]) for held, end in zip(self._held, ends, strict=True)])
 
     def _hold(self, rows: list[pa.RecordBatch]) -> None:
         keys = pa.Table.from_batches(rows, _HELD)
@@ -213,7 +215,7 @@ class OffsetMap:
 
 
 def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Returns those of `rows`; the very same where they are all, so that memory is not needed twice."""
+    """Returns the `rows` that are set in `which`; `rows` itself if that is all, so that memory is not needed twice."""
     return rows if which.all() else rows.filter(pa.array(which))
 
 
@@ -225,10 +227,10 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray
     """
     from pandas.util import hash_array  # it takes half a second, and most folds need no hash
 
-    found = np.empty(len(keys), np.uint64)
+    hashes = np.empty(len(keys), np.uint64)
     for at in range(0, len(keys), _PIECE):
-        found[at : at + _PIECE] = hash_array(keys.slice(at, _PIECE).to_numpy(zero_copy_only=False), categorize=False)
-    return found ^ (logs.to_numpy().astype(np.uint64) * _ODD)
+        hashes[at : at + _PIECE] = hash_array(keys.slice(at, _PIECE).to_numpy(zero_copy_only=False), categorize=False)
+    return hashes ^ (logs.to_numpy().astype(np.uint64) * _ODD)
 
 
 def hash_partitions_of(hashes: NDArray[np.uint64], level: int) -> NDArray[np.uint8]:
@@ -237,7 +239,7 @@ def hash_partitions_of(hashes: NDArray[np.uint64], level: int) -> NDArray[np.uin
 
 
 class SpillFile:
-    """Rows of `schema`: written first, then read once. Raises OSError where the disk refuses."""
+    """Rows of `schema`: written first, then read once. Raises OSError if the disk refuses."""
 
     def __init__(self, schema: pa.Schema) -> None:
         folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import chain
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ _PLACED: Final = record.RUN.append(pa.field(_TASK, pa.int32()))
 _MARK: Final = _PLACED.append(SCAN.field(LOG))
 
 SPILLING: Final = "merge"
-"""The hint for a join of what grows with keys: both sides are sorted and merged, also where one seems to be small."""
+"""The hint for a join of what grows with keys: both sides are sorted and merged, even if one seems to be small."""
 
 MAX_RANGES_NAMED: Final = 32
 """How many ranges one query names at most; row groups that none of them needs are not read."""
@@ -72,7 +73,7 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
 
     A file may hold more than is asked for, even records of the same partition that a clean has replaced:
     every row is checked against the bounds of its own file. The schema is given, not inferred; the frame is
-    empty where no file is needed. Raises MissingFileError, DamagedFileError.
+    empty if no file is needed. Raises MissingFileError, DamagedFileError.
     """
     if not storage.is_folder:
         return scan_in_tasks(spark, storage, ranges)
@@ -81,13 +82,13 @@ def scan(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) -
     reads = plan_wide_reads(ranges)
     alike: dict[frozenset[_Bounds], list[str]] = {}
     for path, own in reads.items():
-        alike.setdefault(frozenset(one.bounds for one in own), []).append(path)
+        alike.setdefault(frozenset(file_range.bounds for file_range in own), []).append(path)
     if not alike:
         return spark.createDataFrame([], record.ddl(SCAN))
     if len(alike) > _QUERIES or max(map(len, alike)) > MAX_RANGES_NAMED:
         return _joined(spark, _files(spark, storage, reads), reads)
     queries = (_named(_files(spark, storage, paths), sorted(bounds)) for bounds, paths in alike.items())
-    return reduce(lambda one, other: one.unionAll(other), queries)
+    return reduce(lambda query, other: query.unionAll(other), queries)
 
 
 def survivors(frame: DataFrame) -> DataFrame:
@@ -97,11 +98,10 @@ def survivors(frame: DataFrame) -> DataFrame:
 
 def latest(frame: DataFrame) -> DataFrame:
     """Returns the latest record of every key in `frame` (SCAN columns), and every rejected record."""
-    from pyspark.sql.functions import col, when
-    from pyspark.sql.functions import max as greatest
+    import pyspark.sql.functions as sf
 
-    alone = when(rejected_column(), col("offset"))
-    last = frame.groupBy(LOG, compared_column(), alone.alias("alone")).agg(greatest("offset").alias("offset"))
+    alone = sf.when(rejected_column(), sf.col("offset"))
+    last = frame.groupBy(LOG, compared_column(), alone.alias("alone")).agg(sf.max("offset").alias("offset"))
     return frame.join(last.select(LOG, "offset").hint(SPILLING), [LOG, "offset"], "left_semi")
 
 
@@ -114,7 +114,7 @@ class OnSpark:
 
     def run(self, job: FoldJob) -> Folded:
         """See `LatestPerKey.run`; no part of the job is left."""
-        # A session of its own has Spark's defaults, where the worker's may leave out what is dear for few rows.
+        # A new session has Spark's defaults; the worker's session may switch off what is expensive for few rows.
         spark = self._spark.newSession()
         cores = spark.sparkContext.defaultParallelism
         throttler, work, answers = Throttler.shared(job.limit, cores), job.work(), record.ddl(job.answers)
@@ -133,23 +133,20 @@ def _placed(spark: SparkSession, job: FoldJob, frame: DataFrame, cores: int) -> 
     """Places rows in a Spark partition for each task, with its number, range after range by offset (_PLACED)."""
     if job.tasks is None:
         splits = split_by_offset(job.ranges, job.target_bytes, cores)
-        numbered, last = frame.withColumn(_TASK, _task_of(splits)), max((one.task for one in splits), default=0)
+        numbered, last = frame.withColumn(_TASK, _task_of(splits)), max((split.task for split in splits), default=0)
     else:
         own = [(log, number) for number, logs in job.tasks.items() for log in logs]
         numbered = frame.withColumn(_TASK, _task_of([RangeSplit(log, 0, number) for log, number in sorted(own)]))
-        numbered = numbered.select(*_MARK.names).unionAll(_marks(spark, job.tasks))
+        # A row without topic comes first and begins each task, even if that has no record.
+        marks = spark.createDataFrame(pa.Table.from_pylist([{_TASK: number, LOG: -1} for number in job.tasks], _MARK))
+        numbered = numbered.select(*_MARK.names).unionAll(marks)
         last = max(job.tasks, default=0)
     ordered = numbered.repartitionById(last + 1, _TASK).sortWithinPartitions(LOG, "offset")
     return ordered.select(*_PLACED.names)
 
 
-def _marks(spark: SparkSession, numbers: Iterable[int]) -> DataFrame:
-    """Returns a row without topic for each task, which comes first and begins it, also where it has no record."""
-    return spark.createDataFrame(pa.Table.from_pylist([{_TASK: one, LOG: -1} for one in numbers], _MARK))
-
-
 def _task_of(splits: Sequence[RangeSplit]) -> Column:
-    """Returns the task of a row, by its log and, where a log has several splits, by its offset."""
+    """Returns the task of a row, by its log and, if the log has several splits, by its offset."""
     from pyspark.sql.functions import col, expr, lit, when
 
     first = {split.log: split.task for split in reversed(splits)}
@@ -197,14 +194,14 @@ def _named(frame: DataFrame, bounds: Sequence[_Bounds]) -> DataFrame:
     """Selects the rows of `frame` that lie in `bounds`, with the number of their range."""
     from pyspark.sql.functions import col, lit, when
 
-    def inside(one: _Bounds) -> Column:
-        _, tp, start, end = one
+    def inside(bound: _Bounds) -> Column:
+        _, tp, start, end = bound
         offset = col("offset")
         of_partition = (col("topic") == tp.topic) & (col("partition") == tp.partition)
         return of_partition & (offset >= start) & (offset < end)
 
-    number = reduce(lambda other, one: when(inside(one), one[0]).otherwise(other), bounds[1:], lit(bounds[0][0]))
-    return frame.where(reduce(lambda one, other: one | other, map(inside, bounds))).withColumn(LOG, number.cast("int"))
+    number = reduce(lambda other, bound: when(inside(bound), bound[0]).otherwise(other), bounds[1:], lit(bounds[0][0]))
+    return frame.where(reduce(or_, map(inside, bounds))).withColumn(LOG, number.cast("int"))
 
 
 def _joined(spark: SparkSession, frame: DataFrame, reads: Mapping[str, Sequence[FileRange]]) -> DataFrame:
@@ -212,7 +209,9 @@ def _joined(spark: SparkSession, frame: DataFrame, reads: Mapping[str, Sequence[
     from pyspark.sql.functions import broadcast, col
 
     rows = [
-        (path.rpartition("/")[2], *one.tp, one.start, one.end, one.log) for path, own in reads.items() for one in own
+        (path.rpartition("/")[2], *piece.tp, piece.start, piece.end, piece.log)
+        for path, own in reads.items()
+        for piece in own
     ]
     table = spark.createDataFrame(pa.table([list(column) for column in zip(*rows, strict=True)], schema=_READS))
     named = frame.withColumn("file_name", col("_metadata.file_name"))

@@ -1,7 +1,7 @@
 """Reads offset ranges of an object store for Spark's fold: in Python tasks, as Spark's JVM knows no such store.
 
-Stands alone beside `on_spark`, which lets Spark's JVM read the files of a folder. A file is read whole, by one request,
-and held against its checksum before anything of it is decoded: a damaged page header could end the process.
+The files of a folder are read by Spark's JVM (`on_spark`). Here a file is read whole, by one request, and compared with
+its checksum before anything of it is decoded: a damaged page header could end the process.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from compactor.storage.base import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Bytes of files a task, if there are cores for no more tasks; one file of a task is in memory at a time.
 _TASK_BYTES: Final = 256 << 20
 
 

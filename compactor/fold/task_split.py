@@ -1,6 +1,6 @@
 """Splits the work on many offset ranges into Spark tasks, from metadata alone: pure.
 
-Small ranges share a task, a large one is cut where its bytes are; so nothing has to be sampled.
+Small ranges share a task, a large one is cut by the bytes of its files; so nothing has to be sampled.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from compactor.runs.scan import FileRange, OffsetRange, files_in_order
 _LEAST_BYTES: Final = 8 << 20
 """Fewer bytes are not worth a task of their own."""
 
+# At most so many tasks a core: to start more costs more than their finer balance gains.
 _TASKS_PER_CORE: Final = 4
 
 
@@ -37,12 +38,12 @@ class RangeSplit(Struct, frozen=True):
 def split_by_log(
     ranges: Sequence[OffsetRange], target_bytes: int, cores: int, most_records: int
 ) -> tuple[TaskSplit, ...]:
-    """Packs whole ranges into tasks of about `target_bytes` (less where cores would be idle otherwise).
+    """Packs whole ranges into tasks of about `target_bytes` (less if cores would be idle otherwise).
 
-    A task has `most_records` at most; a range with more has a task of its own. A range whose files have no order in
-    which its offsets rise is in no task.
+    A task has `most_records` at most; a range with more has a task of its own. If no order of its files gives a range
+    by rising offset, the range is in no task.
     """
-    files = [[one.file for one in part.file_ranges] for part in ranges]
+    files = [[file_range.file for file_range in part.file_ranges] for part in ranges]
     sizes = [sum(file.bytes for file in own) for own in files]
     counts = [sum(file.records for file in own) for own in files]
     size = task_bytes(sum(sizes), target_bytes, cores)
@@ -51,7 +52,7 @@ def split_by_log(
 
 
 def _ordered(ranges: Sequence[OffsetRange], logs: Sequence[int]) -> Iterator[TaskSplit]:
-    """Puts the ranges numbered `logs` into one task, or each into its own where no order of files does for all."""
+    """Puts the ranges numbered `logs` into one task, or each into its own if no order of files does for all."""
     paths = files_in_order([ranges[log] for log in logs])
     if paths is not None:
         yield TaskSplit(tuple(logs), paths)
@@ -63,10 +64,12 @@ def _ordered(ranges: Sequence[OffsetRange], logs: Sequence[int]) -> Iterator[Tas
 def split_by_offset(ranges: Sequence[OffsetRange], target_bytes: int, cores: int) -> tuple[RangeSplit, ...]:
     """Cuts all `ranges` into tasks 0, 1, …, by log and offset, each of about `target_bytes`.
 
-    Less where cores would be idle otherwise, more where there would be too many tasks. Bytes are those of
-    records (`record.measure`), uncompressed, as if each file's were spread evenly over its offsets.
+    Less if cores would be idle otherwise, more if there would be too many tasks. Bytes are those of records
+    (`record.measure`), uncompressed, as if each file's were spread evenly over its offsets.
     """
-    size = task_bytes(sum(one.file.bytes for part in ranges for one in part.file_ranges), target_bytes, cores)
+    size = task_bytes(
+        sum(file_range.file.bytes for part in ranges for file_range in part.file_ranges), target_bytes, cores
+    )
     pieces = (piece for log, part in enumerate(ranges) for piece in _pieces(log, part, size))
     return tuple(
         RangeSplit(log, start, task)
@@ -76,7 +79,7 @@ def split_by_offset(ranges: Sequence[OffsetRange], target_bytes: int, cores: int
 
 
 def task_bytes(total: int, target: int, cores: int) -> int:
-    """Returns how much of `total` bytes one task takes, where `target` would be right for it and there are `cores`."""
+    """Returns how much of `total` bytes one task takes, with `cores` and the wish for `target` bytes a task."""
     idle_otherwise = max(_LEAST_BYTES, -(-total // cores))
     return max(1, min(target, idle_otherwise), -(-total // (_TASKS_PER_CORE * cores)))
 
@@ -94,13 +97,13 @@ def _starts(pieces: Sequence[_Piece]) -> Iterator[tuple[int, int]]:
 def _pieces(log: int, part: OffsetRange, size: int) -> Iterator[_Piece]:
     """Cuts `part` into pieces of at most half of `size` bytes; the first is its start, without bytes."""
     yield log, part.start, 0
-    for one in part.file_ranges:
-        for start, weight in _cut(one, max(1, -(-2 * one.file.bytes // size))):
+    for file_range in part.file_ranges:
+        for start, weight in _cut(file_range, max(1, -(-2 * file_range.file.bytes // size))):
             yield log, start, weight
 
 
-def _cut(one: FileRange, pieces: int) -> Iterator[tuple[int, int]]:
-    first, last = max(one.start, one.file.first), min(one.end - 1, one.file.last)
+def _cut(file_range: FileRange, pieces: int) -> Iterator[tuple[int, int]]:
+    first, last = max(file_range.start, file_range.file.first), min(file_range.end - 1, file_range.file.last)
     width = last - first + 1
     for piece in range(pieces):
-        yield first + width * piece // pieces, one.file.bytes // pieces
+        yield first + width * piece // pieces, file_range.file.bytes // pieces

@@ -44,7 +44,7 @@ class Throttler(Struct, frozen=True):
             yield batch
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
-        """Returns `frame` (SCAN columns), read at this rate; the very frame where there is no limit."""
+        """Returns `frame` (SCAN columns), read at this rate; `frame` itself if there is no limit."""
         if self.bytes_per_second is None:
             return frame
 

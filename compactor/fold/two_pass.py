@@ -38,7 +38,7 @@ class FileScan(Struct, frozen=True, kw_only=True):
 
 
 def scan_of(storage: Storage, ranges: Sequence[OffsetRange], throttler: Throttler) -> FileScan | None:
-    """Returns how `ranges` are read together; None where no order of files does for all of them."""
+    """Returns how `ranges` are read together; None if no order of files does for all of them."""
     paths = files_in_order(ranges)
     return None if paths is None else FileScan(storage=storage, ranges=ranges, paths=paths, throttler=throttler)
 
@@ -58,39 +58,39 @@ def are_intact(storage: Storage, files: Iterable[RunFile], throttler: Throttler)
 def latest(storage: Storage, ranges: Sequence[OffsetRange], budget: OffsetMapBudget) -> Iterator[pa.RecordBatch] | None:
     """Yields what `in_memory.latest` gives (SCAN), one range after the other, as the caller asks for them.
 
-    The first pass of all of them is over before the first record is given. None where a file is not what was written,
+    The first pass of all of them is over before the first record is given. None if a file is not what was written,
     or there are too many keys. Raises StorageError, FoldError.
     """
     if not are_intact(storage, files_of(ranges).values(), Throttler()):
         return None
-    found = []
-    for one in ranges:
-        scan = scan_of(storage, [one], Throttler())
+    scans = []
+    for offset_range in ranges:
+        scan = scan_of(storage, [offset_range], Throttler())
         which = None if scan is None else build_offset_map(scan, budget)
         if scan is None or which is None:
             return None
-        found.append((scan, which))
-    return (batch for scan, which in found for batch in _rising(scan, clean_into(scan, which)))
+        scans.append((scan, which))
+    return (batch for scan, which in scans for batch in _rising(scan, clean_into(scan, which)))
 
 
 def build_offset_map(scan: FileScan, budget: OffsetMapBudget) -> pa.BooleanArray | None:
     """Reads the keys in the first pass; returns for each record whether it is the latest of its key, or rejected.
 
-    None where the keys fit neither into memory nor onto the disk for what is spilled. Raises StorageError, FoldError.
+    None if the keys fit neither into memory nor onto the disk for what is spilled. Raises StorageError, FoldError.
     """
     try:
-        found = last_of_keys(_keys(scan), budget)
+        which = last_of_keys(_keys(scan), budget)
     except (MemoryError, OSError):  # Arrow's among them; what the store refuses is a StorageError
         return None
-    if found is not None:
-        _check(scan, len(found))
-    return found
+    if which is not None:
+        _check(scan, len(which))
+    return which
 
 
 def clean_into(scan: FileScan, which: pa.BooleanArray) -> Iterator[pa.RecordBatch]:
     """Yields, in the second pass, the records (SCAN) that the first has kept, in its order.
 
-    Raises StorageError; FoldError where they are not as many as at first.
+    Raises StorageError; FoldError if they are not as many as at first.
     """
     row = 0
     for batch in scan.throttler.throttled(_read(scan, record.RUN.names)):
@@ -117,7 +117,7 @@ def read_all(scan: FileScan) -> Iterator[pa.RecordBatch]:
 
 
 def _rising(scan: FileScan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields `batches` of one log; FoldError where offsets do not rise: then files came in the wrong order."""
+    """Yields `batches` of one log; FoldError if offsets do not rise: then files came in the wrong order."""
     newest = _BELOW_ALL
     for batch in batches:
         offsets = batch["offset"].to_numpy()
@@ -135,16 +135,16 @@ def _keys(scan: FileScan) -> Iterator[pa.RecordBatch]:
 
 
 def _check(scan: FileScan, rows: int) -> None:
-    """Raises FoldError where more or fewer were read than the catalog counts, which it does only for whole files."""
-    file_ranges = [one for part in scan.ranges for one in part.file_ranges]
-    whole = all(one.start <= one.file.first and one.file.last < one.end for one in file_ranges)
-    records = sum(one.file.records for one in file_ranges)
+    """Raises FoldError if more or fewer were read than the catalog counts, which it does only for whole files."""
+    pieces = [piece for part in scan.ranges for piece in part.file_ranges]
+    whole = all(piece.start <= piece.file.first and piece.file.last < piece.end for piece in pieces)
+    records = sum(piece.file.records for piece in pieces)
     if whole and rows != records:
         raise FoldError(f"A fold has read {rows} of {records} records of {_names(scan)}.", DEFECT)
 
 
 def _names(scan: FileScan) -> str:
-    return ", ".join(str(one.tp) for one in scan.ranges)
+    return ", ".join(str(part.tp) for part in scan.ranges)
 
 
 def _read(scan: FileScan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

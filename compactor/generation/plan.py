@@ -1,6 +1,6 @@
-"""Decides what a change of offsets does to each log: pure.
+"""Decides what a change of offsets does to each log. Pure.
 
-to where it stands already                                nothing
+to the offset at which it stands already                  nothing
 forward by name, in the output's own generation           a gap, stated and counted (`Skip`)
 back, or to the source's start                            a new generation (`BeginGeneration`)
 to a start of the source that lies above the position     the same if the loss is accepted: it is counted as a gap
@@ -26,8 +26,8 @@ from compactor.model.state import CatalogState, Topic
 class OffsetChange(Struct, frozen=True, kw_only=True):
     """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
 
-    `anew`: a generation begins also where a log stands there already. `accepts_loss`: also where the source no longer
-    has records that the earlier generation began with.
+    `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
+    longer has records that the earlier generation began with.
     """
 
     offsets: Mapping[TopicPartition, int | None]
@@ -36,9 +36,9 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
 
 
 class FoundTopic(Struct, frozen=True):
-    """The ids that a source topic and its output have now; `output_id` is None where nothing is published.
+    """The ids that a source topic and its output have now; `output_id` is None if nothing is published.
 
-    `is_cut`: records of the source were taken back, and nobody knows which.
+    `is_cut`: records of the source were taken back, and which is not known.
     """
 
     topic_id: str
@@ -49,7 +49,7 @@ class FoundTopic(Struct, frozen=True):
 class FoundPartition(Struct, frozen=True, kw_only=True):
     """What the brokers say of a partition: the source's log start and last stable offset, and the output's end.
 
-    `position` is the source offset from which publishing would go on, None where neither group nor output tell;
+    `position` is the source offset from which publishing would go on, None if neither group nor output tell;
     `output_end` is None without an output.
     """
 
@@ -71,15 +71,18 @@ class ChangePlan(Struct, frozen=True, kw_only=True):
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that change, sorted."""
-        return tuple(sorted({*(one.tp for one in self.skips), *self.generations}))
+        return tuple(sorted({*(skip.tp for skip in self.skips), *self.generations}))
 
-    def above(self, found: Mapping[TopicPartition, int]) -> ChangePlan:
-        """Returns the plan with each generation numbered above the newest that was `found` of its partition.
+    def above(self, newest: Mapping[TopicPartition, int]) -> ChangePlan:
+        """Returns the plan with each generation numbered above the `newest` of its partition.
 
         A catalog that is an older copy does not know of them.
         """
-        numbers = {tp: max(one.number, found.get(tp, 0) + 1) for tp, one in self.generations.items()}
-        return replace(self, generations={tp: replace(one, number=numbers[tp]) for tp, one in self.generations.items()})
+        numbers = {tp: max(generation.number, newest.get(tp, 0) + 1) for tp, generation in self.generations.items()}
+        return replace(
+            self,
+            generations={tp: replace(generation, number=numbers[tp]) for tp, generation in self.generations.items()},
+        )
 
 
 def plan_change(
@@ -90,29 +93,32 @@ def plan_change(
 ) -> ChangePlan:
     """Decides what `change` does to the logs of `state`, given what the brokers say of their topics and partitions.
 
-    Raises OffsetChangeError, and nothing is changed, where one of the offsets cannot be.
+    Raises OffsetChangeError, and nothing is changed, if one of the offsets is not possible.
     """
     renewed, skips, generations = dict[str, RenewTopic](), list[Skip](), dict[TopicPartition, Generation]()
     lost = dict[TopicPartition, Gap]()
     for tp, offset in sorted(change.offsets.items()):
-        log, found = _known(state, tp, topics, partitions)
+        log, reported = _known(state, tp, topics, partitions)
         topic = state.topics[tp.topic]
         recreated = _is_recreated(topic, topics[tp.topic])
         if recreated:
             _check_whole_topic(state, change, topic)
-        to = found.start if offset is None else _within(state, tp, offset, found)
+        to = reported.start if offset is None else _within(state, tp, offset, reported)
         if topic.closed is not None or recreated:
             ids = topics[tp.topic]
             renewed[tp.topic] = RenewTopic(topic=tp.topic, topic_id=ids.topic_id, output_id=ids.output_id)
-        if not recreated and _is_gap(log, offset, found, change):
-            _check_nothing_is_sent(state, log, found)
+        if not recreated and _is_gap(log, offset, reported, change):
+            _check_nothing_is_sent(state, log, reported)
             skips.append(Skip(topic=tp.topic, partition=tp.partition, end=to))
-        elif recreated or change.anew or not _stands_at(log, to, found):
+        elif recreated or change.anew or not _stands_at(log, to, reported):
             if topic.topic_id == topics[tp.topic].topic_id:
-                _check_loss(state, log, to, found, change)
-                lost |= _lost(log, to, found)
+                _check_loss(state, log, to, reported, change)
+                lost |= _lost(log, to, reported)
             generations[tp] = Generation(
-                number=generation_of(log) + 1, start=to, first_end=max(to, found.end), output_offset=found.output_end
+                number=generation_of(log) + 1,
+                start=to,
+                first_end=max(to, reported.end),
+                output_offset=reported.output_end,
             )
     return ChangePlan(renewed=tuple(renewed.values()), skips=tuple(skips), generations=generations, lost=lost)
 
@@ -122,18 +128,15 @@ def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterato
     yield from plan.renewed
     yield from plan.skips
     for tp, generation in plan.generations.items():
+        lead = leads.get(tp)
         yield BeginGeneration(
             topic=tp.topic,
             partition=tp.partition,
             generation=generation,
-            lead=_ending_at(leads.get(tp), generation),
+            # Between its last tombstone and the start of the generation the log has nothing.
+            lead=None if lead is None else replace(lead, end=generation.start),
             gap=plan.lost.get(tp),
         )
-
-
-def _ending_at(lead: Run | None, generation: Generation) -> Run | None:
-    """Returns `lead` up to where the source is read: between its last tombstone and there the log has nothing."""
-    return None if lead is None else replace(lead, end=generation.start)
 
 
 def _known(
@@ -149,22 +152,22 @@ def _known(
             f"Connector {state.connector} keeps nothing of topic {tp.topic}, partition {tp.partition}.",
             f"Its topics are: {known}. What it has not read yet has no offset to change: run it first.",
         )
-    found = partitions.get(tp)
-    if tp.topic not in topics or found is None:
+    reported = partitions.get(tp)
+    if tp.topic not in topics or reported is None:
         what = f"topic {tp.topic}" if tp.topic not in topics else f"topic {tp.topic}, partition {tp.partition}"
         raise OffsetChangeError(
             f"Connector {state.connector}: {what} is in the catalog, and the brokers do not have it.",
             "Create it with at least as many partitions as it had; or leave it out.",
         )
-    return log, found
+    return log, reported
 
 
-def _is_recreated(topic: Topic, found: FoundTopic) -> bool:
-    return found.is_cut or (topic.topic_id, topic.output_id) != (found.topic_id, found.output_id)
+def _is_recreated(topic: Topic, reported: FoundTopic) -> bool:
+    return reported.is_cut or (topic.topic_id, topic.output_id) != (reported.topic_id, reported.output_id)
 
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:
-    """Raises where a topic that was recreated, or cut, is not begun anew as a whole, from its start."""
+    """Raises OffsetChangeError if a topic was recreated, or cut, and not all of it is to begin again from its start."""
     logs = [log.tp for log in state.logs_of(topic.topic)]
     if any(change.offsets.get(tp, 0) is not None for tp in logs):
         raise OffsetChangeError(
@@ -174,74 +177,78 @@ def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) 
         )
 
 
-def _within(state: CatalogState, tp: TopicPartition, offset: int, found: FoundPartition) -> int:
-    if not found.start <= offset <= found.end:
+def _within(state: CatalogState, tp: TopicPartition, offset: int, reported: FoundPartition) -> int:
+    if not reported.start <= offset <= reported.end:
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {tp.topic}, partition {tp.partition} cannot go on at offset {offset}: "
-            f"the source holds the offsets from {found.start} to {found.end}.",
+            f"the source holds the offsets from {reported.start} to {reported.end}.",
             "Ask for one of these; the last one is the next record that will come.",
         )
     return offset
 
 
-def _is_gap(log: PartitionLog, offset: int | None, found: FoundPartition, change: OffsetChange) -> bool:
+def _is_gap(log: PartitionLog, offset: int | None, reported: FoundPartition, change: OffsetChange) -> bool:
     """Returns whether `offset` leaves a gap in the log as it is: only one that was named lies forward by intent.
 
     The source's start lies above the position if the source has lost records: no operator has asked for that.
     """
     if offset is None or change.anew or first_end_of(log) is not None:
         return False
-    return found.position is not None and offset > found.position
+    return reported.position is not None and offset > reported.position
 
 
-def _unpublished_from(log: PartitionLog, found: FoundPartition) -> int:
+def _unpublished_from(log: PartitionLog, reported: FoundPartition) -> int:
     """Returns the source offset from which nothing is in the output; if that is not known, nothing was read."""
-    reached = log.end if found.position is None else found.position
+    reached = log.end if reported.position is None else reported.position
     return max(reached, log.generation.start if log.generation else reached)
 
 
-def _lost(log: PartitionLog, to: int, found: FoundPartition) -> dict[TopicPartition, Gap]:
+def _lost(log: PartitionLog, to: int, reported: FoundPartition) -> dict[TopicPartition, Gap]:
     """Returns the gap that a generation from `to` on leaves below it, if any.
 
     If nothing of the last generation is published, nothing may have counted yet what that one gave up.
     """
-    first = min([_unpublished_from(log, found), *(gap.start for gap in log.gaps if lost_by(log))])
+    first = min([_unpublished_from(log, reported), *(gap.start for gap in log.gaps if lost_by(log))])
     return {log.tp: Gap(first, to)} if first < to else {}
 
 
-def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, found: FoundPartition) -> None:
+def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, reported: FoundPartition) -> None:
     """Raises OffsetChangeError if a part of a fold was sent, or what an older copy of the catalog never read.
 
     What is given up leaves the log, which would not know any more what the output has of it: neither the next snapshot,
     from which readers go on above it, nor the next record of a key that has an identity.
     """
-    if found.position is not None and found.position > log.published:
+    if reported.position is not None and reported.position > log.published:
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {log.topic}, partition {log.partition} has sent offsets up to "
-            f"{found.position} of what is published as a whole only up to {log.published}: what the output has of it "
-            "would be forgotten.",
+            f"{reported.position} of what is published as a whole only up to {log.published}: what the output has of "
+            "it would be forgotten.",
             "Run the connector until it is published, then ask again; or have the partition read anew with keyfold "
             "resync CONNECTOR.json.",
         )
 
 
-def _stands_at(log: PartitionLog, to: int, found: FoundPartition) -> bool:
+def _stands_at(log: PartitionLog, to: int, reported: FoundPartition) -> bool:
     """Returns whether `log` goes on at `to` already: published up to there, or begun there and not published yet."""
     waits = first_end_of(log) is not None
-    return bool(log.generation and log.generation.start == to) if waits else found.position == to
+    return bool(log.generation and log.generation.start == to) if waits else reported.position == to
 
 
 _ACCEPT: Final = "Ask again with --accept-loss if they may go; or leave the partition as it is."
 
 
-def _check_loss(state: CatalogState, log: PartitionLog, to: int, found: FoundPartition, change: OffsetChange) -> None:
-    """Raises where the source has lost records since the log began, so that their keys would be given up unasked."""
+def _check_loss(
+    state: CatalogState, log: PartitionLog, to: int, reported: FoundPartition, change: OffsetChange
+) -> None:
+    """Raises OffsetChangeError if the source has lost records since the log began and their loss is not accepted."""
     began = log.generation.start if log.generation else max(0, log.start)
-    if found.start > began and to <= found.start and not change.accepts_loss:
-        first = _unpublished_from(log, found)
-        unread = f" The {found.start - first} offsets from {first} on are in no output." if found.start > first else ""
+    if reported.start > began and to <= reported.start and not change.accepts_loss:
+        first = _unpublished_from(log, reported)
+        lost = reported.start - first
+        unread = f" The {lost} offsets from {first} on are in no output." if lost > 0 else ""
         raise OffsetChangeError(
             f"Connector {state.connector}: topic {log.topic}, partition {log.partition} began at offset {began}, and "
-            f"the source begins at {found.start} now: keys whose last record lay below that would be given up.{unread}",
+            f"the source begins at {reported.start} now: keys whose last record lay below that would be given up."
+            f"{unread}",
             _ACCEPT,
         )

@@ -1,7 +1,7 @@
 """Writes the tombstones that a generation begins with: one for each key that the output holds (step G2).
 
-On its own because it is the one place where keyfold makes records that no source has. They have the offsets below 0 in
-the log, so every record of the source comes after them: the first fold keeps those that none of them supersedes.
+These are the only records that keyfold makes and no source has. They have the offsets below 0 in the log, so every
+record of the source comes after them: the first fold keeps the tombstones that no record supersedes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from compactor.model import record
 from compactor.model.log import Run
 from compactor.model.record import TopicPartition
 from compactor.runs import paths
-from compactor.runs.file_stats import level0_run
-from compactor.runs.writer import RunTarget, write
+from compactor.runs.writer import RunTarget, write_run
 from compactor.storage.base import Storage
 
+# Tombstones that are made in memory at a time.
 _ROWS: Final = 50_000
+# Kafka's id of the timestamp type CreateTime.
 _CREATE_TIME: Final = 0
 
 
@@ -40,14 +41,10 @@ def write_tombstones(
 
     Without `compare` keys are compared by their bytes. Raises StorageError, and what `compare` raises.
     """
-    if not keys:
-        return None
     target = RunTarget(
         storage=storage, prefix=paths.prefix(epoch, "generation"), max_bytes=max_bytes, arrived_ms=now_ms
     )
-    batches = _batches(tp, keys, now_ms, compare)
-    stats = sorted(write(batches, target, "generation.write"), key=lambda one: one.file.first)
-    return level0_run(-len(keys), 0, stats, now_ms, folded=True)
+    return write_run(_batches(tp, keys, now_ms, compare), target, "generation.write", -len(keys), 0, now_ms)
 
 
 def _batches(
@@ -65,8 +62,8 @@ def _batches(
             "key": pa.array(some, pa.binary()),
         }
         if compare is not None:
-            found = [compare(key) for key in some]
-            columns[record.KEY_IDENTITY] = pa.array([identity for identity, _ in found], pa.binary())
-            columns[record.KEY_ENCODING] = pa.array([encoding for _, encoding in found], pa.string())
+            compared = [compare(key) for key in some]
+            columns[record.KEY_IDENTITY] = pa.array([identity for identity, _ in compared], pa.binary())
+            columns[record.KEY_ENCODING] = pa.array([encoding for _, encoding in compared], pa.string())
         absent = {field.name: pa.nulls(rows, field.type) for field in record.RUN if field.name not in columns}
         yield pa.RecordBatch.from_arrays([{**columns, **absent}[name] for name in record.RUN.names], schema=record.RUN)

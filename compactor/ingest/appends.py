@@ -30,7 +30,7 @@ def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:
     """Returns `batch` without what does not continue its partition from `starts` on.
 
     For a read that has ended early: several tasks may have read one partition, and only the first of them to the end of
-    its range. What lies behind a hole is as if it had not been read.
+    its range. What follows a hole is as if it had not been read.
     """
     ends = dict(starts)
     kept: list[RangeRead] = []
@@ -56,7 +56,7 @@ class _Piece(Struct, frozen=True):
 
 
 def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
-    """Finds the first record of `batch` that cannot be folded; None where there is none.
+    """Finds the first record of `batch` that cannot be folded; None if there is none.
 
     Returns partition, offset and why, without the full stop at its end.
     """
@@ -67,29 +67,29 @@ def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
 
 
 def appends(state: CatalogState, batch: Batch, now_ms: int) -> tuple[Append, ...]:
-    """Returns what of `batch` the logs of `state` do not hold yet; nothing where they hold all of it.
+    """Returns what of `batch` the logs of `state` do not hold yet; nothing if they hold all of it.
 
-    Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError where
-    lo > end or a sub-range is missing, IngestError where what was written is not what was read.
+    Per partition: hi ≤ end is already taken; lo ≤ end < hi gives the suffix from end. Raises GapError if
+    lo > end or a sub-range is missing, IngestError if what was written is not what was read.
     """
     logs = state.by_partition()
     written: dict[TopicPartition, list[FileStats]] = {}
     for part in batch.parts:
         written.setdefault(part.tp, []).append(part)
-    found: list[Append] = []
+    actions: list[Append] = []
     for tp, reads in _by_partition(batch.ranges).items():
         log = _known(state, logs.get(tp), reads)
-        found.extend(_continued(log, _pieces(reads, written.pop(tp, [])), now_ms))
+        actions.extend(_continued(log, _pieces(reads, written.pop(tp, [])), now_ms))
     if written:
         raise IngestError(f"{min(written)}: records came without a statement of their range.", DEFECT)
-    return tuple(found)
+    return tuple(actions)
 
 
 def _by_partition(reads: Iterable[RangeRead]) -> dict[TopicPartition, list[RangeRead]]:
-    found: dict[TopicPartition, list[RangeRead]] = {}
+    grouped: dict[TopicPartition, list[RangeRead]] = {}
     for read in sorted(reads, key=lambda read: (read.tp, read.lo, read.hi)):
-        found.setdefault(read.tp, []).append(read)
-    return found
+        grouped.setdefault(read.tp, []).append(read)
+    return grouped
 
 
 def _known(state: CatalogState, log: PartitionLog | None, reads: Sequence[RangeRead]) -> PartitionLog:
@@ -134,26 +134,26 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
 
 def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Piece]:
     """Joins contiguous sub-ranges as far as one Append can hold them: its gap can only be at its start."""
-    found: list[_Piece] = []
+    joined: list[_Piece] = []
     waiting = sorted(parts, key=lambda part: part.file.first)
     for read in reads:
         mine = [part for part in waiting if read.lo <= part.file.first < read.hi]
-        _check_read(read, mine, found[-1].hi if found else read.lo)
-        _join(found, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
-    if sum(len(piece.parts) for piece in found) < len(waiting):
+        _check_read(read, mine, joined[-1].hi if joined else read.lo)
+        _join(joined, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
+    if sum(len(piece.parts) for piece in joined) < len(waiting):
         raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
-    return found
+    return joined
 
 
-def _join(found: list[_Piece], piece: _Piece) -> None:
-    last = found[-1] if found else None
+def _join(pieces: list[_Piece], piece: _Piece) -> None:
+    last = pieces[-1] if pieces else None
     if last is not None and last.start == last.hi:
-        found[-1] = replace(piece, lo=last.lo)
+        pieces[-1] = replace(piece, lo=last.lo)
     elif last is not None and piece.start == piece.lo:
         folded = last.folded or piece.folded
-        found[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
+        pieces[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
     else:
-        found.append(piece)
+        pieces.append(piece)
 
 
 def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:

@@ -1,9 +1,8 @@
 """Ingest: a micro-batch becomes level-0 files, and its offsets continue each log exactly once.
 
-Records go into files where they are read, in the reading tasks themselves (`write_level0`): they never cross into
-Spark's JVM. Only the statistics of the files and the range reports of the tasks come to the driver (`gather`). One
-Spark micro-batch may hold those of several connectors: each has a *portion* of it, and each portion is an answer of its
-own.
+The reading tasks themselves write records into files (`write_level0`): records never cross into Spark's JVM. Only the
+statistics of the files and the range reports of the tasks come to the driver (`gather`). One Spark micro-batch may hold
+those of several connectors: each has a *portion* of it, and each portion is an answer of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from compactor.storage.request_counts import REQUESTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# The kinds of rows that a reading task yields (WRITTEN).
 _FILE: Final = "file"
 _RANGE_REPORT: Final = "range"
 _READ: Final = "read"
@@ -61,7 +61,7 @@ class Intake(Struct, frozen=True, kw_only=True):
     """How reading tasks take records in.
 
     `keyed`: logs are folded by key, and a record without one is rejected. `folds`: what a later record of the same
-    task and key supersedes is left out; only where there is no lag.
+    task and key supersedes is left out; only without a min.compaction.lag.ms.
     """
 
     target: RunTarget
@@ -84,8 +84,8 @@ def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int
     records: Iterable[pa.RecordBatch | None] = reports.separate(batches, keyed=intake.keyed)
     if intake.folds:
         records = prefold.latest(records)
-    found = list(writer.write(records, intake.target, "ingest.write"))
-    yield _rows(file_stats.to_batch(found), _FILE, portion)
+    stats = list(writer.write(records, intake.target, "ingest.write"))
+    yield _rows(file_stats.to_batch(stats), _FILE, portion)
     yield _rows(reports.rows(), _RANGE_REPORT, portion)
     yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ, portion)
     if (report := REQUESTS.report_since(before)) is not None:
@@ -100,8 +100,8 @@ def error_row(portion: int, error: KeyfoldError) -> pa.RecordBatch:
 def gather(frame: DataFrame) -> dict[int, Batch | KeyfoldError]:
     """Runs the reading tasks of `frame` (WRITTEN columns) in one action (step 3), and gathers what they have written.
 
-    Returns for each portion what was written of it, or the first of its errors: what else was written of it is
-    nobody's then. The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the
+    Returns for each portion what was written of it, or the first of its errors: no commit names what else was written
+    of it then. The frame is used once: using it twice would read Kafka twice. Raises StorageError, and what the
     source raises.
     """
     with unwrapping():
@@ -110,13 +110,13 @@ def gather(frame: DataFrame) -> dict[int, Batch | KeyfoldError]:
 
 def portions(rows: Iterable[Mapping[str, Any]]) -> dict[int, Batch | KeyfoldError]:
     """Returns what rows of WRITTEN say of each portion; see `gather`."""
-    found: dict[int, list[Mapping[str, Any]]] = {}
+    by_portion: dict[int, list[Mapping[str, Any]]] = {}
     for row in rows:
         if row["kind"] == _REQUESTS:
             REQUESTS.add_report(row[_TEXT.name])
             continue
-        found.setdefault(row[_PORTION.name], []).append(row)
-    return {portion: _error(mine) or _batch(mine) for portion, mine in found.items()}
+        by_portion.setdefault(row[_PORTION.name], []).append(row)
+    return {portion: _error(mine) or _batch(mine) for portion, mine in by_portion.items()}
 
 
 def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
@@ -125,16 +125,16 @@ def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
     reported = (_range(row) for row in rows if row["kind"] == _RANGE_REPORT)
-    found = (file_stats.from_row(dict(row)) for row in rows if row["kind"] == _FILE)
+    parts = (file_stats.from_row(dict(row)) for row in rows if row["kind"] == _FILE)
     return Batch(
         ranges=tuple(sorted(reported, key=lambda read: (read.tp, read.lo))),
-        parts=tuple(sorted(found, key=lambda part: (part.tp, part.file.first))),
+        parts=tuple(sorted(parts, key=lambda part: (part.tp, part.file.first))),
         bytes_read=sum(row[_BYTES_READ.name] for row in rows if row["kind"] == _READ),
     )
 
 
 def _rows(rows: pa.RecordBatch, kind: str, portion: int) -> pa.RecordBatch:
-    """Returns `rows` with all columns of WRITTEN, null where they have none of that name."""
+    """Returns `rows` with all columns of WRITTEN; columns that they do not have are null."""
     size, names = rows.num_rows, set(rows.schema.names)
     columns = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(size, field.type)

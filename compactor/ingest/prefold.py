@@ -1,7 +1,7 @@
-"""Folds records while they are read, where what a later one of the same key supersedes is not needed.
+"""Folds records while they are read, if what a later one of the same key supersedes is not needed.
 
-That is so where a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
-micro-batch leaves the same. It must never be done otherwise: no offset inside what was folded is an end any more.
+It is not needed if a log is compacted without a lag: whatever is taken in is due at once, and a fold over the whole
+micro-batch leaves the same. Otherwise this must never be done: no fold may end inside what was folded.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ class Prefold:
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:
         self.superseded: Counter[TopicPartition] = Counter()
         self._max_bytes = held_bytes
+        # Batches that came since the last yield, folded once `_bytes` (Arrow bytes) exceed `_max_bytes`.
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -53,7 +54,7 @@ class Prefold:
         yield from self._flush()
 
     def _shrink(self) -> Iterator[pa.RecordBatch]:
-        """Folds what is held; yields it where that does not halve it."""
+        """Folds what is held; yields it if the fold does not halve it."""
         before = self._bytes
         self._fold()
         if self._bytes > before // 2:
@@ -84,15 +85,15 @@ class Prefold:
         self._held, self._bytes = table.to_batches(), table.nbytes
 
     def _count(self, left_out: pa.Table) -> None:
-        found = left_out.group_by(PARTITION).aggregate([([], "count_all")])
+        counts = left_out.group_by(PARTITION).aggregate([([], "count_all")])
         for topic, partition, count in zip(
-            *(found[name].to_pylist() for name in (*PARTITION, "count_all")), strict=True
+            *(counts[name].to_pylist() for name in (*PARTITION, "count_all")), strict=True
         ):
             self.superseded[TopicPartition(topic, partition)] += count
 
 
 def _check_rising(table: pa.Table) -> None:
-    """Raises IngestError where offsets of one partition do not rise: the order says which of two records is later."""
+    """Raises IngestError if offsets of one partition do not rise: the order says which of two records is later."""
     rows = table.num_rows
     falls = pc.less_equal(table["offset"].slice(1), table["offset"].slice(0, rows - 1))
     for name in PARTITION:

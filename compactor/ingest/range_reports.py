@@ -1,4 +1,4 @@
-"""Separates the range reports of a reading task from the records between which they come."""
+"""Separates the range reports of a reading task from the records among which they come."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class RangeReports:
     def __init__(self, superseded: dict[TopicPartition, int]) -> None:
         self.bytes_read = 0
         self._superseded = superseded
+        # By partition the report after which no record of the partition has come yet.
         self._open: dict[TopicPartition, pa.RecordBatch] = {}
+        # Each closed report with the number of its records that were superseded.
         self._done: list[tuple[pa.RecordBatch, int]] = []
 
     def separate(self, batches: Iterable[pa.RecordBatch], *, keyed: bool) -> Iterator[pa.RecordBatch | None]:
         """Yields the records of `batches` as a run keeps them (record.RUN), and keeps the range reports for `rows`.
 
-        More may follow a report of the same partition: where records were lost in the middle of a range. Then None is
+        If records were lost in the middle of a range, more records follow a report of the same partition. Then None is
         yielded first, so that no part of a file holds records of two reports.
         """
         for batch in batches:
@@ -101,7 +103,7 @@ def _as_rows(reports: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:
     names = record.RANGE.names
     superseded = [left_out for _, left_out in reports]
     none = pa.RecordBatch.from_pylist([], record.SOURCE)
-    rows = pa.concat_batches([one for one, _ in reports]) if reports else none
+    rows = pa.concat_batches([report for report, _ in reports]) if reports else none
     fields = [pc.struct_field(rows["range"], name) for name in names]
     columns = [rows["topic"], rows["partition"], *fields, pa.array(superseded, SUPERSEDED.type)]
     return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, SUPERSEDED.name])

@@ -6,7 +6,7 @@ is small, and reading it back is applying them again.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Quarantined, Run
 from compactor.model.record import OfPartition
@@ -184,7 +184,7 @@ class Quarantine(Action, OfPartition, frozen=True, tag="quarantine"):
 
     topic: str
     partition: int
-    found: Quarantined
+    quarantined: Quarantined = field(name="found")
 
 
 class Release(Action, OfPartition, frozen=True, tag="release"):
@@ -195,7 +195,7 @@ class Release(Action, OfPartition, frozen=True, tag="release"):
 
 
 class AddSnapshot(Action, frozen=True, tag="add-snapshot"):
-    """Adds a snapshot whose manifest is complete at `path`, relative to the snapshot location."""
+    """Adds a snapshot; its manifest is complete at `path`, relative to the snapshot location."""
 
     topic: str
     id: str
@@ -240,7 +240,7 @@ AnyAction = (
 
 
 Change = Skip | BeginGeneration
-"""The actions by which an operator changes from where one log goes on."""
+"""The actions by which an operator changes the offset from which one log goes on."""
 
 
 Rewriting = Clean | Merge | Restate | Retain

@@ -24,9 +24,9 @@ class RunFile(Struct, frozen=True, kw_only=True):
     of the whole file. `newest_ms` is the largest timestamp of its records, `footer` the length and checksum of the
     file's Parquet footer (`compactor.runs.checksums`); both are None in files of older versions. `keyless` counts
     records that have no key and were not rejected, which only logs without compaction keep; 0 in files of older
-    versions. `entire`: the counts are of everything that the file holds of the partition. It is False where they are of
+    versions. `entire`: the counts are of everything that the file holds of the partition. It is False if they are of
     a range of offsets only (`Restate`), and in files of older versions. `key_encodings` are the encodings
-    (`record.RUN`) of all its keys, with commas between them; None where that is not known, or there are many.
+    (`record.RUN`) of all its keys, with commas between them; None if that is not known, or there are many.
     """
 
     path: str
@@ -53,7 +53,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     `folded`, of level 0: records that a later one of the run superseded were left out when it was written.
 
-    Counts are exact where every file lies within [start, end); a file that reaches beyond is counted in full.
+    Counts are exact if every file lies within [start, end); a file that reaches beyond is counted in full.
     """
 
     start: int
@@ -77,11 +77,17 @@ class Run(Struct, frozen=True, kw_only=True):
         return sum(file.keyless for file in self.files)
 
     @property
+    def aged_ms(self) -> int:
+        """The time in ms from which its oldest record ages."""
+        return self.arrived_ms if self.oldest_ms is None else self.oldest_ms
+
+    @property
     def is_closed(self) -> bool:
         """Whether no fold may end inside it: a record may be missing there, as a later one of the run has its key."""
         return self.level > 0 or self.folded
 
 
+# The level of the base run, below that of every other run.
 BASE = -1
 
 
@@ -114,11 +120,11 @@ class Quarantined(Struct, frozen=True, kw_only=True):
 
 
 class Generation(Struct, frozen=True, kw_only=True):
-    """One reading of a source partition, from the second on: its `number`, and the source offset where it began.
+    """One reading of a source partition, from the second on: its `number`, and the source offset at which it began.
 
     Nothing of it is published before `first_end`, the last stable offset of the source when it began, and never below
-    `start`. Its records are
-    in the output from `output_offset` on, which was the output's end then; None without an output.
+    `start`. Its records are in the output from `output_offset` on, which was the output's end then; None without an
+    output.
     """
 
     number: int
@@ -133,7 +139,7 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     `bucket` numbers the transactional id that publishes it. It changes only in a take-over, once every older
     transactional id is fenced: a partition that moved between two live ids would be published twice. `backlog_end` is
     the last stable offset when the partition was first seen; None once that is published. `output` is the newest commit
-    of the output whose source offset is `published`, `base_output` the one at `clean_end`.
+    of the output with source offset `published`, `base_output` the one at `clean_end`.
     `last_full_fold_ms` is the latest `now` of a clean; None is none yet. `ahead_ms` is when sending began of what
     is above `published`, `behind_ms` a time not later than when sending began of what is above `clean_end`: from then
     on a reader of the output may have seen some of it. None: nothing above was sent. `begun`: a fold was planned, so
@@ -175,10 +181,14 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
         return self.begun or self.folded_end > self.start or self.output is not None
 
     @property
+    def kept(self) -> tuple[Run, ...]:
+        """All its runs, the base run first."""
+        return (self.base, *self.runs) if self.base else self.runs
+
+    @property
     def paths(self) -> frozenset[str]:
         """Paths of all files that the log still needs."""
-        kept = (*self.runs, self.base) if self.base else self.runs
-        return frozenset(file.path for run in kept for file in run.files)
+        return frozenset(file.path for run in self.kept for file in run.files)
 
 
 def empty(tp: TopicPartition, bucket: int, start: int, backlog_end: int | None) -> PartitionLog:
@@ -204,7 +214,7 @@ def generation_of(log: PartitionLog) -> int:
 def first_end_of(log: PartitionLog) -> int | None:
     """Returns the offset below which no fold of `log` may end, as the output still holds its earlier generation.
 
-    None where there is none: in the first generation, and once the present one was published up to that offset.
+    None if there is none: in the first generation, and once the present one was published up to that offset.
     """
     generation = log.generation
     return generation.first_end if generation and log.published < generation.first_end else None
@@ -232,7 +242,7 @@ def end_beyond(log: PartitionLog, offset: int) -> int:
 
 
 def closed_run_around(log: PartitionLog, offset: int) -> Run | None:
-    """Returns the run inside which `offset` lies where no fold may end; None where one may end at `offset`."""
+    """Returns the closed run that has `offset` inside it; None if a fold may end at `offset`."""
     for run in reversed(log.runs):  # by offset, and what is asked for mostly lies near the end
         if run.end <= offset:
             return None
@@ -267,7 +277,7 @@ def lower(run: Run, end: int) -> Run:
 def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
     """Returns the time in ms from which the oldest of some records ages: its timestamp, at the latest its arrival.
 
-    `smallest_timestamp_ms` is the smallest timestamp above 0 of records that arrived at `arrived_ms`; None where all
+    `smallest_timestamp_ms` is the smallest timestamp above 0 of records that arrived at `arrived_ms`; None if all
     are 0 or -1. KIP-354 leaves such records out; here they age from their arrival.
     """
     return arrived_ms if smallest_timestamp_ms is None else min(smallest_timestamp_ms, arrived_ms)

@@ -1,6 +1,6 @@
 """Changes a log: append, plan a fold, publish, clean, merge, restate, retain; and checks it after each change.
 
-Every transition takes a log and returns the next one, or raises CatalogError where the change does not fit.
+Every transition takes a log and returns the next one, or raises CatalogError if the change does not fit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from compactor.model.log import (
     PartitionLog,
     Run,
     closed_run_around,
+    empty,
     exact,
     generation_of,
     lower,
@@ -30,7 +31,7 @@ from compactor.model.times import latest
 def append(log: PartitionLog, start: int, end: int, run: Run | None, gap: Gap | None) -> PartitionLog:
     """Returns `log` with the offsets [start, end) ingested; `run` holds their records, `gap` what was lost of them.
 
-    Raises GapError where the offsets do not continue the log.
+    Raises GapError if the offsets do not continue the log.
     """
     if start != log.end or end < start:
         raise GapError(f"{log.tp}: a batch of offsets [{start}, {end}) does not continue a log that ends at {log.end}.")
@@ -78,14 +79,14 @@ def clean(
     kept = tuple(upper(run, clean_end) for run in log.runs if run.end > clean_end)
     output, folded_ms = _output_at(log, clean_end, output), latest(log.last_full_fold_ms, at_ms)
     cleaned = replace(log, clean_end=clean_end, base=upper(base, log.start), runs=kept, base_output=output)
-    since_ms = None if log.folded_end == clean_end else _first(behind_ms, log.behind_ms)
+    since_ms = None if log.folded_end == clean_end else behind_ms if behind_ms is not None else log.behind_ms
     return _in_order(replace(cleaned, last_full_fold_ms=folded_ms, behind_ms=since_ms))
 
 
 def merge(log: PartitionLog, run: Run) -> PartitionLog:
     """Returns `log` with `run` in the place of neighbouring runs of lower levels that cover the same offsets.
 
-    Raises CatalogError where no runs cover just these offsets: the log was changed during the merge, which is void.
+    Raises CatalogError if no runs cover just these offsets: the log was changed during the merge, which is void.
     """
     first, end = _covered(log, run.start, run.end)
     replaced = log.runs[first:end]
@@ -97,7 +98,7 @@ def merge(log: PartitionLog, run: Run) -> PartitionLog:
 
 
 def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
-    """Returns `log` with `runs` in the place of the level-0 run whose offsets they cover: the same files and records.
+    """Returns `log` with `runs` in the place of the level-0 run of the same offsets, files and records.
 
     Each of `runs` counts exactly what lies within it.
     """
@@ -113,9 +114,9 @@ def restate(log: PartitionLog, runs: Sequence[Run]) -> PartitionLog:
 
 
 def _same(old: Run, runs: Sequence[Run]) -> bool:
-    """Returns whether `runs` are `old` in pieces: all its files and records where those were counted exactly.
+    """Returns whether `runs` are `old` in pieces: all its files and records if those were counted exactly.
 
-    Else fewer, as a file may reach beyond `old` on both sides and have nothing within.
+    Otherwise they may be fewer, as a file may reach beyond `old` on both sides and have nothing within.
     """
     joined = all(left.end == right.start for left, right in pairwise(runs))
     level0 = all(run.level == 0 for run in (old, *runs))
@@ -129,9 +130,9 @@ def _same(old: Run, runs: Sequence[Run]) -> bool:
 def retain(log: PartitionLog, start: int) -> PartitionLog:
     """Returns `log` from source offset `start` on; a `start` at or below its own changes nothing.
 
-    `clean_end` is raised to `start` where it is lower, as `LogCleanerManager` does with its checkpoint. It need not be
+    `clean_end` is raised to `start` if it is lower, as `LogCleanerManager` does with its checkpoint. It need not be
     the end of a fold then: below `start` no record is left, so none can be missing. `base_output` stays, as resuming
-    earlier is safe. Raises CatalogError where `start` is above `published`.
+    earlier is safe. Raises CatalogError if `start` is above `published`.
     """
     if start <= log.start:
         return log
@@ -144,7 +145,7 @@ def retain(log: PartitionLog, start: int) -> PartitionLog:
 def skip(log: PartitionLog, end: int) -> PartitionLog:
     """Returns `log` with [published, `end`) given up, as an operator asked: a gap, whatever of it was ingested.
 
-    A fold that was begun there is void; what of it was sent lies within the gap. Raises CatalogError where `end` is
+    A fold that was begun there is void; what of it was sent lies within the gap. Raises CatalogError if `end` is
     below the end of what was published.
     """
     if end < log.published:
@@ -159,7 +160,7 @@ def skip(log: PartitionLog, end: int) -> PartitionLog:
 def begin_generation(
     log: PartitionLog, generation: Generation, lead: Run | None, gap: Gap | None = None
 ) -> PartitionLog:
-    """Returns the log of `generation`, which is read anew; nothing of the earlier one is kept but its bucket.
+    """Returns the log of `generation`, which is read again; nothing of the earlier one is kept but its bucket.
 
     `lead` holds tombstones for the keys that the output holds, at the offsets below 0 that it covers. `gap` counts what
     is given up below the generation. Raises CatalogError if the numbers do not follow.
@@ -172,26 +173,19 @@ def begin_generation(
         raise CatalogError(f"{log.tp}: a generation from {generation.start} would begin with {_named(lead)}.", DEFECT)
     start = generation.start if lead is None else lead.start
     output = None if generation.output_offset is None else OutputPoint(start, generation.output_offset)
-    return check_invariants(
-        PartitionLog(
-            topic=log.topic,
-            partition=log.partition,
-            bucket=log.bucket,
-            start=start,
-            end=generation.start,
-            folded_end=start,
-            published=start,
-            clean_end=start,
-            runs=() if lead is None else (lead,),
-            output=output,
-            gaps=() if gap is None else (gap,),
-            generation=generation,
-        )
+    begun = replace(
+        empty(log.tp, log.bucket, start, None),
+        end=generation.start,
+        runs=() if lead is None else (lead,),
+        output=output,
+        gaps=() if gap is None else (gap,),
+        generation=generation,
     )
+    return check_invariants(begun)
 
 
 def _check_end(log: PartitionLog, clean_end: int) -> None:
-    """Raises CatalogError where a clean would end below an earlier one, or inside a run that is closed."""
+    """Raises CatalogError if a clean would end below an earlier one, or inside a run that is closed."""
     inside = closed_run_around(log, clean_end)
     if clean_end < log.clean_end or inside:
         raise CatalogError(
@@ -207,16 +201,12 @@ def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -
     return next(points, log.base_output)
 
 
-def _first(*times: int | None) -> int | None:
-    return next((time for time in times if time is not None), None)
-
-
 def _covered(log: PartitionLog, start: int, end: int) -> tuple[int, int]:
     """Returns the indexes of the runs that cover [start, end) exactly: of the first, and after the last."""
-    found = [place for place, run in enumerate(log.runs) if run.start < end and run.end > start]
-    if not found or log.runs[found[0]].start != start or log.runs[found[-1]].end != end:
+    places = [place for place, run in enumerate(log.runs) if run.start < end and run.end > start]
+    if not places or log.runs[places[0]].start != start or log.runs[places[-1]].end != end:
         raise CatalogError(f"{log.tp}: no runs of the log cover just the offsets [{start}, {end}).", DEFECT)
-    return found[0], found[-1] + 1
+    return places[0], places[-1] + 1
 
 
 def _in_order(log: PartitionLog) -> PartitionLog:

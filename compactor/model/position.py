@@ -16,6 +16,7 @@ from msgspec import Struct
 from compactor.errors import PositionError
 from compactor.model.log import OutputPoint
 
+# Formats of metadata: 1 is what a keyfold without generations understands, and is written for the first one.
 FORMAT: Final = 1
 FORMAT_OF_LATER_GENERATIONS: Final = 2
 MOST_BUCKETS: Final = 10_000
@@ -27,9 +28,9 @@ class Position(Struct, frozen=True, kw_only=True):
 
     `catalog_id` None: it was not committed by keyfold. `output_id`: id of the output topic. `output_offset`: everything
     below `offset` is published below this offset of the output. `fold_end`: the end of the fold that is being sent in
-    several transactions. `generation` is that of the log, `start` the source offset where it began. `identity`: by what
-    the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids the catalog had then, below
-    which each id is that a partition may have been published by; None: an older version, which did not say.
+    several transactions. `generation` is that of the log, `start` the source offset at which it began. `identity`: by
+    what the catalog compares keys; None: by their bytes. `buckets`: how many transactional ids the catalog had then,
+    below which each id is that a partition may have been published by; None: an older version, which did not say.
 
     The first offsets of a later generation are below 0 (`PartitionLog.generation`). A group takes no such offset: it
     holds `group_offset`, and the metadata has the other.
@@ -58,20 +59,20 @@ class Unknown(Enum):
 
 
 Tail = int | None | Unknown
-"""The last source offset of a partition in its output; None where the output holds no record of it."""
+"""The last source offset of a partition in its output; None if the output holds no record of it."""
 
 
 class ResumePoint(Struct, frozen=True, kw_only=True):
     """The point from which publishing of one partition goes on.
 
-    `start`: the next source offset to publish. `found`: the offset that the group holds, which a publish must find
+    `start`: the next source offset to publish. `committed`: the offset that the group holds, which a publish must find
     again (None: none). `fold_end`: the offset at which the next fold must end. `output_offset`: what the metadata of
     the next position says until records are sent. `publish_end`, `publish_output`: what was published and is not in the
     catalog yet. `hold`: nothing of the log may be published, cleaned or snapshotted before it has reached `start`.
     """
 
     start: int
-    found: int | None
+    committed: int | None
     output_offset: int | None = None
     fold_end: int | None = None
     publish_end: int | None = None
@@ -82,7 +83,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
 class _Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The format on the brokers. `offset` is the committed offset itself; None in metadata of older versions.
 
-    Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset where that is below 0.
+    Format 2, of later generations, adds `generation` and `start`; `tombstones` is the offset if that is below 0.
     `identity` says by what keys are compared, if that is not their bytes. `buckets` is the number of transactional
     ids; older versions do not write it, and pass over it.
     """
@@ -119,33 +120,33 @@ def encode(position: Position) -> str:
 
 
 def decode(offset: int, metadata: str | None) -> Position:
-    """Returns the position of a committed offset; its `catalog_id` is None where the metadata is not keyfold's.
+    """Returns the position of a committed offset; its `catalog_id` is None if the metadata is not keyfold's.
 
-    So it is where the metadata was written for another offset: a tool may set an offset and copy the metadata. Raises
-    PositionError for metadata of a newer format.
+    It is None too if the metadata was written for another offset: a tool may set an offset and copy the metadata.
+    Raises PositionError for metadata of a newer format.
     """
     try:
-        found = msgspec.json.decode(metadata or "", type=_Metadata)
+        decoded = msgspec.json.decode(metadata or "", type=_Metadata)
     except msgspec.DecodeError:
         return Position(offset=offset)
-    if found.keyfold not in (FORMAT, FORMAT_OF_LATER_GENERATIONS):
+    if decoded.keyfold not in (FORMAT, FORMAT_OF_LATER_GENERATIONS):
         raise PositionError(
-            f"The committed position {offset} has metadata of format {found.keyfold}; this version knows {FORMAT} and "
-            f"{FORMAT_OF_LATER_GENERATIONS}.",
+            f"The committed position {offset} has metadata of format {decoded.keyfold}; this version knows {FORMAT} "
+            f"and {FORMAT_OF_LATER_GENERATIONS}.",
             "Run the version of keyfold that wrote it, or a newer one.",
         )
-    if found.offset not in (None, offset):
+    if decoded.offset not in (None, offset):
         return Position(offset=offset)
     return Position(
-        offset=offset if found.tombstones is None else found.tombstones,
-        catalog_id=found.catalog,
-        output_id=found.output,
-        output_offset=found.output_offset,
-        fold_end=found.fold_end,
-        generation=found.generation,
-        start=found.start,
-        identity=found.identity,
-        buckets=None if found.buckets is None or found.buckets < 1 else min(found.buckets, MOST_BUCKETS),
+        offset=offset if decoded.tombstones is None else decoded.tombstones,
+        catalog_id=decoded.catalog,
+        output_id=decoded.output,
+        output_offset=decoded.output_offset,
+        fold_end=decoded.fold_end,
+        generation=decoded.generation,
+        start=decoded.start,
+        identity=decoded.identity,
+        buckets=None if decoded.buckets is None or decoded.buckets < 1 else min(decoded.buckets, MOST_BUCKETS),
     )
 
 

@@ -11,9 +11,9 @@ from compactor.model.record import OfPartition
 class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     """A fold of one partition to be sent: the survivors of [start, end), and its rejected records.
 
-    `found` is the position that the group must still hold when the publish begins (None: none); `output_offset` what
-    the metadata of that position says. start == end only commits the position again, as one inside the fold that ends
-    at `fold_end` if that is given. `generation` is the log's, None in the first one.
+    `committed` is the position that the group must still hold when the publish begins (None: none); `output_offset` is
+    what the metadata of that position says. start == end only commits the position again; with `fold_end` it is one
+    inside the fold that ends there. `generation` is the log's, None in the first one.
     """
 
     topic: str
@@ -22,7 +22,7 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     output: str | None
     start: int
     end: int
-    found: int | None = None
+    committed: int | None = None
     output_offset: int | None = None
     generation: Generation | None = None
     fold_end: int | None = None

@@ -39,11 +39,11 @@ class OfTopic(Protocol):
 _OfTopic = TypeVar("_OfTopic", bound=OfTopic)
 
 
-def by_topic(found: Iterable[_OfTopic]) -> dict[str, tuple[_OfTopic, ...]]:
-    """Groups what is `found` by topic, in its order, in one pass."""
+def by_topic(items: Iterable[_OfTopic]) -> dict[str, tuple[_OfTopic, ...]]:
+    """Groups `items` by topic, in their order, in one pass."""
     groups: dict[str, list[_OfTopic]] = {}
-    for one in found:
-        groups.setdefault(one.topic, []).append(one)
+    for item in items:
+        groups.setdefault(item.topic, []).append(item)
     return {topic: tuple(group) for topic, group in groups.items()}
 
 
@@ -64,7 +64,7 @@ class OfPartition:
 class RangeRead(Struct, frozen=True, kw_only=True):
     """A reading task's range report: it read all of [lo, hi), which holds `records` records.
 
-    `start` is above `lo` only where the log began there: the offsets between were lost. Of the records, `superseded`
+    `start` is above `lo` only if the log began there: the offsets between were lost. Of the records, `superseded`
     were left out, as a later one of the same range has the same key, and `filtered` were dropped as they were read.
     """
 
@@ -107,7 +107,7 @@ RANGE: Final = pa.struct(
     ]
 )
 """A reading task's range report: every record of [lo, hi) was read, there were `records` of them, and reading
-began at `start` (above lo only where records were lost and on.data.loss is `skip`). Of them, `filtered` were dropped by
+began at `start` (above lo only if records were lost and on.data.loss is `skip`). Of them, `filtered` were dropped by
 what looked at them before they came here; null is none."""
 
 SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.field("range", RANGE))
@@ -130,13 +130,13 @@ RUN: Final = pa.schema(
 """What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first clean that
 keeps it (KIP-534); `rejected` says why a record can never be folded.
 
-`key_identity` is what is compared in place of `key` (`as_compared`), null where they are the same. `key_encoding` says
+`key_identity` is what is compared in place of `key` (`as_compared`), null if they are the same. `key_encoding` says
 how `key` encodes it: two records of one identity and one encoding have the same key; null says nothing. Files of
 older versions have neither, which reads as null."""
 
 
 def as_compared(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
-    """Returns `rows` with what is compared as their `key`: its identity, where it has one of its own."""
+    """Returns `rows` with what is compared as their `key`: its identity, if it has one of its own."""
     identity = rows[KEY_IDENTITY]
     if identity.null_count == len(identity):
         return rows
@@ -198,12 +198,12 @@ def partition_starts(batch: pa.RecordBatch) -> NDArray[np.int64]:
 
 def partitions_of(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> Iterator[TopicPartition]:
     """Yields the partition of each of `rows`."""
-    found = (batch[name].take(pa.array(rows)).to_pylist() for name in PARTITION)
-    return (TopicPartition(*name) for name in zip(*found, strict=True))
+    columns = (batch[name].take(pa.array(rows)).to_pylist() for name in PARTITION)
+    return (TopicPartition(*name) for name in zip(*columns, strict=True))
 
 
 def partition_spans(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, int, int]]:
-    """Yields each partition whose rows lie together, with its first row and the row behind its last."""
+    """Yields each partition of neighbouring rows, with its first row and the row after its last."""
     if batch.num_rows:
         first = partition_starts(batch)
         bounds = pairwise((*first.tolist(), batch.num_rows))

@@ -1,4 +1,4 @@
-"""The state of a connector after a catalog commit, and the one place where actions change it."""
+"""The state of a connector after a catalog commit, and the only code by which actions change it."""
 
 from __future__ import annotations
 
@@ -44,27 +44,28 @@ from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition, by_topic
 
 BYTES: Final = "key"
-"""The identity of a catalog whose keys are compared byte by byte."""
+"""The identity of a catalog that compares keys byte by byte."""
 
 
 MANY_A_BUCKET: Final = 1_000
-"""Where a bucket has so many partitions, each topic is dealt to one bucket as a whole."""
+"""From so many partitions a bucket on, each topic is dealt to one bucket as a whole."""
 
 
 def deal(partitions: Sequence[TopicPartition], logs: Iterable[PartitionLog], buckets: int) -> list[int]:
     """Returns the bucket, of `buckets`, for each of `partitions`, which are to be added to `logs`.
 
-    Few are dealt in turn, so that a large topic is published by all buckets. Of many a topic goes as a whole where
-    there are fewest: before each request a producer looks through all partitions of every topic that it writes to.
+    Few are dealt in turn, so that a large topic is published by all buckets. If there are many, a topic goes as a whole
+    to the bucket with the fewest: before each request a producer looks through all partitions of every topic that it
+    writes to.
     """
     held = Counter(log.bucket for log in logs)
     if held.total() + len(partitions) < MANY_A_BUCKET * buckets:
         return [(held.total() + number) % buckets for number in range(len(partitions))]
-    found: dict[str, int] = {}
+    bucket_of: dict[str, int] = {}
     for topic, size in Counter(tp.topic for tp in partitions).items():
-        found[topic] = min(range(buckets), key=held.__getitem__)
-        held[found[topic]] += size
-    return [found[tp.topic] for tp in partitions]
+        bucket_of[topic] = min(range(buckets), key=held.__getitem__)
+        held[bucket_of[topic]] += size
+    return [bucket_of[tp.topic] for tp in partitions]
 
 
 class Topic(Struct, frozen=True, kw_only=True):
@@ -80,7 +81,7 @@ class Topic(Struct, frozen=True, kw_only=True):
 class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
     """The whole state of a connector after a commit. Names of fields are the checkpoints' format on disk.
 
-    What is found out about it is kept beside the fields, and is no part of the format.
+    Lookups that are derived from it are kept in its `__dict__`, and are no part of the format.
     """
 
     catalog_id: str = ""
@@ -101,7 +102,7 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
         return None if self.identity == BYTES else self.identity
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """Returns the log of `tp`. Raises KeyError where there is none."""
+        """Returns the log of `tp`. Raises KeyError if there is none."""
         return self._by_partition[tp]
 
     def by_partition(self) -> MappingProxyType[TopicPartition, PartitionLog]:
@@ -109,7 +110,7 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
         return self._by_partition
 
     def logs_of(self, topic: str) -> tuple[PartitionLog, ...]:
-        """Returns the logs of `topic` by partition, without a look at those of others; none where it has none."""
+        """Returns the logs of `topic` by partition, without a look at those of others; empty if it has none."""
         return tuple(self._by_partition[tp] for tp in self._partitions.get(topic, ()))
 
     def snapshots_of(self, topic: str) -> tuple[AddSnapshot, ...]:
@@ -135,7 +136,7 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def apply(state: CatalogState, actions: Iterable[AnyAction]) -> CatalogState:
-    """Returns the state after `actions`, in their order. Raises CatalogError where one does not fit."""
+    """Returns the state after `actions`, in their order. Raises CatalogError if one does not fit."""
     draft = _Draft(state)
     for action in actions:
         draft.take(action)
@@ -150,13 +151,14 @@ class _Draft:
         self.topics = dict(state.topics)
         self.logs = state.by_partition().copy()  # dict() would look up each through the proxy
         self.snapshots = list(state.snapshots)
+        # Snapshots by topic, and partitions by topic (None once a partition was added): the derived lookups of `state`.
         self.taken = state._snapshots.copy()
         self.partitions: Mapping[str, tuple[TopicPartition, ...]] | None = state.__dict__.get("_partitions")
 
     def done(self) -> CatalogState:
         logs = tuple(self.logs.values())
         after = replace(self.state, topics=self.topics, logs=logs, snapshots=tuple(self.snapshots))
-        # known here; whoever asks would build it anew
+        # known here: the properties would build it again
         after.__dict__["_by_partition"] = MappingProxyType(self.logs)
         after.__dict__["_snapshots"] = MappingProxyType(self.taken)
         if self.partitions is not None:
@@ -243,7 +245,7 @@ def _apply_log(
         case Publish():
             return log_transitions.publish(log, action.end, action.output)
         case Quarantine() | Release():
-            return replace(log, quarantine=action.found if isinstance(action, Quarantine) else None)
+            return replace(log, quarantine=action.quarantined if isinstance(action, Quarantine) else None)
         case Skip() | BeginGeneration():
             return _change(log, action)
         case _:

@@ -10,12 +10,12 @@ LAST_MS: Final = 253_402_300_799_999
 
 
 def earliest(*times: int | None) -> int | None:
-    """Returns the smallest of `times`, None where all are None."""
+    """Returns the smallest of `times`, None if all are None."""
     return min((time for time in times if time is not None), default=None)
 
 
 def latest(*times: int | None) -> int | None:
-    """Returns the greatest of `times`, None where all are None."""
+    """Returns the greatest of `times`, None if all are None."""
     return max((time for time in times if time is not None), default=None)
 
 

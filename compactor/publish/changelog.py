@@ -19,9 +19,9 @@ from compactor.model.state import BYTES, CatalogState
 from compactor.ports import Broker
 from compactor.publish.committed_positions import Positions
 from compactor.publish.executors import PublishExecutor
-from compactor.publish.plan import bucket_plans, fold_plans, oldest_sent, published_logs, publishes, target_of
+from compactor.publish.measures import SupersededCount, oldest_sent
+from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
-from compactor.publish.superseded import SupersededCount
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.scan import whole
@@ -55,7 +55,9 @@ class Changelog:
         self._quarantine = quarantine
         self._clock_ms = clock_ms
         self._positions = Positions(catalog, broker)
+        # What it has read of young records, from publish to publish.
         self._young = YoungRecords(catalog.storage)
+        # Publishes that have sent something, and by log the last of them: the oldest goes first if there is damage.
         self._turn = 0
         self._last_turn: dict[TopicPartition, int] = {}
         self._superseded = SupersededCount()
@@ -64,7 +66,7 @@ class Changelog:
         """Publishes what is due at `now_ms`. Returns what was sent, by partition.
 
         Whatever fails, the positions are read again next time: whether a transaction took effect is read back, not
-        guessed. Damaged logs are quarantined and the others published without them; where the process of a Spark task
+        guessed. Damaged logs are quarantined and the others published without them; if the process of a Spark task
         has ended, everything is tried once more with Spark's fold. Raises what the publisher raises otherwise.
         """
         while True:
@@ -79,7 +81,7 @@ class Changelog:
     def resolve_positions(self, now_ms: int) -> None:
         """Reads the committed positions that are not known yet, as every publish does first.
 
-        Raises PositionError where going on could lose or repeat records, and what the broker raises.
+        Raises PositionError if going on could lose or repeat records, and what the broker raises.
         """
         try:
             self._positions.resolve(now_ms)
@@ -101,23 +103,19 @@ class Changelog:
             raise
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs whose published offset is not known, or not decided yet."""
+        """Returns the logs of which the published offset is not known, or not decided yet."""
         return self._positions.uncertain()
 
     def _publish(self, settings: EngineSettings, now_ms: int) -> tuple[PublishResult, ...]:
         """Does steps 5 to 12 once.
 
-        0. Read the committed positions that are not known; the catalog catches up with transactions that it missed.
-        5. Decide for each partition where its next fold ends, and commit that where it is beyond folded_end: from then
-           on the fold has to end there.
-        6. For each bucket, in this process, in Spark tasks or with Spark's fold (`executors`): shut out older producers
-           and check the epoch,
-        7. check that the group holds the positions that the plan was made from,
-        8. begin a transaction,
-        9. send the survivors of the fold,
-        10. add the new positions to the transaction,
-        11. commit it; a large fold repeats 8 to 11 (`Publisher`; with Kafka `connectors.sinks.publisher`).
-        12. Commit the new published offsets to the catalog.
+        0. Read the committed positions that are not known; the catalog catches up with transactions that it missed. 5.
+        Decide for each partition the end of its next fold, and commit it if it is beyond folded_end: from then on the
+        fold has to end there. 6. For each bucket, in this process, in Spark tasks or with Spark's fold (`executors`):
+        shut out older producers and check the epoch, 7. check that the group holds the positions that the plan was made
+        from, 8. begin a transaction, 9. send the survivors of the fold, 10. add the new positions to the transaction,
+        11. commit it; a large fold repeats 8 to 11 (`Publisher`; with Kafka `connectors.sinks.publisher`). 12. Commit
+        the new published offsets to the catalog.
         """
         self._positions.resolve(now_ms)  # 0
         state = self._catalog.state
@@ -138,7 +136,9 @@ class Changelog:
         self.counters.add("records_superseded", self._superseded.add(state, targets, sent))
         if self._clock_ms is not None and began_ms is not None:
             ended_ms = self._clock_ms()
-            self._count_freshness(state, targets, sent, ended_ms)
+            for since_ms, records in oldest_sent(state, targets, sent):
+                age_s = max(0, ended_ms - since_ms) / 1000
+                self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
             self._log_published(sent, ended_ms - began_ms)
         return sent
 
@@ -189,15 +189,8 @@ class Changelog:
         self._last_turn.update((result.tp, self._turn) for result in sent)
         self._positions.committed(sent, now_ms)
 
-    def _count_freshness(
-        self, state: CatalogState, targets: Sequence[PublishTarget], sent: Sequence[PublishResult], now_ms: int
-    ) -> None:
-        for since_ms, records in oldest_sent(state, targets, sent):
-            age_s = max(0, now_ms - since_ms) / 1000
-            self.counters.freshness = self.counters.freshness.with_sent(age_s, records)
-
     def _quarantine_damaged(self, error: Exception, now_ms: int) -> bool:
-        """Quarantines the logs whose damaged files caused `error`. Returns whether there were any."""
+        """Quarantines the logs with damaged files that caused `error`. Returns whether there were any."""
         if not self._quarantine.suspects_damage(error):
             return False
         state = self._catalog.state
@@ -205,12 +198,12 @@ class Changelog:
         return bool(self._quarantine.quarantine_damaged(published_logs(state), needs, now_ms, publishing=True))
 
     def _give_up_tasks(self, error: Exception) -> bool:
-        """Fences the producers of a task whose process has ended; returns whether to try again with Spark's fold.
+        """Fences the producers of a task if its process has ended; returns whether to try again with Spark's fold.
 
-        Positions cannot be read before its transaction is aborted. Raises FencedError where a newer owner is there,
-        whose producers would be fenced.
+        Positions cannot be read before its transaction is aborted. Raises FencedError if there is a newer owner: its
+        producers must not be fenced.
         """
-        if not self._executor.gives_up_tasks(error):
+        if not self._executor.fold.gives_up_tasks(error):
             return False
         self._broker.fence(range(self._catalog.refresh().buckets))
         return True
@@ -222,7 +215,7 @@ class Changelog:
             return
         _log.debug(
             "published",
-            implementation=self._executor.implementation,
+            implementation=self._executor.fold.implementation,
             partitions=len(moved),
             records=sum(result.records for result in moved),
             bytes=sum(result.bytes for result in moved),

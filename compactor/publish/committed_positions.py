@@ -28,19 +28,23 @@ _log = structlog.get_logger()
 
 
 class Positions:
-    """Keeps from where publishing of each partition goes on, and when its position was committed or read."""
+    """Keeps the resume point of each partition, and when its position was committed or read."""
 
     def __init__(self, catalog: Catalog, broker: Broker) -> None:
         self._catalog = catalog
         self._broker = broker
+        # By partition; cleared by `forget`, replaced after each publish.
         self._resume: dict[TopicPartition, ResumePoint] = {}
+        # When this run has committed the position, and when it has first read it, in ms: its age, by which it is
+        # renewed.
         self._committed_ms: dict[TopicPartition, int] = {}
         self._read_ms: dict[TopicPartition, int] = {}
+        # The state for which all positions are known, so that `resolve` has nothing to do; None: not known.
         self._resolved: CatalogState | None = None
         self._named: dict[TopicPartition, int] = {}
         """How many transactional ids the position of each partition names, by which it may have been published."""
         self._fenced = 0
-        """How many ids, from 0, this run has initialised, where they are more than those of its catalog."""
+        """How many ids, from 0, this run has initialised, if they are more than those of its catalog."""
 
     def __getitem__(self, tp: TopicPartition) -> ResumePoint:
         return self._resume[tp]
@@ -51,10 +55,10 @@ class Positions:
         self._resume.clear()
 
     def uncertain(self) -> frozenset[TopicPartition]:
-        """Returns the logs whose published offset is not known, or not decided yet.
+        """Returns the logs of which the published offset is not known, or not decided yet.
 
-        A log is among them also where its `published` lies inside a closed run, until the next fold passes that run.
-        This happens where a catalog was set back and what had been published was ingested again.
+        A log is also among them if its `published` lies inside a closed run, until the next fold passes that run. This
+        happens if a catalog was set back and what had been published was ingested again.
         """
         resume, state = dict(self._resume), self._catalog.state
         unknown = (log.tp for log in published_logs(state) if log.tp not in resume or resume[log.tp].hold)
@@ -62,9 +66,9 @@ class Positions:
         return frozenset((*unknown, *inside))
 
     def resolve(self, now_ms: int) -> None:
-        """Reads the positions that are not known, decides where publishing goes on, and lets the catalog catch up.
+        """Reads the positions that are not known, decides the resume points, and lets the catalog catch up.
 
-        Raises PositionError where going on could lose or repeat records, and what the broker raises.
+        Raises PositionError if going on could lose or repeat records, and what the broker raises.
         """
         state = self._catalog.state
         if state is self._resolved:
@@ -76,9 +80,13 @@ class Positions:
         if not logs:
             self._resolved = state
             return
-        committed = self._read(state, [log.tp for log in logs])
+        # Positions are read once all ids that they name are initialised.
+        held, self._fenced = read_shut_out(
+            self._catalog, self._broker, [log.tp for log in logs], max(state.buckets, self._fenced)
+        )
+        self._named.update((tp, position.buckets or 0) for tp, position in held.items() if position is not None)
         for log in logs:
-            self._resume[log.tp] = self._resume_point(state, log, committed)
+            self._resume[log.tp] = self._resume_point(state, log, held.get(log.tp))
             self._read_ms.setdefault(log.tp, now_ms)
         self._catalog.commit(lambda state: _missed_commits(state, self._resume), now_ms)
 
@@ -96,7 +104,7 @@ class Positions:
         return self._renewals(state, open_logs(state), lambda tp: self.is_stale(tp, settings, now_ms))
 
     def stale_aside(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
-        """Returns those of `stale` whose logs are not published, as what is to be sent is damaged."""
+        """Returns those of `stale` of which the logs are not published, as what is to be sent is damaged."""
         aside = [log for log in open_logs(state) if log.quarantine and log.quarantine.publishing]
         return self._renewals(state, aside, lambda tp: self.is_stale(tp, settings, now_ms))
 
@@ -105,15 +113,7 @@ class Positions:
     ) -> list[PublishTarget]:
         """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
         due = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
-        return [renewal_of(state, log, resume) for log, resume in due if resume.found is not None and not resume.hold]
-
-    def _read(
-        self, state: CatalogState, partitions: Sequence[TopicPartition]
-    ) -> Mapping[TopicPartition, Position | None]:
-        """Reads positions, once all ids that they name are initialised."""
-        found, self._fenced = read_shut_out(self._catalog, self._broker, partitions, max(state.buckets, self._fenced))
-        self._named.update((tp, one.buckets or 0) for tp, one in found.items() if one is not None)
-        return found
+        return [renewal_of(state, log, point) for log, point in due if point.committed is not None and not point.hold]
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
         """Returns whether the position of `tp` is to be committed again, as positions expire one by one.
@@ -121,7 +121,7 @@ class Positions:
         The age of one that an earlier run of the connector has committed is not known: it is committed again soon
         (offsets.retention.minutes, `settings.first_refresh_ms`).
         """
-        if self._resume[tp].found is None:
+        if self._resume[tp].committed is None:
             return False
         first = tp not in self._committed_ms
         since_ms = self._read_ms[tp] if first else self._committed_ms[tp]
@@ -132,7 +132,7 @@ class Positions:
         """Takes over the positions that the transactions of `sent` have committed."""
         for result in sent:
             self._committed_ms[result.tp] = now_ms
-            resume = ResumePoint(start=result.end, found=result.end, output_offset=result.output_offset)
+            resume = ResumePoint(start=result.end, committed=result.end, output_offset=result.output_offset)
             self._resume[result.tp] = resume
             self._named.pop(result.tp, None)
 
@@ -140,21 +140,19 @@ class Positions:
         """Takes over that the positions of `targets` were committed again as they were."""
         for target in targets:
             self._committed_ms[target.tp] = now_ms
-            self._resume[target.tp] = replace(self._resume[target.tp], found=target.start)
+            self._resume[target.tp] = replace(self._resume[target.tp], committed=target.start)
             self._named.pop(target.tp, None)
 
     def _is_unknown(self, log: PartitionLog) -> bool:
         resume = self._resume.get(log.tp)
         return resume is None or (resume.hold and log.end >= resume.start)
 
-    def _resume_point(
-        self, state: CatalogState, log: PartitionLog, committed: Mapping[TopicPartition, Position | None]
-    ) -> ResumePoint:
+    def _resume_point(self, state: CatalogState, log: PartitionLog, committed: Position | None) -> ResumePoint:
         resume = resume_point(
             log,
             state.topics[log.topic],
             state.catalog_id,
-            committed.get(log.tp),
+            committed,
             lambda: self._broker.tail(state, log),
             connector=state.connector,
         )
@@ -172,7 +170,7 @@ class Positions:
 def _missed_commits(state: CatalogState, resume: Mapping[TopicPartition, ResumePoint]) -> Sequence[AnyAction]:
     """Returns the actions for transactions that were committed without the catalog learning of it."""
     return [
-        Publish(topic=log.topic, partition=log.partition, end=found.publish_end, output=found.publish_output)
+        Publish(topic=log.topic, partition=log.partition, end=point.publish_end, output=point.publish_output)
         for log in state.logs
-        if (found := resume.get(log.tp)) and found.publish_end is not None and found.publish_end > log.published
+        if (point := resume.get(log.tp)) and point.publish_end is not None and point.publish_end > log.published
     ]

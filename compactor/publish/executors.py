@@ -1,6 +1,7 @@
-"""Carries out steps 6 to 11 where they cost least: in this process, in a Spark task per bucket, or with Spark's fold.
+"""Carries out steps 6 to 11 in the cheapest way: in this process, in a Spark task per bucket, or with Spark's fold.
 
-A bucket is one task of the fold, whatever it holds: its publisher also has positions to commit where no record is due.
+A bucket is one task of the fold, whatever it holds: its publisher also commits positions of logs that have no record
+due.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PublishExecutor:
-    """Carries out publish plans; `implementation` names how the last fold was done, for the log.
+    """Carries out publish plans by `fold`, which says how the last one was folded.
 
     Once `stopping` returns True, a publish in this process ends soon, and nothing is tried again.
     """
@@ -37,19 +38,14 @@ class PublishExecutor:
         self._broker = broker
         self._storage = storage
         self._stopping = stopping
-        self._fold = CheapestFold(spark, storage, "publishing", stopping)
-
-    @property
-    def implementation(self) -> str:
-        """See `CheapestFold`."""
-        return self._fold.implementation
+        self.fold = CheapestFold(spark, storage, "publishing", stopping)
 
     def send(
         self, state: CatalogState, plans: Sequence[PublishPlan], settings: EngineSettings
     ) -> tuple[PublishResult, ...]:
         """Sends what is due by `plans`; returns one result for each of their targets.
 
-        Raises what the publisher raises, as it was raised; FoldError where an answer is missing.
+        Raises what the publisher raises, as it was raised; FoldError if an answer is missing.
         """
         job = fold_job(
             state,
@@ -59,11 +55,7 @@ class PublishExecutor:
             local_publisher=lambda: self._broker.local_publisher(state, self._stopping),
             local_records=settings.publish_local_max_records,
         )
-        return complete(plans, results_of(self._fold.run(job).rows))
-
-    def gives_up_tasks(self, error: Exception) -> bool:
-        """Returns, once, whether `error` is the end of a task's process: from now on Spark folds (`TaskFallback`)."""
-        return self._fold.gives_up_tasks(error)
+        return complete(plans, results_of(self.fold.run(job).rows))
 
 
 def fold_job(
@@ -83,13 +75,13 @@ def fold_job(
     due = due_of(state, plans)
     earlier = EarlierKeys(storage, earlier_ranges(state, (target for plan in plans for target in plan.targets)))
     return FoldJob(
-        ranges=[one.range for one in due],
+        ranges=[part.range for part in due],
         keep=LatestAndRejected(),
         work=lambda: _publishing(by_bucket, publisher(), earlier),
         work_here=lambda: _publishing(by_bucket, local_publisher(), earlier),
         answers=SENT,
         budget=FoldBudget(here=local(local_records), memory=TASKS, read=READ, keys=KEYS),
-        tasks={bucket: [log for log, one in enumerate(due) if one.bucket == bucket] for bucket in by_bucket},
+        tasks={bucket: [log for log, part in enumerate(due) if part.bucket == bucket] for bucket in by_bucket},
     )
 
 

@@ -1,8 +1,8 @@
 """Shuts out the transactional ids that the committed positions name and the catalog does not have.
 
-So it is with a catalog that was set back, or rebuilt by a process that ended before step R5: an owner that knew of more
-ids may have a transaction open. Whoever reads positions to write them anew does this first, as the new ones name the
-catalog's ids alone.
+A catalog that was set back has fewer, and so has one that was rebuilt by a process that ended before step R5: an owner
+that knew of more ids may have a transaction open. Code that reads positions to write them again shuts these out first,
+as the new positions name the catalog's ids alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ def read_shut_out(
     the positions are read again. Raises FencedError if a newer owner is there, and what the broker raises.
     """
     held = broker.positions(partitions)
-    named = buckets_of(one for one in held.values() if one is not None and one.catalog_id == catalog.state.catalog_id)
+    named = buckets_of(
+        position
+        for position in held.values()
+        if position is not None and position.catalog_id == catalog.state.catalog_id
+    )
     if named <= fenced:
         return held, fenced
     catalog.refresh()  # those of a newer owner are not ours to end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: 
         output=state.topics[log.topic].output,
         start=resume.start,
         end=max(end, resume.start),
-        found=resume.found,
+        committed=resume.committed,
         output_offset=resume.output_offset,
         generation=log.generation,
     )
@@ -74,11 +74,11 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
             bucket=bucket,
             epoch=state.epoch,
             catalog_id=state.catalog_id,
-            targets=tuple(found),
+            targets=tuple(bucket_targets),
             identity=state.key_identity,
             buckets=state.buckets or None,
         )
-        for bucket, found in sorted(buckets.items())
+        for bucket, bucket_targets in sorted(buckets.items())
     )
 
 
@@ -105,25 +105,8 @@ def results_of(rows: Iterable[dict[str, Any]]) -> list[PublishResult]:
     return [PublishResult(**row) for row in rows]
 
 
-def oldest_sent(
-    state: CatalogState, targets: Iterable[PublishTarget], sent: Iterable[PublishResult]
-) -> Iterator[tuple[int, int]]:
-    """Yields for each result with records the time in ms from which its oldest record ages, and how many it has.
-
-    `state` still has the runs of what was sent.
-    """
-    logs, starts = state.by_partition(), {target.tp: target.start for target in targets}
-    for result in sent:
-        if not result.records:
-            continue
-        runs = between(logs[result.tp], starts[result.tp], result.end).runs
-        since_ms = [run.arrived_ms if run.oldest_ms is None else run.oldest_ms for run in runs]
-        if since_ms:
-            yield min(since_ms), result.records
-
-
 class Due(NamedTuple):
-    """An offset range whose records are sent, and the bucket that sends them."""
+    """An offset range of which the records are sent, and the bucket that sends them."""
 
     range: OffsetRange
     bucket: int

@@ -28,10 +28,10 @@ def publishable(
     """Returns the offset up to which `log` may be folded and sent at `now_ms`; never below folded_end.
 
     It is the first offset inside min.compaction.lag.ms, or the log's end (KIP-58, by record instead of by segment).
-    `first_young` takes a time in ms and returns the first offset from folded_end on whose record is younger, or None;
-    it is called only where there is a lag.
+    `first_young` takes a time in ms and returns the first offset from folded_end on with a younger record, or None; it
+    is called only if there is a lag.
 
-    A fold that has begun ends where it was planned to end, whatever clock and lag are now. With `bootstrap_fold`
+    A fold that has begun ends at the end that was planned, whatever clock and lag are now. With `bootstrap_fold`
     nothing more is publishable until the backlog that the partition had when it was first seen is ingested, so that a
     new output has each key once. A run that was folded when it was ingested, before there was a lag, is let go whole.
     The first fold of a later generation ends at `first_end_of` or beyond: a reader never sees the output in between.
@@ -62,7 +62,7 @@ def next_fold_end(
 ) -> int:
     """Returns the offset at which the next fold of `log` ends (step 5). Raises StorageError.
 
-    A fold that was sent in part ends where it was planned to end.
+    A fold that was sent in part ends at the end that was planned.
     """
     if resume.fold_end is not None:
         return end_beyond(log, resume.fold_end)
@@ -84,6 +84,7 @@ class YoungRecords:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        # By partition the first young record that was read last.
         self._known: dict[TopicPartition, _Young] = {}
 
     def first(self, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
@@ -91,12 +92,12 @@ class YoungRecords:
         known = self._known.get(log.tp)
         if known is not None and known.answers(from_offset, newest_ms):
             return known.offset
-        found = _first_young(self._storage, log, from_offset, newest_ms)
-        if found is None:
+        young = _first_young(self._storage, log, from_offset, newest_ms)
+        if young is None:
             self._known.pop(log.tp, None)
             return None
-        self._known[log.tp] = found
-        return found.offset
+        self._known[log.tp] = young
+        return young.offset
 
 
 class _Young(Struct, frozen=True, kw_only=True):
@@ -113,13 +114,13 @@ class _Young(Struct, frozen=True, kw_only=True):
 
 
 def first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> int | None:
-    """Finds the first offset from `from_offset` on whose record is younger than `newest_ms`; None where none is.
+    """Finds the first offset from `from_offset` on with a record younger than `newest_ms`; None if there is none.
 
     A record is never younger than its arrival: one that is stamped in the future would hold its partition up for ever.
     Runs that cannot hold a young record are not opened. Raises StorageError.
     """
-    found = _first_young(storage, log, from_offset, newest_ms)
-    return None if found is None else found.offset
+    young = _first_young(storage, log, from_offset, newest_ms)
+    return None if young is None else young.offset
 
 
 def _first_young(storage: Storage, log: PartitionLog, from_offset: int, newest_ms: int) -> _Young | None:

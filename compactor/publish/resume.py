@@ -1,4 +1,4 @@
-"""Decides from where publishing of one partition goes on, given the committed position: pure.
+"""Decides the offset from which publishing of one partition goes on, given the committed position: pure.
 
 The catalog's `published` follows the committed position, so it is only a lower bound:
 
@@ -7,11 +7,11 @@ The catalog's `published` follows the committed position, so it is only a lower 
     ours, above, a fold's end                               from there; the catalog missed that commit and catches up
     ours, above, inside a fold that was being sent          from there, to the end that the fold had
     ours, above the log's end                               not: the catalog lost commits, ingest comes first
-    nothing, or lower, or committed by another tool,        from `published`, or behind the last record of ours in the
-      or with metadata of another offset                      output, where that is higher
-    ours, lower, before a gap that ends at `published`      the same; from there also where the output's records name
+    nothing, or lower, or committed by another tool,        from `published`, or after the last record of ours in the
+      or with metadata of another offset                      output, if that is higher
+    ours, lower, before a gap that ends at `published`      the same; from there also if the output's records name
                                                               no source offsets, if no fold was begun since
-    ours, of an earlier generation                          as where there is none: nothing of this one was sent
+    ours, of an earlier generation                          as without a position: nothing of this one was sent
     ours, of a later generation                             not: the catalog is an older copy
     another catalog's                                       not: two connectors share a group or an output
 
@@ -48,9 +48,9 @@ def resume_point(
     *,
     connector: str = "",
 ) -> ResumePoint:
-    """Decides from where publishing of `log` goes on, given the `position` that the group holds.
+    """Decides the offset from which publishing of `log` goes on, given the `position` that the group holds.
 
-    `tail` reads the last source offset in the output; it is called only where it decides. Raises PositionError where
+    `tail` reads the last source offset in the output; it is called only if it decides. Raises PositionError if
     going on could lose or repeat records.
     """
     where = f"Group connect-{connector or '<connector>'}, {log.tp}"
@@ -65,7 +65,7 @@ def resume_point(
 
 
 def check_catalog(state: CatalogState, log: PartitionLog, position: Position | None) -> None:
-    """Raises PositionError where another catalog has committed `position`, as `resume_point` does."""
+    """Raises PositionError if another catalog has committed `position`, as `resume_point` does."""
     if position is not None and position.catalog_id is not None:
         _check_catalog(state.catalog_id, position, f"Group connect-{state.connector}, {log.tp}")
 
@@ -103,10 +103,10 @@ def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
     fold_end = position.fold_end if position.fold_end is not None and position.fold_end > position.offset else None
     reached = fold_end or position.offset
     going_on = ResumePoint(
-        start=position.offset, found=position.offset, output_offset=position.output_offset, fold_end=fold_end
+        start=position.offset, committed=position.offset, output_offset=position.output_offset, fold_end=fold_end
     )
     if reached > log.end:
-        return ResumePoint(start=reached, found=position.offset, output_offset=position.output_offset, hold=True)
+        return ResumePoint(start=reached, committed=position.offset, output_offset=position.output_offset, hold=True)
     if fold_end is not None or position.offset == log.published:
         return going_on
     output = None if position.output_offset is None else OutputPoint(position.offset, position.output_offset)
@@ -114,7 +114,7 @@ def _from_position(log: PartitionLog, position: Position) -> ResumePoint:
 
 
 def _is_before_a_gap(log: PartitionLog, position: Position | None) -> bool:
-    """Returns whether all that was published behind `position` is a gap, and nothing behind the gap was begun.
+    """Returns whether all that was published after `position` is a gap, and no fold after the gap was begun.
 
     The group was not told of the gap: the change of offsets that made it ended before that.
     """
@@ -139,7 +139,7 @@ def _from_output(
     start = log.published if last is None else max(log.published, last + 1)
     return ResumePoint(
         start=start,
-        found=None if position is None else position.offset,
+        committed=None if position is None else position.offset,
         output_offset=log.output.output_offset if log.output else None,
         fold_end=log.folded_end if log.folded_end > start else None,
         publish_end=start if start == log.folded_end > log.published else None,
@@ -159,7 +159,7 @@ def _held(position: Position | None) -> str:
 
 
 def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
-    """Raises PositionError where the output holds more than the catalog knows that it began to send."""
+    """Raises PositionError if the output holds more than the catalog knows that it began to send."""
     if not log.may_be_sent:
         raise PositionError(
             f"{held}, the catalog has not begun to publish, but {topic.output}-{log.partition} already holds source "
@@ -175,12 +175,12 @@ def _check_tail(log: PartitionLog, topic: Topic, last: int, held: str) -> None:
 
 
 def _delete_anew(topic: Topic) -> str:
-    """Returns the action where the catalog has published nothing, so that it can be deleted."""
+    """Returns the action for a catalog that has published nothing, so that it can be deleted."""
     return f"delete topic {topic.output}, or set another output.topic, and then run keyfold delete CONNECTOR.json"
 
 
 def _no_source_offsets(log: PartitionLog, topic: Topic, held: str) -> PositionError:
-    """Returns the error where the output's records name no source offsets, so that what was sent is not known."""
+    """Returns the error for an output with records that name no source offsets: what was sent is not known."""
     records = f"the records in {topic.output}-{log.partition} do not name source offsets of {log.tp}"
     if not log.may_be_sent:
         return PositionError(

@@ -1,7 +1,8 @@
 """Finds the keys that go with a survivor: other encodings of its key's identity, which the output may hold.
 
-A reader of the output compares keys byte by byte. Where keys are compared by an identity (`record.as_compared`), the
-record that wins may have another key than the one that it supersedes: that one gets a tombstone directly before it.
+A reader of the output compares keys byte by byte. If keyfold compares them by an identity (`record.as_compared`), the
+record that wins may have another key than the record that it supersedes. The superseded key gets a tombstone directly
+before the winner.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from compactor.storage.base import Storage
 RETIRED: Final = "retired"
 """The column (list of binary) of the keys that are retired by a record."""
 
+# More would take more memory in a task (Arrow bytes, records); less reads the log below more often.
 _TOGETHER_BYTES: Final = 64 << 20
 _TOGETHER_RECORDS: Final = 500_000
 """How much of what is sent is held while the log below it is read once for all of it."""
@@ -35,6 +37,7 @@ _TOGETHER_RECORDS: Final = 500_000
 _FILES: Final = 10_000
 """How many files a process remembers to have verified."""
 
+# (location, path) of the files that this process has verified; emptied once it has _FILES.
 _intact: Final[set[tuple[str, str]]] = set()
 
 _FIELD: Final = pa.field(RETIRED, pa.list_(pa.binary()))
@@ -45,37 +48,37 @@ def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dic
     """Returns for each target what may hold other encodings of its keys: all that the log has below its start.
 
     Tombstones that a generation begins with stand for keys of the output, so they are below the start of every target.
-    A target is left out where nothing is below it, and where all keys, above and below, are encoded in one way. What is
-    kept is enough: a record leaves the log only where a later one of its identity is published or let go, which
-    retires it, or by retention.
+    A target is left out if nothing is below it, and if all keys, above and below, are encoded in one way. What is kept
+    is enough: a record leaves the log only by retention, or if a later one of its identity is published or let go,
+    which retires it.
     """
     if state.identity == BYTES:
         return {}
     logs = state.by_partition()
     due = [target for target in targets if target.start < target.end and target.output is not None]
-    found = {target.tp: _earlier(logs[target.tp], target) for target in due}
-    return {tp: one for tp, one in found.items() if one is not None}
+    ranges = {target.tp: _earlier(logs[target.tp], target) for target in due}
+    return {tp: offset_range for tp, offset_range in ranges.items() if offset_range is not None}
 
 
 def _earlier(log: PartitionLog, target: PublishTarget) -> OffsetRange | None:
     below = between(log, log.start, max(target.start, min(0, target.end)))
     if not below.file_ranges:
         return None
-    files = [one.file for one in (*below.file_ranges, *between(log, target.start, target.end).file_ranges)]
+    files = [piece.file for piece in (*below.file_ranges, *between(log, target.start, target.end).file_ranges)]
     encodings = encodings_of(files)
     return below if encodings is None or len(encodings) > 1 else None
 
 
 class EarlierKeys(Struct, frozen=True):
-    """Where other encodings of keys are looked for: `ranges` of `storage`, by partition; pickled into tasks."""
+    """Looks for other encodings of keys in `ranges` of `storage`, by partition; pickled into tasks."""
 
     storage: Storage
     ranges: Mapping[TopicPartition, OffsetRange]
 
     def with_retired(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields `records` (record.RUN), in their order, with the column RETIRED where there are any `ranges`.
+        """Yields `records` (record.RUN), in their order, with the column RETIRED if there are any `ranges`.
 
-        It is null where a record retires no key. The keys of the ranges are read once for some 64 MiB of records.
+        It is null if a record retires no key. The keys of the ranges are read once for some 64 MiB of records.
         Raises StorageError.
         """
         if not self.ranges:
@@ -84,7 +87,7 @@ class EarlierKeys(Struct, frozen=True):
         held: list[pa.RecordBatch] = []
         for batch in records:
             held.append(batch)
-            if sum(one.nbytes for one in held) > _TOGETHER_BYTES or sum(map(len, held)) > _TOGETHER_RECORDS:
+            if sum(rows.nbytes for rows in held) > _TOGETHER_BYTES or sum(map(len, held)) > _TOGETHER_RECORDS:
                 yield from _retiring(self.storage, self.ranges, held)
                 held = []
         yield from _retiring(self.storage, self.ranges, held)
@@ -107,21 +110,21 @@ def _retiring(
 
 def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) -> dict[bytes, list[bytes]]:
     """Returns the keys that `earlier` has of each of the identities `wanted`, in the order in which they came."""
-    for file in {one.file.path: one.file for one in earlier.file_ranges}.values():
+    for file in {file_range.file.path: file_range.file for file_range in earlier.file_ranges}.values():
         _check_intact(storage, file)
-    found: dict[bytes, dict[bytes, None]] = {}
+    by_identity: dict[bytes, dict[bytes, None]] = {}
     values = wanted.combine_chunks()
     for batch in read(storage, earlier, _COLUMNS):
         compared = as_compared(batch)
         mine = pc.and_(pc.is_in(compared["key"], values), pc.is_null(batch["rejected"]))
         pairs = zip(compared["key"].filter(mine).to_pylist(), batch["key"].filter(mine).to_pylist(), strict=True)
         for identity, key in pairs:
-            found.setdefault(identity, {})[key] = None
-    return {identity: list(keys) for identity, keys in found.items()}
+            by_identity.setdefault(identity, {})[key] = None
+    return {identity: list(keys) for identity, keys in by_identity.items()}
 
 
 def _check_intact(storage: Storage, file: RunFile) -> None:
-    """Raises DamagedFileError where a file is not what was written; it is read for that once in a process.
+    """Raises DamagedFileError if a file is not what was written; it is read for that once in a process.
 
     To decode a damaged page header may end the process.
     """
@@ -135,8 +138,8 @@ def _check_intact(storage: Storage, file: RunFile) -> None:
 
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:
-    """Returns the column RETIRED of `batch`; only rows whose identity is `known` are looked at one by one."""
-    found: list[list[bytes] | None] = [None] * batch.num_rows
+    """Returns the column RETIRED of `batch`; only rows with a `known` identity are looked at one by one."""
+    retired: list[list[bytes] | None] = [None] * batch.num_rows
     identities = {identity for keys in known.values() for identity in keys}
     compared = as_compared(batch)
     mine = pc.is_in(compared["key"], pa.array(identities, pa.binary()))
@@ -145,5 +148,5 @@ def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes,
     columns = (places, some["topic"], some["partition"], compared["key"].take(places), some["key"])
     for place, topic, partition, identity, own in zip(*(column.to_pylist() for column in columns), strict=True):
         keys = known.get(TopicPartition(topic, partition), {}).get(identity, ())
-        found[place] = [key for key in keys if key != own] or None
-    return pa.array(found, _FIELD.type)
+        retired[place] = [key for key in keys if key != own] or None
+    return pa.array(retired, _FIELD.type)

@@ -33,7 +33,7 @@ from compactor.spark.errors import briefly, is_cancelled, is_process_failure
 T = TypeVar("T")
 
 MAX_FAILURES: Final = 3
-"""How many failures of its fold in a row quarantine a log whose files are sound."""
+"""How many failures of its fold in a row quarantine a log with sound files."""
 
 _log = structlog.get_logger()
 
@@ -47,6 +47,7 @@ class QuarantineManager:
     def __init__(self, catalog: Catalog, stopping: threading.Event) -> None:
         self._catalog = catalog
         self._stopping = stopping
+        # By partition: failures of its job in a row, with sound files; 0 again after one that succeeds.
         self._failures: dict[TopicPartition, int] = {}
 
     def run(
@@ -57,12 +58,12 @@ class QuarantineManager:
         *,
         asked: bool = False,
     ) -> tuple[T, ...]:
-        """Runs `job` over all `logs` at once; where that fails, over each log alone. Returns the results.
+        """Runs `job` over all `logs` at once; if that fails, over each log alone. Returns the results.
 
-        A log with damaged files is quarantined at once; one that fails for another reason after MAX_FAILURES, and
-        where the job is on command (`asked`), that raises FoldFailedError as well.
+        A log with damaged files is quarantined at once. A log that fails for another reason is quarantined after
+        MAX_FAILURES; if the job is on command (`asked`), that raises FoldFailedError as well.
 
-        Raises StorageError where the storage fails and no file is damaged, FoldFailedError where each of several logs
+        Raises StorageError if the storage fails and no file is damaged, FoldFailedError if each of several logs
         fails, as the cause then lies outside them.
         """
         if not logs or self._stopping.is_set():
@@ -79,7 +80,7 @@ class QuarantineManager:
         return (done,)
 
     def until_stopped(self, steps: Iterable[T]) -> Iterator[T]:
-        """Yields `steps` one by one. Raises StoppedError where a stop comes before a step."""
+        """Yields `steps` one by one. Raises StoppedError if a stop comes before a step."""
         for step in steps:
             if self._stopping.is_set():
                 raise StoppedError("A stop came between two steps.", "They are done after the next start.")
@@ -99,17 +100,19 @@ class QuarantineManager:
     ) -> tuple[PartitionLog, ...]:
         """Verifies the offsets that each log `needs`, and quarantines and returns the logs with damaged files.
 
-        `publishing`: publishing of these logs stops as well. Raises StorageError where the storage does not answer,
-        StoppedError where a stop comes first.
+        `publishing`: publishing of these logs stops as well. Raises StorageError if the storage does not answer,
+        StoppedError if a stop comes first.
         """
-        found = [(log, damage) for log, damage in self._verified(logs, needs) if damage]
-        self._commit([quarantine_of(log, str(damage), now_ms, publishing=publishing) for log, damage in found], now_ms)
-        for log, damage in found:
+        damaged = [(log, damage) for log, damage in self._verified(logs, needs) if damage]
+        self._commit(
+            [quarantine_of(log, str(damage), now_ms, publishing=publishing) for log, damage in damaged], now_ms
+        )
+        for log, damage in damaged:
             _log.error("partition quarantined", topic=log.topic, partition=log.partition, error=str(damage))
-        return tuple(log for log, _ in found)
+        return tuple(log for log, _ in damaged)
 
     def recheck(self, now_ms: int) -> None:
-        """Verifies the quarantined logs whose retry is due: releases those that are sound, keeps the others longer."""
+        """Verifies the quarantined logs that are due for it: releases those that are sound, keeps the others longer."""
         actions: list[AnyAction] = []
         for log, damage in self._verified(due_for_recheck(self._catalog.state.logs, now_ms), whole):
             actions.append(quarantine_of(log, str(damage), now_ms) if damage else release_of(log))
@@ -119,7 +122,7 @@ class QuarantineManager:
     def release(self, logs: Iterable[PartitionLog], now_ms: int) -> int:
         """Releases those of `logs` that are in quarantine, on command. Returns how many.
 
-        Raises StorageError, and releases none, where a file of one is still damaged.
+        Raises StorageError, and releases none, if a file of one is still damaged.
         """
         held = [log for log in logs if log.quarantine]
         for _, damage in self._verified(held, whole):
@@ -148,7 +151,7 @@ class QuarantineManager:
     def _one_by_one(
         self, logs: Sequence[PartitionLog], job: Callable[[Sequence[PartitionLog]], T], now_ms: int, *, asked: bool
     ) -> tuple[T, ...]:
-        """Runs `job` for each log alone. Raises FoldFailedError where none of several succeeds."""
+        """Runs `job` for each log alone. Raises FoldFailedError if none of several succeeds."""
         done: list[T] = []
         failed: list[tuple[PartitionLog, Exception]] = []
         for log in logs:
@@ -168,9 +171,9 @@ class QuarantineManager:
         return tuple(done)
 
     def _damaged(self, logs: Sequence[PartitionLog], error: Exception, now_ms: int) -> tuple[PartitionLog, ...]:
-        """Quarantines and returns those of `logs` whose damaged files can cause `error`.
+        """Quarantines and returns those of `logs` with damaged files, if these can cause `error`.
 
-        Raises `error` where it is the storage's and no file is damaged.
+        Raises `error` if it is the storage's and no file is damaged.
         """
         damaged = self.quarantine_damaged(logs, verify.published_range, now_ms) if may_be_damage(error) else ()
         if not damaged and isinstance(error, StorageError):
@@ -187,13 +190,13 @@ class QuarantineManager:
     def _verified(
         self, logs: Iterable[PartitionLog], needs: Callable[[PartitionLog], OffsetRange]
     ) -> list[tuple[PartitionLog, StorageError | None]]:
-        """Returns each log with the first damage of what it needs; None where all of it can be read."""
-        found = tuple(logs)
-        damages = verify.find_damage(self._catalog.storage, map(needs, found), self._stopping.is_set)
-        return list(zip(found, damages, strict=True))
+        """Returns each log with the first damage of what it needs; None if all of it can be read."""
+        listed = tuple(logs)
+        damages = verify.find_damage(self._catalog.storage, map(needs, listed), self._stopping.is_set)
+        return list(zip(listed, damages, strict=True))
 
     def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:
-        """Counts the failures of logs with sound files. Raises FoldFailedError where a command `asked` for the job."""
+        """Counts the failures of logs with sound files. Raises FoldFailedError if a command `asked` for the job."""
         for log, error in failed:
             self._count_failure(log, error, now_ms)
         for log, error in failed if asked else ():
@@ -218,14 +221,14 @@ def quarantine_of(log: PartitionLog, error: str, now_ms: int, *, publishing: boo
     """Returns the action that puts `log` into quarantine, or keeps it there for longer."""
     before = log.quarantine
     failures = before.failures + 1 if before else 1
-    found = Quarantined(
+    quarantined = Quarantined(
         since_ms=before.since_ms if before else now_ms,
         retry_ms=backoff.next_try_ms(failures, now_ms),
         failures=failures,
         error=error,
         publishing=publishing or (before is not None and before.publishing),
     )
-    return Quarantine(topic=log.topic, partition=log.partition, found=found)
+    return Quarantine(topic=log.topic, partition=log.partition, quarantined=quarantined)
 
 
 def release_of(log: PartitionLog) -> Release:
@@ -234,7 +237,7 @@ def release_of(log: PartitionLog) -> Release:
 
 
 def due_for_recheck(logs: Iterable[PartitionLog], now_ms: int) -> tuple[PartitionLog, ...]:
-    """Returns the quarantined logs whose next try is due at `now_ms`."""
+    """Returns the quarantined logs that are to be verified again at `now_ms`."""
     return tuple(log for log in logs if log.quarantine and not backoff.waits(log.quarantine.retry_ms, now_ms))
 
 

@@ -34,16 +34,16 @@ ENDS: Final = "reading it ends the reader"
 def find_damage(
     storage: Storage, ranges: Iterable[OffsetRange], stopping: Callable[[], bool] = lambda: False
 ) -> list[StorageError | None]:
-    """Returns for each of `ranges` the first damage of the files that it needs; None where every record can be read.
+    """Returns for each of `ranges` the first damage of the files that it needs; None if every record can be read.
 
-    A damaged page concerns the partitions of its row group. A missing file, or one whose footer is damaged, concerns
+    A damaged page concerns the partitions of its row group. A missing file, or one with a damaged footer, concerns
     all partitions in the file; so does one that the disk cannot read while the storage answers for other files.
 
-    Raises StoppedError as soon as `stopping` is true, which is asked before each file and row group; StorageError where
+    Raises StoppedError as soon as `stopping` is true, which is asked before each file and row group; StorageError if
     the storage does not answer, which says nothing about a file.
     """
     with _Verifier(storage, stopping) as verifier:
-        return [next(verifier.damages(one), None) for one in ranges]
+        return [next(verifier.damages(offset_range), None) for offset_range in ranges]
 
 
 class _Verifier:
@@ -56,10 +56,14 @@ class _Verifier:
     def __init__(self, storage: Storage, stopping: Callable[[], bool]) -> None:
         self._storage = storage
         self._stopping = stopping
+        # By path: True if the file is what was written, False if it is damaged, an error if it cannot be opened. Then
+        # what was read of damaged files, or a text that says why it cannot be read.
         self._files: dict[str, StorageError | bool] = {}
         self._groups: dict[str, list[Bounds] | str] = {}
         self._read: dict[tuple[str, int], Rows | str] = {}
+        # By path: how often a child process ended while it read the file.
         self._ended: Counter[str] = Counter()
+        # The child process; None before the first read and after its end.
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -70,21 +74,21 @@ class _Verifier:
 
     def damages(self, offsets: OffsetRange) -> Iterator[StorageError]:
         """Yields the damage of each file that `offsets` need."""
-        for one in offsets.file_ranges:
+        for file_range in offsets.file_ranges:
             self._check_not_stopping(offsets.tp)
-            found = self._whole(one.file)
-            if isinstance(found, StorageError):
-                yield found
-            elif not found and (why := self._unreadable(one)):
-                where = f"{one.tp}, offsets [{one.start}, {one.end}): {self._storage.location}"
-                yield DamagedFileError(f"{where}/{one.file.path} is damaged: {why}.", RESTORE)
+            checked = self._whole(file_range.file)
+            if isinstance(checked, StorageError):
+                yield checked
+            elif not checked and (why := self._unreadable(file_range)):
+                where = f"{file_range.tp}, offsets [{file_range.start}, {file_range.end}): {self._storage.location}"
+                yield DamagedFileError(f"{where}/{file_range.file.path} is damaged: {why}.", RESTORE)
 
     def _check_not_stopping(self, tp: TopicPartition) -> None:
         if self._stopping():
             raise StoppedError(f"{tp}: a stop came while its files were read.", "They are read again after a start.")
 
     def _whole(self, file: RunFile) -> StorageError | bool:
-        """Returns whether `file` is what was written, or the error where it or its footer is gone or damaged."""
+        """Returns whether `file` is what was written, or the error if it or its footer is gone or damaged."""
         if file.path not in self._files:
             try:
                 checksums.verify_footer(self._storage, file)
@@ -96,21 +100,21 @@ class _Verifier:
                 self._files[file.path] = error
         return self._files[file.path]
 
-    def _unreadable(self, one: FileRange) -> str | None:
-        """Returns why this range of a damaged file cannot be read; None where the damage lies elsewhere in the file."""
-        path, records = one.file.path, 0
+    def _unreadable(self, file_range: FileRange) -> str | None:
+        """Returns why this range of a damaged file cannot be read; None if the damage lies elsewhere in the file."""
+        path, records = file_range.file.path, 0
         groups = self._bounds(path)
         if isinstance(groups, str):
             return groups
         for number, bounds in enumerate(groups):
-            if bounds.overlap(one.tp, one.start, one.end):
-                rows = self._rows(path, number, one.tp)
+            if bounds.overlap(file_range.tp, file_range.start, file_range.end):
+                rows = self._rows(path, number, file_range.tp)
                 if isinstance(rows, str):
                     return rows
-                records += rows.get(one.tp, 0)
-        within = one.start <= one.file.first and one.file.last < one.end
-        if one.file.entire and within and records != one.file.records:
-            return f"it has {records} of {one.file.records} records"
+                records += rows.get(file_range.tp, 0)
+        within = file_range.start <= file_range.file.first and file_range.file.last < file_range.end
+        if file_range.file.entire and within and records != file_range.file.records:
+            return f"it has {records} of {file_range.file.records} records"
         return None
 
     def _bounds(self, path: str) -> list[Bounds] | str:
@@ -171,21 +175,21 @@ def _opened(path: str) -> pq.ParquetFile:
 
 
 def _bounds(path: str) -> list[Bounds]:
-    """Returns the bounds of each row group of a file whose footer is sound."""
+    """Returns the bounds of each row group of a file with a sound footer."""
     file = _opened(path)
     return [bounds_of(file.metadata.row_group(group)) for group in range(file.num_row_groups)]
 
 
 def _rows(path: str, group: int) -> Rows:
-    """Reads a row group and counts its rows by partition. Raises ValueError where rows are missing."""
-    found: Counter[TopicPartition] = Counter()
+    """Reads a row group and counts its rows by partition. Raises ValueError if rows are missing."""
+    counts: Counter[TopicPartition] = Counter()
     expected = _opened(path).metadata.row_group(group).num_rows
     for batch in _opened(path).iter_batches(row_groups=[group]):
         for tp, start, end in partition_spans(batch):
-            found[tp] += end - start
-    if found.total() != expected:
-        raise ValueError(f"it has {found.total()} of {expected} records")
-    return dict(found)
+            counts[tp] += end - start
+    if counts.total() != expected:
+        raise ValueError(f"it has {counts.total()} of {expected} records")
+    return dict(counts)
 
 
 def published_range(log: PartitionLog) -> OffsetRange:

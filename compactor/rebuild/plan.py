@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from compactor.errors import RebuildError
 from compactor.model.actions import RestoreLog
-from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run
+from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Run, empty
 from compactor.model.log_transitions import begin_generation, check_invariants
 from compactor.model.position import Position, buckets_of
 from compactor.model.record import OfPartition, TopicPartition
@@ -50,12 +50,12 @@ class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
 
     @property
     def published(self) -> int:
-        """The offset up to which the restored log is published: its position, or where the source begins above it."""
+        """The offset up to which the restored log is published: its position, or the source's start if higher."""
         return max(self.position.group_offset, self.source_start)
 
 
 def check(lost: LostLog, connector: str, identity: str | None, *, accepts_loss: bool) -> None:
-    """Raises RebuildError where the log cannot be made anew, or only with a loss that is not accepted.
+    """Raises RebuildError if the log cannot be rebuilt, or only with a loss that is not accepted.
 
     `identity`: by what the new catalog compares keys; None: by their bytes. The output holds one live record of each
     key only by the identity that it was written with.
@@ -87,21 +87,17 @@ def restored(lost: LostLog, run: Run | None, tombstones: Run | None, bucket: int
     """Returns the action that gives `lost` its log again.
 
     `run` has the last record of each key that the output holds of the position's generation; `tombstones` are those
-    with which the next generation begins, where nothing of the position's was published (`is_unpublished`).
+    with which the next generation begins, if nothing of the position's was published (`is_unpublished`).
     """
     if lost.is_unpublished:
         return RestoreLog(log=_begun_anew(lost, tombstones, bucket))
     position, end = lost.position, lost.published
     gaps = (Gap(position.offset, end),) if end > position.offset else ()
-    begun = PartitionLog(
-        topic=lost.topic,
-        partition=lost.partition,
-        bucket=bucket,
-        start=position.start,
+    begun = replace(
+        empty(lost.tp, bucket, position.start, None),
         end=end,
         folded_end=end,
         published=end,
-        clean_end=position.start,
         runs=() if run is None else (run,),
         gaps=gaps,
         output=None if position.output_offset is None else OutputPoint(end, position.output_offset),
@@ -143,7 +139,7 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) ->
 
 
 def _generation(lost: LostLog) -> Generation | None:
-    """Returns the generation of the position; a first fold of it that was being sent ends where the position says."""
+    """Returns the generation of the position; a first fold that was being sent ends at the position's `fold_end`."""
     position = lost.position
     if position.generation == 1:
         return None
@@ -154,19 +150,9 @@ def _generation(lost: LostLog) -> Generation | None:
 def _begun_anew(lost: LostLog, tombstones: Run | None, bucket: int) -> PartitionLog:
     position, start = lost.position, lost.source_start
     before = Generation(number=position.generation, start=position.start, first_end=position.start)
-    empty = PartitionLog(
-        topic=lost.topic,
-        partition=lost.partition,
-        bucket=bucket,
-        start=position.start,
-        end=position.start,
-        folded_end=position.start,
-        published=position.start,
-        clean_end=position.start,
-        generation=before,
-    )
+    earlier = replace(empty(lost.tp, bucket, position.start, None), generation=before)
     number, first_end = position.generation + 1, max(start, lost.source_end)
     lead = None if tombstones is None else replace(tombstones, end=start)
     return begin_generation(
-        empty, Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end), lead
+        earlier, Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end), lead
     )

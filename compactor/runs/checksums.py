@@ -1,7 +1,7 @@
 """Verifies files of runs: a whole file, or its Parquet footer, which page checksums do not cover.
 
-A footer whose statistics are wrong would make a reader leave out records without an error. So it is compared with its
-own checksum before anything is planned with it: one small read a file.
+A footer with wrong statistics would make a reader leave out records without an error. So it is compared with its own
+checksum before anything is planned with it: one small read a file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def fingerprint(footer: bytes) -> str:
 
 
 def verify_footer(storage: Storage, file: RunFile) -> None:
-    """Reads the end of `file` and compares it with the footer that was written; nothing is read where none was kept.
+    """Reads the end of `file` and compares it with the footer that was written; nothing is read if none was kept.
 
-    Raises MissingFileError, DamagedFileError; StorageError where the store does not answer.
+    Raises MissingFileError, DamagedFileError; StorageError if the store does not answer.
     """
     if file.footer is not None:
         with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
@@ -41,9 +41,9 @@ def verify_footer(storage: Storage, file: RunFile) -> None:
 
 @contextmanager
 def open_verified(storage: Storage, file: RunFile) -> Iterator[pq.ParquetFile]:
-    """Opens `file`, whose footer is verified before anything is planned with it; damaged pages raise when read.
+    """Opens `file` after its footer is verified, so that reads can be planned with it; damaged pages raise when read.
 
-    Raises MissingFileError, DamagedFileError; StorageError where the store does not answer, also within the block.
+    Raises MissingFileError, DamagedFileError; StorageError if the store does not answer, also within the block.
     """
     with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
         _verify_footer(storage, file, source)
@@ -92,4 +92,5 @@ def sha256_of(storage: Storage, path: str, size: int) -> str:
     return digest.hexdigest()
 
 
+# Bytes of a file in memory at a time.
 _PIECE: Final = 8 << 20

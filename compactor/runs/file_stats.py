@@ -23,7 +23,7 @@ from compactor.runs.scan import OffsetRange
 class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
     """What one file holds of one partition; counts of records, times in ms.
 
-    `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None where all are 0 or -1.
+    `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None if all are 0 or -1.
     `future` counts records that are stamped more than a minute after they arrived: no mere difference of clocks.
     """
 
@@ -50,6 +50,7 @@ _MOST_ENCODINGS: Final = 8
 _MOST: Final = np.iinfo(np.int64).max
 """No value is larger."""
 
+# FILE_STATS: which columns are text, and which belong to the file and which to its partition.
 _TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason", "key_encodings")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
 _OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")
@@ -67,7 +68,7 @@ def to_batch(stats: Iterable[FileStats]) -> pa.RecordBatch:
 
 def rows_of(stats: Iterable[FileStats]) -> list[dict[str, Any]]:
     """Returns `stats` as dicts with the fields of FILE_STATS."""
-    return [{**_fields(one, _OWN), **_fields(one.file, _FILE)} for one in stats]
+    return [{**_fields(part, _OWN), **_fields(part.file, _FILE)} for part in stats]
 
 
 def from_row(row: dict[str, Any]) -> FileStats:
@@ -83,7 +84,7 @@ def _fields(value: Struct, names: Iterable[str]) -> dict[str, Any]:
 def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) -> list[FileStats]:
     """Counts `batch` (record.RUN, by partition and offset) for each partition; figures of the file are still empty.
 
-    `arrived_ms` is when the records were ingested; None where they are only rewritten. FoldError where offsets do not
+    `arrived_ms` is when the records were ingested; None if they are only rewritten. FoldError if offsets do not
     rise.
     """
     first = partition_starts(batch)
@@ -125,7 +126,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
 
 
 def _encodings(batch: pa.RecordBatch, first: NDArray[np.int64], last: NDArray[np.int64]) -> Sequence[str | None]:
-    """Returns for each partition, whose rows are from `first` to `last`, the encodings of its keys."""
+    """Returns for each partition the encodings of its keys; its rows are from `first` to `last`."""
     column = batch[record.KEY_ENCODING]
     if column.null_count == len(column):
         return [None] * len(first)
@@ -136,15 +137,16 @@ def _encodings(batch: pa.RecordBatch, first: NDArray[np.int64], last: NDArray[np
 
 
 def _joined(encodings: Iterable[str]) -> str | None:
-    found = sorted(set(encodings))
-    return ",".join(found) if len(found) <= _MOST_ENCODINGS else None
+    names = sorted(set(encodings))
+    return ",".join(names) if len(names) <= _MOST_ENCODINGS else None
 
 
 def encodings_of(files: Iterable[RunFile]) -> frozenset[str] | None:
-    """Returns the encodings of all keys in `files`; None where that is not known."""
-    found = [file.key_encodings for file in files]
-    known = [one for one in found if one is not None]
-    return frozenset(name for one in known for name in one.split(",") if name) if len(known) == len(found) else None
+    """Returns the encodings of all keys in `files`; None if that is not known."""
+    listed = [file.key_encodings for file in files]
+    if None in listed:
+        return None
+    return frozenset(name for encodings in listed if encodings for name in encodings.split(",") if name)
 
 
 class _Rows:
@@ -161,9 +163,9 @@ class _Rows:
         return np.add.reduceat(values.astype(np.int64), self._first).tolist()
 
     def least(self, values: NDArray[np.int64], among: NDArray[np.bool_]) -> list[int | None]:
-        """Returns the smallest of those `among` them; None where none is."""
-        found = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
-        return [one if count else None for one, count in zip(found, self.total(among), strict=True)]
+        """Returns the smallest of those `among` them; None if none is."""
+        smallest = np.minimum.reduceat(np.where(among, values, _MOST), self._first).tolist()
+        return [value if count else None for value, count in zip(smallest, self.total(among), strict=True)]
 
     def most(self, values: NDArray[np.int64]) -> list[int]:
         return np.maximum.reduceat(values, self._first).tolist()
@@ -183,11 +185,12 @@ def _flags(column: pa.Array) -> NDArray[np.bool_]:
 
 def by_range(ranges: Iterable[OffsetRange], written: Iterable[FileStats]) -> tuple[tuple[FileStats, ...], ...]:
     """Returns for each of `ranges` those of `written` that hold records of it, by offset."""
-    found: dict[TopicPartition, list[FileStats]] = {}
+    by_partition: dict[TopicPartition, list[FileStats]] = {}
     for stats in sorted(written, key=lambda stats: stats.file.first):
-        found.setdefault(stats.tp, []).append(stats)
+        by_partition.setdefault(stats.tp, []).append(stats)
     return tuple(
-        tuple(stats for stats in found.get(one.tp, ()) if one.start <= stats.file.first < one.end) for one in ranges
+        tuple(stats for stats in by_partition.get(part.tp, ()) if part.start <= stats.file.first < part.end)
+        for part in ranges
     )
 
 
@@ -200,27 +203,27 @@ def run_of(start: int, end: int, stats: Sequence[FileStats], *, level: int, arri
         start=start,
         end=end,
         level=level,
-        files=tuple(one.file for one in stats),
-        records=sum(one.file.records for one in stats),
-        bytes=sum(one.file.bytes for one in stats),
-        tombstones=sum(one.tombstones for one in stats),
-        rejected=sum(one.rejected for one in stats),
-        max_timestamp=max((one.max_timestamp for one in stats), default=-1),
+        files=tuple(part.file for part in stats),
+        records=sum(part.file.records for part in stats),
+        bytes=sum(part.file.bytes for part in stats),
+        tombstones=sum(part.tombstones for part in stats),
+        rejected=sum(part.rejected for part in stats),
+        max_timestamp=max((part.max_timestamp for part in stats), default=-1),
         arrived_ms=arrived_ms,
-        horizons=sum(one.horizons for one in stats),
-        next_horizon_ms=earliest(*(one.next_horizon_ms for one in stats)),
+        horizons=sum(part.horizons for part in stats),
+        next_horizon_ms=earliest(*(part.next_horizon_ms for part in stats)),
     )
 
 
 def level0_run(start: int, end: int, stats: Sequence[FileStats], arrived_ms: int, *, folded: bool = False) -> Run:
     """Builds the run of [start, end) as a micro-batch brought it: it ages from its oldest record."""
     built = run_of(start, end, stats, level=0, arrived_ms=arrived_ms)
-    smallest_ms = earliest(*(one.min_timestamp for one in stats))
+    smallest_ms = earliest(*(part.min_timestamp for part in stats))
     return replace(built, oldest_ms=aged_from(smallest_ms, arrived_ms), folded=folded)
 
 
 def combine(earlier: FileStats, later: FileStats) -> FileStats:
-    """Combines the counts of two row groups of one partition in one file. FoldError where offsets do not rise."""
+    """Combines the counts of two row groups of one partition in one file. FoldError if offsets do not rise."""
     if later.file.first <= earlier.file.last:
         raise FoldError(
             f"{earlier.tp}: offset {later.file.first} comes after {earlier.file.last} in a run that is being written.",

@@ -19,9 +19,9 @@ _FILE: Final = re.compile(rf"{RUNS}/(\d+)-([^-/]+)-[^/]+")
 
 
 def job_of(path: str) -> tuple[int, str] | None:
-    """Returns epoch and job that made a run file; None where the name is not one of ours."""
-    found = _FILE.fullmatch(path)
-    return (int(found[1]), found[2]) if found else None
+    """Returns epoch and job that made a run file; None if the name is not one of ours."""
+    match = _FILE.fullmatch(path)
+    return (int(match[1]), match[2]) if match else None
 
 
 def prefix(epoch: int, job: str) -> str:
@@ -40,7 +40,7 @@ def numbered(begins: str, number: int) -> str:
 
 
 class RunningBatches(Struct, frozen=True):
-    """The micro-batches of the engine `engine_id` whose files may still be named: those numbered above `done`."""
+    """The micro-batches of the engine `engine_id` of which a commit may still name files: those above `done`."""
 
     engine_id: str
     done: int = 0
@@ -50,7 +50,7 @@ class RunningBatches(Struct, frozen=True):
 
     def after(self, paths: Iterable[str]) -> RunningBatches:
         """Returns what is under way once the micro-batch with files at `paths` is in the catalog."""
-        numbers = (_number(self.engine_id, found[1]) for path in paths if (found := job_of(path)))
+        numbers = (_number(self.engine_id, job[1]) for path in paths if (job := job_of(path)))
         return RunningBatches(self.engine_id, max((self.done, *numbers)))
 
 

@@ -37,12 +37,12 @@ def read(storage: Storage, offset_range: OffsetRange, columns: Sequence[str] | N
 def read_file_range(
     storage: Storage, file_range: FileRange, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the records of `file_range` by offset. Raises StorageError where its file cannot be opened."""
+    """Reads the records of `file_range` by offset. Raises StorageError if its file cannot be opened."""
     names = list(columns or record.RUN.names)
     with checksums.open_verified(storage, file_range.file) as file:
         bounds = map(bounds_of, map(file.metadata.row_group, range(file.num_row_groups)))
         asked = file_range.tp, file_range.start, file_range.end
-        groups = [(group, one.tp is not None) for group, one in enumerate(bounds) if one.overlap(*asked)]
+        groups = [(group, held.tp is not None) for group, held in enumerate(bounds) if held.overlap(*asked)]
         for group, alone in groups:
             needed = {*names, "offset", *(() if alone else ("topic", "partition"))}
             # One by one: a batch would otherwise gather the rows of several.
@@ -62,7 +62,7 @@ class Bounds(Struct, frozen=True):
 
     @property
     def tp(self) -> TopicPartition | None:
-        """Its partition; None where several share it."""
+        """Its partition; None if several share it."""
         return self.least if self.least == self.most else None
 
     def overlap(self, tp: TopicPartition, start: int, end: int) -> bool:
@@ -71,7 +71,7 @@ class Bounds(Struct, frozen=True):
 
 
 def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
-    """Returns the bounds of a row group of a run's file, whose rows are by topic and partition."""
+    """Returns the bounds of a row group of a run's file; its rows are by topic and partition."""
     topic, partition, offset = (group.column(column).statistics for column in range(3))
     if topic.min == topic.max:
         least, most = ((topic.min, number) for number in (partition.min, partition.max))
@@ -81,7 +81,7 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
 
 
 def _completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
-    """Returns `columns` of `batch`, null where a file of an older version has none of that name."""
+    """Returns `columns` of `batch`, null if a file of an older version has none of that name."""
     held = set(batch.schema.names)
     for name in columns:
         if name not in held:
@@ -122,7 +122,7 @@ def read_ranges(
         rows = opened.read_row_group(group, list(columns), use_threads=about.total_byte_size > _TOGETHER)
         for batch in rows.to_batches():
             whole = _completed(batch, columns)
-            yield from (_numbered(whole, one) for one in inside)
+            yield from (_numbered(whole, file_range) for file_range in inside)
     yield from shared.rest()
 
 
@@ -131,8 +131,8 @@ class _Wanted:
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
         self._by_partition: dict[TopicPartition, list[FileRange]] = {}
-        for one in ranges:
-            self._by_partition.setdefault(one.tp, []).append(one)
+        for file_range in ranges:
+            self._by_partition.setdefault(file_range.tp, []).append(file_range)
         self._partitions = sorted(self._by_partition)
 
     def of(self, tp: TopicPartition) -> Sequence[FileRange]:
@@ -143,7 +143,7 @@ class _Wanted:
         """Returns the ranges of which a row group with these bounds may hold anything."""
         first = bisect_left(self._partitions, bounds.least)
         near = self._partitions[first : bisect_right(self._partitions, bounds.most, first)]
-        return [one for tp in near for one in self._by_partition[tp] if bounds.overlap(tp, one.start, one.end)]
+        return [piece for tp in near for piece in self._by_partition[tp] if bounds.overlap(tp, piece.start, piece.end)]
 
 
 class _SharedGroups:
@@ -153,11 +153,12 @@ class _SharedGroups:
         self._opened = opened
         self._wanted = wanted
         self._columns = columns
+        # Row groups that are not read yet, and their bytes: at most _TOGETHER, unless one alone has more.
         self._waiting: list[int] = []
         self._bytes = 0
 
     def add(self, group: int, size: int) -> Iterator[pa.RecordBatch]:
-        """Adds the next row group, of `size` bytes; yields what was gathered before where both are too much."""
+        """Adds the next row group, of `size` bytes; yields what was gathered before if both are too much."""
         if self._bytes + size > _TOGETHER:
             yield from self.rest()
         self._waiting.append(group)
@@ -179,16 +180,16 @@ def _of_shared(batch: pa.RecordBatch, wanted: _Wanted, columns: Sequence[str]) -
     """
     offsets = batch["offset"].to_pylist()
     pieces = [
-        (bisect_left(offsets, one.start, first, end), bisect_left(offsets, one.end, first, end), one.log)
+        (bisect_left(offsets, part.start, first, end), bisect_left(offsets, part.end, first, end), part.log)
         for tp, first, end in partition_spans(batch)
-        for one in wanted.of(tp)
+        for part in wanted.of(tp)
     ]
-    found = np.array(pieces, np.int64).reshape(-1, 3)
-    sizes = found[:, 1] - found[:, 0]
-    which = np.arange(sizes.sum()) + np.repeat(found[:, 0] - np.cumsum(sizes) + sizes, sizes)
+    spans = np.array(pieces, np.int64).reshape(-1, 3)
+    sizes = spans[:, 1] - spans[:, 0]
+    which = np.arange(sizes.sum()) + np.repeat(spans[:, 0] - np.cumsum(sizes) + sizes, sizes)
     if not len(which):
         return
-    rows, logs = _completed(batch, columns), np.repeat(found[:, 2], sizes)
+    rows, logs = _completed(batch, columns), np.repeat(spans[:, 2], sizes)
     if not np.array_equal(which, np.arange(batch.num_rows)):
         rows = rows.take(pa.array(which))
     yield rows.append_column(SCAN.field(LOG), pa.array(logs, pa.int32()))

@@ -62,8 +62,7 @@ class FileRange(Struct, frozen=True, kw_only=True):
 
 def between(log: PartitionLog, start: int, end: int) -> OffsetRange:
     """Returns the offsets [start, end) of `log`."""
-    kept = (log.base, *log.runs) if log.base else log.runs
-    runs = tuple(run for run in kept if run.start < end and run.end > start)
+    runs = tuple(run for run in log.kept if run.start < end and run.end > start)
     return OffsetRange(tp=log.tp, start=start, end=end, runs=tuple(sorted(runs, key=lambda run: run.start)))
 
 
@@ -74,14 +73,14 @@ def whole(log: PartitionLog) -> OffsetRange:
 
 def files_of(ranges: Iterable[OffsetRange]) -> dict[str, RunFile]:
     """Returns every file that holds anything of `ranges`, by path."""
-    return {one.file.path: one.file for part in ranges for one in part.file_ranges}
+    return {file_range.file.path: file_range.file for part in ranges for file_range in part.file_ranges}
 
 
 def files_in_order(ranges: Iterable[OffsetRange]) -> tuple[str, ...] | None:
-    """Orders the paths of all files so that each range's come by offset; None where no order does that for all."""
+    """Orders the paths of all files so that each range's come by offset; None if no order does that for all."""
     order: TopologicalSorter[str] = TopologicalSorter()
     for part in ranges:
-        paths = [one.file.path for one in part.file_ranges]
+        paths = [file_range.file.path for file_range in part.file_ranges]
         for path in paths:
             order.add(path)
         for first, second in pairwise(paths):
@@ -95,11 +94,11 @@ def files_in_order(ranges: Iterable[OffsetRange]) -> tuple[str, ...] | None:
 
 def plan_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
     """Returns what is read of each file, by path: ranges of offsets without overlaps, by log and offset."""
-    return _by_file(ranges, lambda _, one: (one.start, one.end))
+    return _by_file(ranges, lambda _, file_range: (file_range.start, file_range.end))
 
 
 def plan_wide_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]:
-    """Returns what `plan_reads` does, in the bounds of the whole offset range where those mean the same.
+    """Returns what `plan_reads` does, in the bounds of the whole offset range if those mean the same.
 
     Then one query reads many files. They mean the same for a file that is counted in full (`entire`). The rest of any
     other may belong to another run.
@@ -107,33 +106,33 @@ def plan_wide_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]
     return _by_file(ranges, _widened)
 
 
-def _widened(part: OffsetRange, one: FileRange) -> tuple[int, int]:
-    file = one.file
-    start = part.start if file.entire and file.first >= one.start else one.start
-    end = part.end if file.entire and file.last < one.end else one.end
+def _widened(part: OffsetRange, file_range: FileRange) -> tuple[int, int]:
+    file = file_range.file
+    start = part.start if file.entire and file.first >= file_range.start else file_range.start
+    end = part.end if file.entire and file.last < file_range.end else file_range.end
     return start, end
 
 
 def _by_file(
     ranges: Sequence[OffsetRange], bounds: Callable[[OffsetRange, FileRange], tuple[int, int]]
 ) -> dict[str, list[FileRange]]:
-    found: dict[str, list[FileRange]] = {}
+    by_path: dict[str, list[FileRange]] = {}
     for log, part in enumerate(ranges):
-        for one in part.file_ranges:
-            start, end = bounds(part, one)
-            found.setdefault(one.file.path, []).append(replace(one, log=log, start=start, end=end))
-    return {path: list(_apart(own)) for path, own in found.items()}
+        for file_range in part.file_ranges:
+            start, end = bounds(part, file_range)
+            by_path.setdefault(file_range.file.path, []).append(replace(file_range, log=log, start=start, end=end))
+    return {path: list(_apart(own)) for path, own in by_path.items()}
 
 
 def _apart(ranges: Iterable[FileRange]) -> Iterator[FileRange]:
     """Joins overlapping `ranges` of one file: a record of a file that was counted in parts is still read once."""
     last: FileRange | None = None
-    for one in sorted(ranges, key=lambda one: one.bounds):
-        if last is None or (last.log, last.tp) != (one.log, one.tp) or one.start > last.end:
+    for file_range in sorted(ranges, key=lambda file_range: file_range.bounds):
+        if last is None or (last.log, last.tp) != (file_range.log, file_range.tp) or file_range.start > last.end:
             if last is not None:
                 yield last
-            last = one
+            last = file_range
         else:
-            last = replace(last, end=max(last.end, one.end))
+            last = replace(last, end=max(last.end, file_range.end))
     if last is not None:
         yield last

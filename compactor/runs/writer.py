@@ -22,9 +22,10 @@ from msgspec import Struct
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.failpoints import hit
 from compactor.model import record
+from compactor.model.log import Run
 from compactor.model.record import TopicPartition, split_by_partition
 from compactor.runs import checksums, paths
-from compactor.runs.file_stats import FileStats, combine, stats_of, with_checksum
+from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
 from compactor.storage.base import Storage
 
 ROW_GROUP_BYTES: Final = 16 << 20
@@ -43,10 +44,11 @@ _LOOSE: Final = 4 << 20
 """How many bytes of other rows a slice may keep alive; beyond that it is copied."""
 
 TASK_BYTES: Final = 128 << 20
-"""Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; where even that is small, all
+"""Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; if even that is small, all
 buffers are written."""
 
 _OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
+# Columns with a dictionary: their values repeat within a partition.
 _REPEATED: Final = [
     "topic",
     "partition",
@@ -56,13 +58,14 @@ _REPEATED: Final = [
     "rejected",
     record.KEY_ENCODING,
 ]
+# Columns with statistics: readers skip row groups by them.
 _PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
 
 
 class RunTarget(Struct, frozen=True, kw_only=True):
-    """Where a job's files go: `folder`/`prefix`-<random>.parquet; a file is closed once it has `max_bytes`.
+    """A job's files: `folder`/`prefix`-<random>.parquet of `storage`; a file is closed once it has `max_bytes`.
 
-    `arrived_ms`: when the micro-batch of records that are new was planned; None where they are rewritten.
+    `arrived_ms`: when the micro-batch of records that are new was planned; None if they are rewritten.
     """
 
     storage: Storage
@@ -83,13 +86,25 @@ def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint
 
     None in place of a batch closes the file: what comes after it is in another one.
 
-    Within a partition the rows must come by rising offset. An open file is removed where anything fails.
-    Raises FoldError where offsets do not rise, StorageError where the store refuses.
+    Within a partition the rows must come by rising offset. An open file is removed if anything fails.
+    Raises FoldError if offsets do not rise, StorageError if the store refuses.
     """
     with _Writer(target, failpoint) as writer:
         for batch in batches:
             yield from writer.finish() if batch is None else writer.add(batch)
         yield from writer.finish()
+
+
+def write_run(
+    batches: Iterable[pa.RecordBatch], target: RunTarget, failpoint: str, start: int, end: int, now_ms: int
+) -> Run | None:
+    """Writes `batches` as `write` does; returns their run of [start, end), None if it has no record.
+
+    No fold ends inside the run: `batches` have what an output holds, without the records that were superseded there.
+    The first clean makes it the base run, and stamps its tombstones. Raises as `write` does.
+    """
+    stats = sorted(write(batches, target, failpoint), key=lambda part: part.file.first)
+    return level0_run(start, end, stats, now_ms, folded=True) if stats else None
 
 
 class _Buffer:
@@ -114,8 +129,11 @@ class _Writer:
     def __init__(self, target: RunTarget, failpoint: str) -> None:
         self._target = target
         self._failpoint = failpoint
+        # Rows that wait, by partition; `_held` is their sum in Arrow bytes, at most TASK_BYTES after `add`.
         self._buffers: dict[TopicPartition, _Buffer] = {}
         self._held = 0
+        # The open file, None before the first row group and after a close; what was written to it, by partition; the
+        # first and last partition of each of its shared row groups.
         self._file: ParquetFile | None = None
         self._parts: dict[TopicPartition, FileStats] = {}
         self._shared: list[tuple[TopicPartition, TopicPartition]] = []
@@ -162,7 +180,7 @@ class _Writer:
         return groups
 
     def _sharing(self, tp: TopicPartition) -> tuple[str, bool]:
-        """Returns the topic, whose neighbours share a row group, and whether so little of `tp` waits that it does."""
+        """Returns the topic of `tp`, and whether it shares a row group with its neighbours: little of it waits."""
         return tp.topic, tp in self._buffers and not self._is_large(tp)
 
     def _flush_all(self, groups: Sequence[Sequence[TopicPartition]]) -> Iterator[FileStats]:
@@ -219,7 +237,7 @@ class ParquetFile:
 
     Its size and checksum are known without reading it again.
 
-    Statistics are kept where readers prune by them: those of keys and values would only cost.
+    Statistics are kept of the columns by which readers prune: those of keys and values would only cost.
     """
 
     def __init__(self, storage: Storage, path: str, schema: pa.Schema) -> None:
@@ -261,7 +279,7 @@ class ParquetFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Completes the file, or removes it where there was an error."""
+        """Completes the file, or removes it if there was an error."""
         self._tee.keep_tail()  # closing writes the footer, and nothing else
         try:
             self._writer.close()
@@ -283,6 +301,7 @@ class _Tee:
         self.bytes = 0
         self.digest = hashlib.sha256()
         self.tail = b""
+        # Set before the footer is written: `tail` keeps what comes from then on.
         self._keeps = False
 
     def keep_tail(self) -> None:

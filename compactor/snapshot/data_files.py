@@ -39,6 +39,7 @@ TABLE: Final = pa.schema(
 FILE_BYTES: Final = 192 << 20
 """A data file is closed once it has so many bytes."""
 
+# Record bytes that a task copies, and Arrow bytes of a row group in its memory.
 _TASK_BYTES: Final = 512 << 20
 _ROW_GROUP_BYTES: Final = 16 << 20
 _LAST_MS: Final = (1 << 63) // 1000 - 1
@@ -56,8 +57,8 @@ _FILES: Final = pa.schema(
 
 
 def columns(strings: frozenset[str]) -> pa.Schema:
-    """Returns a snapshot's columns where those of `strings` (key, value) are UTF-8 text."""
-    return pa.schema([pa.field(one.name, pa.string()) if one.name in strings else one for one in TABLE])
+    """Returns a snapshot's columns; those of `strings` (key, value) are UTF-8 text."""
+    return pa.schema([pa.field(field.name, pa.string()) if field.name in strings else field for field in TABLE])
 
 
 def write_data(
@@ -69,8 +70,8 @@ def write_data(
 ) -> tuple[tuple[DataFile, ...], int]:
     """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
 
-    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError where one is not UTF-8.
-    Returns the files by name, and how many tombstones were left out. There is a file also where there is no live
+    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError if one is not UTF-8.
+    Returns the files by name, and how many tombstones were left out. There is a file even if there is no live
     record, so that readers find the columns.
     """
     work = _work(logs, spark.sparkContext.defaultParallelism)
@@ -79,18 +80,18 @@ def write_data(
     def task(number: int) -> Iterator[pa.RecordBatch]:
         return _Copy(storage, folder, schema).run(work[number])
 
-    found = tasks.run(spark, len(work), task, _FILES)
-    tombstones = sum(row.pop("tombstones") for row in found)
-    files = [DataFile(**row) for row in found if row["path"]] or [_empty(folder, schema)]
+    rows = tasks.run(spark, len(work), task, _FILES)
+    tombstones = sum(row.pop("tombstones") for row in rows)
+    files = [DataFile(**row) for row in rows if row["path"]] or [_empty(folder, schema)]
     return tuple(sorted(files, key=lambda file: file.path)), tombstones
 
 
 def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...]]:
     """Splits the base runs into what each task copies: neighbouring file ranges."""
     ranges = (between(log, log.start, log.clean_end) for log in logs)
-    file_ranges = [one for part in ranges for one in part.file_ranges]
-    size = task_bytes(sum(one.file.bytes for one in file_ranges), _TASK_BYTES, cores)
-    return [tuple(packed) for packed in pack(file_ranges, Until(size, lambda one: one.file.bytes))]
+    file_ranges = [file_range for part in ranges for file_range in part.file_ranges]
+    size = task_bytes(sum(file_range.file.bytes for file_range in file_ranges), _TASK_BYTES, cores)
+    return [tuple(packed) for packed in pack(file_ranges, Until(size, lambda file_range: file_range.file.bytes))]
 
 
 class _Copy:
@@ -100,6 +101,7 @@ class _Copy:
         self._storage = storage
         self._folder = folder
         self._schema = schema
+        # Tombstones of this task so far, which the files leave out.
         self._tombstones = 0
 
     def run(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
@@ -120,10 +122,10 @@ class _Copy:
         return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
 
     def _live(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
-        for one in file_ranges:
-            for batch in read_file_range(self._storage, one, [*TABLE.names]):
+        for file_range in file_ranges:
+            for batch in read_file_range(self._storage, file_range, [*TABLE.names]):
                 self._tombstones += batch["value"].null_count
-                yield _as_table(batch.filter(pc.is_valid(batch["value"])), one.tp, self._schema)
+                yield _as_table(batch.filter(pc.is_valid(batch["value"])), file_range.tp, self._schema)
 
 
 def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:
@@ -148,8 +150,8 @@ def _as_table(batch: pa.RecordBatch, tp: TopicPartition, schema: pa.Schema) -> p
     in_bounds = pc.and_(pc.less_equal(times, _LAST_MS), pc.greater_equal(times, -_LAST_MS))
     shown = pc.if_else(in_bounds, times, pa.scalar(None, pa.int64())).cast(TABLE.field("timestamp").type)
     text = {field.name: _text(batch, field.name, tp) for field in schema if field.type == pa.string()}
-    found = {**{name: batch[name] for name in schema.names}, **text, "timestamp": shown}
-    return pa.RecordBatch.from_arrays([found[name] for name in schema.names], schema=schema)
+    by_name = {**{name: batch[name] for name in schema.names}, **text, "timestamp": shown}
+    return pa.RecordBatch.from_arrays([by_name[name] for name in schema.names], schema=schema)
 
 
 def _text(batch: pa.RecordBatch, name: str, tp: TopicPartition) -> pa.Array:
@@ -184,7 +186,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.extend([batch] if batch.num_rows else [])
-        if sum(one.nbytes for one in held) >= _ROW_GROUP_BYTES:
+        if sum(rows.nbytes for rows in held) >= _ROW_GROUP_BYTES:
             yield pa.Table.from_batches(held)
             held = []
     if held:

@@ -1,7 +1,7 @@
 """Lists the snapshots of a topic in the location, deletes those that may go, and leads readers to the newest.
 
-A snapshot is deleted in this order: the manifest first, the mark last. So no reader ever finds a manifest whose files
-are not all there, nor data without the mark of its catalog.
+A snapshot is deleted in this order: the manifest first, the mark last. So no reader ever finds a manifest without all
+its files, nor data without the mark of its catalog.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from compactor.storage.base import Storage
 
 LATEST: Final = "LATEST"
 CURRENT: Final = "current"
+# What `snapshots.snapshot_id` makes; other names in the folder are no snapshots.
 _ID: Final = re.compile(r"\d{8}T\d{6}Z-[0-9A-Za-z]+")
 _READ: Final = 2
 """How many of the newest snapshots are dropped only after all others: readers may work from them for minutes."""
@@ -50,11 +51,11 @@ def unreferenced(
     """Returns which of the snapshots `before` (ids) of `topic` the catalog does not name, and which are its own.
 
     `before` was listed before the owner's last commit, which took the ids `dropped` out of the catalog: so none of it
-    can be a newer owner's, who may have taken over since. What the catalog named is its own; of any other snapshot the
-    mark, else the manifest, says whose it is. One of its own that is complete stays while it is among the newest `keep`
-    by id: the catalog may be a restored copy, from before it was taken.
+    belongs to a newer owner, who may have taken over since. What the catalog named is its own; of any other snapshot
+    the mark, else the manifest, names the catalog. A complete snapshot of its own stays while it is among the newest
+    `keep` by id: the catalog may be a copy that was restored from before the snapshot was taken.
     """
-    named = {one.id for one in state.snapshots_of(topic)}
+    named = {snapshot.id for snapshot in state.snapshots_of(topic)}
     newest = sorted(named.union(before), reverse=True)[:keep]
     removable: dict[str, str] = {}
     others: list[str] = []
@@ -106,7 +107,8 @@ def delete(place: Storage, path: str) -> None:
 def clear(place: Storage, path: str) -> None:
     """Deletes the manifest and the data of the snapshot at `path`, and leaves its mark. Raises StorageError.
 
-    A request whose answer was lost may still be carried out: by the mark, what comes of it is known as the catalog's.
+    If the answer of a request was lost, the store may still carry it out: by the mark, what comes of it is known as the
+    catalog's.
     """
     for name in manifest.NAMES:
         place.delete(f"{path}/{name}")
@@ -119,19 +121,19 @@ def set_latest(place: Storage, taken: AddSnapshot) -> None:
 
 
 def set_current(place: Storage, taken: AddSnapshot) -> None:
-    """Lets `current` lead to the data of `taken`, where the store has links. Raises StorageError."""
+    """Lets `current` lead to the data of `taken`, if the store has links. Raises StorageError."""
     place.link(_beside(taken, CURRENT), f"{taken.path}/data")
 
 
 def repair_latest(place: Storage, state: CatalogState) -> None:
-    """Makes LATEST and `current` of every topic lead to its newest snapshot, whose owner may have died before it did.
+    """Makes LATEST and `current` of every topic lead to its newest snapshot: an owner may have died before it did so.
 
     A snapshot that is not there any more is passed over: a restored catalog may name some that a later one has dropped.
     In a folder that is another catalog's nothing is changed. Raises StorageError.
     """
     if not state.snapshots or not location.owns(place, state):
         return
-    newest = {one.topic: one for one in state.snapshots}.values()
+    newest = {snapshot.topic: snapshot for snapshot in state.snapshots}.values()
     there = [taken for taken in newest if manifest.path_of(place, taken.path)]
     for taken in there:
         path = _beside(taken, LATEST)

@@ -1,17 +1,15 @@
-"""The snapshot location: a storage of its own, whose failing holds up snapshots and nothing else.
+"""The snapshot location: a storage of its own. If it fails, that holds up snapshots and nothing else.
 
 Several catalogs may share it. A connector's folder has the mark of one catalog: only that catalog's owner takes
 snapshots there and moves LATEST. The folder of each snapshot gets the mark of its catalog before its first data file: a
 snapshot without that mark, or a manifest that names the catalog, is never removed.
 """
 
-# ruff: noqa: D102 - `Storage` says what each method gives
-
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Any, Final, cast
 
 import msgspec
 from msgspec import Struct
@@ -21,13 +19,10 @@ from compactor import backoff
 from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
-from compactor.storage.base import Files, Lock, Storage
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from compactor.storage.base import Storage
 
 NOTE: Final = "snapshots.json"
-"""In the connector's folder: why no snapshot can be written, for `describe`; absent where they can."""
+"""In the connector's folder: why no snapshot can be written, for `describe`; absent if they can."""
 
 MARK: Final = "_catalog@keyfold.json"
 """In the folder of a connector and of each snapshot. Readers of Parquet skip it, and no topic can be called so."""
@@ -45,7 +40,7 @@ class SnapshotFailure(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotBackoff(Struct, frozen=True, kw_only=True):
-    """Which topics wait after snapshots have failed: `topics`, or all where that is None; until when: `failure`.
+    """Which topics wait after snapshots have failed: `topics`, or all if that is None; until when: `failure`.
 
     `failure` is None, and `topics` empty, while none waits.
     """
@@ -56,7 +51,7 @@ class SnapshotBackoff(Struct, frozen=True, kw_only=True):
     def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> SnapshotBackoff:
         """Returns the back-off once a snapshot has failed at `now_ms`: the next try is later each time.
 
-        Where `error` names topics, these wait; otherwise all of them.
+        If `error` names topics, these wait; otherwise all of them.
         """
         before = self.failure
         failures = before.failures + 1 if before else 1
@@ -101,7 +96,7 @@ def write_note(storage: Storage, failure: SnapshotFailure | None) -> None:
 
 
 def read_note(storage: Storage) -> SnapshotFailure | None:
-    """Reads the failure that was noted last and is not over; None also where the note cannot be read as one."""
+    """Reads the failure that was noted last and is not over; None too if the note cannot be read as one."""
     if not storage.exists(NOTE):
         return None
     try:
@@ -111,7 +106,7 @@ def read_note(storage: Storage) -> SnapshotFailure | None:
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """The catalog that a folder belongs to; `storage` is where that catalog was when it made the mark, for people."""
+    """The catalog that a folder belongs to; `storage` is that catalog's location when it made the mark, for people."""
 
     format_version: int = 1
     catalog_id: str
@@ -124,15 +119,15 @@ def write_mark(place: Storage, folder: str, state: CatalogState, storage: Storag
 
 
 def claim(place: Storage, state: CatalogState, storage: Storage) -> None:
-    """Marks the connector's folder as its catalog's if it has no mark. Raises SnapshotError where it is another's."""
+    """Marks the connector's folder as its catalog's if it has no mark. Raises SnapshotError if it is another's."""
     folder = state.connector
-    found = _read_mark(place, folder)
-    if found is None and not place.create(f"{folder}/{MARK}", _encoded(state, storage)):
-        found = _read_mark(place, folder)
-    if found is not None and found.catalog_id != state.catalog_id:
+    mark = _read_mark(place, folder)
+    if mark is None and not place.create(f"{folder}/{MARK}", _encoded(state, storage)):
+        mark = _read_mark(place, folder)
+    if mark is not None and mark.catalog_id != state.catalog_id:
         raise SnapshotError(
             f"Connector {state.connector}: its catalog {state.catalog_id} ({storage.location}) takes no snapshots in "
-            f"{place.location}/{folder}: that folder belongs to catalog {found.catalog_id} ({found.storage}), and "
+            f"{place.location}/{folder}: that folder belongs to catalog {mark.catalog_id} ({mark.storage}), and "
             "LATEST can follow one of them only.",
             "Set another snapshot.location for one of both; or, where the other catalog is gone for good, move that "
             f"folder away, or remove its {MARK}: then this connector goes on beside the other's snapshots.",
@@ -141,17 +136,17 @@ def claim(place: Storage, state: CatalogState, storage: Storage) -> None:
 
 def owns(place: Storage, state: CatalogState) -> bool:
     """Returns whether the connector's folder has the mark of its catalog."""
-    found = _read_mark(place, state.connector)
-    return found is not None and found.catalog_id == state.catalog_id
+    mark = _read_mark(place, state.connector)
+    return mark is not None and mark.catalog_id == state.catalog_id
 
 
 def catalog_of(place: Storage, path: str) -> str | None:
     """Reads the id of the catalog that the folder `path` belongs to, a connector's or a snapshot's, complete or not.
 
-    It is in the mark or, where there is none, in the manifest. None where neither can be read or names a catalog.
+    It is in the mark or, if there is none, in the manifest. None if neither can be read or names a catalog.
     """
-    if (found := _read_mark(place, path)) is not None:
-        return None if found.catalog_id == UNKNOWN else found.catalog_id
+    if (mark := _read_mark(place, path)) is not None:
+        return None if mark.catalog_id == UNKNOWN else mark.catalog_id
     there = manifest.path_of(place, path)
     try:
         return manifest.decode(place.read(there)).catalog_id if there else None
@@ -164,7 +159,7 @@ def _encoded(state: CatalogState, storage: Storage) -> bytes:
 
 
 def _read_mark(place: Storage, folder: str) -> Mark | None:
-    """Reads the mark of `folder`; None where it has none, one of an unknown catalog where it cannot be read as one."""
+    """Reads the mark of `folder`; None if it has none, one of an unknown catalog if it cannot be read as one."""
     path = f"{folder}/{MARK}"
     if not place.exists(path):
         return None
@@ -174,75 +169,26 @@ def _read_mark(place: Storage, folder: str) -> Mark | None:
         return Mark(catalog_id=UNKNOWN, storage=UNKNOWN)
 
 
-class SnapshotStorage:
-    """A storage that raises each StorageError of `inner` as SnapshotStorageError: only snapshots wait for it."""
+def snapshot_storage(inner: Storage) -> Storage:
+    """Returns `inner` with each StorageError as SnapshotStorageError, so that only snapshots wait for it."""
+    return cast("Storage", _SnapshotStorage(inner))
+
+
+class _SnapshotStorage:
+    """Has the properties and methods of `inner`; see `snapshot_storage`."""
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
 
-    @property
-    def location(self) -> str:
-        return self._inner.location
+    def __reduce__(self) -> tuple[type[_SnapshotStorage], tuple[Storage]]:
+        return _SnapshotStorage, (self._inner,)
 
-    @property
-    def is_folder(self) -> bool:
-        return self._inner.is_folder
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        return _as_snapshot_error()(value) if callable(value) else value
 
-    def read(self, path: str) -> bytes:
-        with _as_snapshot_error():
-            return self._inner.read(path)
-
-    def create(self, path: str, data: bytes) -> bool:
-        with _as_snapshot_error():
-            return self._inner.create(path, data)
-
-    def write(self, path: str, data: bytes) -> None:
-        with _as_snapshot_error():
-            self._inner.write(path, data)
-
-    @property
-    def copies_files(self) -> bool:
-        return self._inner.copies_files
-
-    def copy(self, source: str, target: str) -> None:
-        with _as_snapshot_error():
-            self._inner.copy(source, target)
-
-    def link(self, path: str, folder: str) -> bool:
-        with _as_snapshot_error():
-            return self._inner.link(path, folder)
-
-    def list(self, folder: str) -> list[str]:
-        with _as_snapshot_error():
-            return self._inner.list(folder)
-
-    def walk(self, folder: str) -> Files:
-        with _as_snapshot_error():
-            return self._inner.walk(folder)
-
-    def unfinished(self, folder: str) -> Files:
-        with _as_snapshot_error():
-            return self._inner.unfinished(folder)
-
-    def delete(self, path: str) -> None:
-        with _as_snapshot_error():
-            self._inner.delete(path)
-
-    def delete_all(self, paths: Iterable[str]) -> None:
-        with _as_snapshot_error():
-            self._inner.delete_all(paths)
-
-    def delete_folder(self, folder: str) -> None:
-        with _as_snapshot_error():
-            self._inner.delete_folder(folder)
-
-    def exists(self, path: str) -> bool:
-        with _as_snapshot_error():
-            return self._inner.exists(path)
-
-    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        with _as_snapshot_error():
-            return self._inner.open_input(path, size)
+    def sub(self, *parts: str) -> Storage:
+        return snapshot_storage(self._inner.sub(*parts))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
@@ -258,20 +204,6 @@ class SnapshotStorage:
             if error is foreign:
                 raise
             raise _snapshot_error(error) from error
-
-    def url(self, path: str) -> str:
-        return self._inner.url(path)
-
-    def sub(self, *parts: str) -> SnapshotStorage:
-        return SnapshotStorage(self._inner.sub(*parts))
-
-    def lock(self, path: str) -> Lock | None:
-        with _as_snapshot_error():
-            return self._inner.lock(path)
-
-    def locked_by(self, path: str) -> bytes | None:
-        with _as_snapshot_error():
-            return self._inner.locked_by(path)
 
 
 @contextmanager

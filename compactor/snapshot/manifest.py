@@ -1,4 +1,4 @@
-"""Builds, writes and reads a snapshot's manifest: what its files hold, and where a reader resumes (docs/formats.md).
+"""Builds, writes and reads a snapshot's manifest: what its files hold, and the offsets at which a reader resumes.
 
 Offsets are the next to read. The text is canonical: same snapshot, same bytes.
 """
@@ -49,7 +49,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
 
     `generations`, by partition, are there once one of them is above 1: the source offsets count within them.
-    `key_identity` is there where keys are not compared by their bytes.
+    `key_identity` is there if keys are not compared by their bytes.
     """
 
     format_version: int = VERSION
@@ -73,7 +73,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
 
 class SnapshotInputs(Struct, frozen=True, kw_only=True):
-    """What a snapshot needs beside the catalog: from Kafka where readers resume, from the settings how it is written.
+    """What a snapshot needs besides the catalog: from Kafka, how readers resume; from the settings, how it is written.
 
     `output_starts`: the output's first offset by partition. `resume_safe_ms`: how long the output can be resumed from a
     position; None: for ever. `strings` are the columns, of key and value, that are written as UTF-8 text.
@@ -143,8 +143,8 @@ def would_repeat(
 def is_fresh(newest: Manifest, inputs: SnapshotInputs, now_ms: int) -> bool:
     """Returns whether readers have at `now_ms` at least half of the time left in which they can go on from `newest`.
 
-    True where there is no limit, and where no time can be promised: another snapshot would promise none either. False
-    where its time is damaged.
+    True if there is no limit, and if no time can be promised: another snapshot would promise none either. False if its
+    time is damaged.
     """
     if newest.resume_safe_until is None or not inputs.resume_safe_ms:
         return True
@@ -161,20 +161,20 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes) -> Manifest:
-    """Decodes what `encode` has written. Raises FoldError where it is damaged or of a later format."""
+    """Decodes what `encode` has written. Raises FoldError if it is damaged or of a later format."""
     try:
-        found = msgspec.json.decode(data, type=Manifest)
+        decoded = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FoldError(f"A manifest cannot be read: {error}.", "Take an older snapshot, or make a new one.") from error
-    if found.format_version != VERSION:
+    if decoded.format_version != VERSION:
         raise FoldError(
-            f"A manifest has format {found.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."
+            f"A manifest has format {decoded.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."
         )
-    return found
+    return decoded
 
 
 def path_of(place: Storage, folder: str) -> str | None:
-    """Finds the path of the manifest of the snapshot in `folder`; None where that has none."""
+    """Finds the path of the manifest of the snapshot in `folder`; None if that has none."""
     return next((path for name in NAMES if place.exists(path := f"{folder}/{name}")), None)
 
 
@@ -184,7 +184,7 @@ def read(place: Storage, folder: str) -> Manifest:
 
 
 def iso(ms: int | None) -> str | None:
-    """Formats `ms` since the epoch as ISO 8601; None where it is None, or lies beyond the calendar's year 9999."""
+    """Formats `ms` since the epoch as ISO 8601; None if it is None, or lies beyond the calendar's year 9999."""
     if ms is None or ms > LAST_MS:
         return None
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
@@ -197,7 +197,7 @@ def columns(schema: pa.Schema) -> tuple[Column, ...]:
 
 
 def vector(logs: Iterable[PartitionLog]) -> dict[str, int]:
-    """Returns where the base runs of `logs`, one topic's, end: up to there a snapshot has their records."""
+    """Returns the ends of the base runs of `logs`, one topic's: up to there a snapshot has their records."""
     return by_partition({log.partition: log.clean_end for log in logs})
 
 
@@ -213,8 +213,8 @@ def named(policy: CompactionPolicy) -> dict[str, str | int | float]:
 
 
 def _generations(logs: Sequence[PartitionLog]) -> dict[str, int] | UnsetType:
-    found = {log.partition: generation_of(log) for log in logs}
-    return by_partition(found) if any(number > 1 for number in found.values()) else UNSET
+    numbers = {log.partition: generation_of(log) for log in logs}
+    return by_partition(numbers) if any(number > 1 for number in numbers.values()) else UNSET
 
 
 def _stood_ms(log: PartitionLog, now_ms: int) -> int:
@@ -230,7 +230,7 @@ def _stood_ms(log: PartitionLog, now_ms: int) -> int:
 
 
 def _output_offsets(logs: Sequence[PartitionLog], starts: Mapping[int, int]) -> dict[int, int]:
-    """Returns where a reader resumes by partition: at the commit of the vector, or an earlier one, never a later."""
+    """Returns the offsets at which a reader resumes, by partition: at the vector's commit or an earlier one."""
     return {
         log.partition: log.base_output.output_offset if log.base_output else starts.get(log.partition, 0)
         for log in logs

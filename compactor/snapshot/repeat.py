@@ -1,11 +1,11 @@
-"""Copies the newest snapshot of a topic where nothing has changed since: by the store's own copy, no task reads it.
+"""Copies the newest snapshot of a topic if nothing has changed since: by the store's own copy, no task reads it.
 
 This is right as nothing that is copied can be something else by then. A snapshot never changes once it has its
 manifest, and no other ever gets its path, which has a random end. Its files have the sizes that the manifest says
 before they are copied. Each copy is complete or absent, and the new manifest, which names the same bytes and sums, is
 written after the last one. An object store watches over its own bytes; in a folder each copy is read once more, so that
 damage in the newest snapshot is not handed on. Retention drops the newest snapshot only by a commit of a newer one;
-where a newer owner or a person deletes it meanwhile a file is missing. A new snapshot that cannot be copied is written
+if a newer owner or a person deletes it meanwhile, a file is missing. A new snapshot that cannot be copied is written
 from the base runs, under another id.
 """
 
@@ -44,23 +44,23 @@ class Repeated(Struct, frozen=True, kw_only=True):
 def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: SnapshotInputs) -> Repeated | None:
     """Finds the newest snapshot of `topic`, if a new one would say and hold the same, but for its times.
 
-    None also where a file of it is missing or has another size than its manifest says, or where that cannot be read.
+    None too if a file of it is missing or has another size than its manifest says, or if the manifest cannot be read.
     """
     newest = next(reversed(state.snapshots_of(topic)), None)
     logs = state.logs_of(topic)
     if newest is None or newest.source_offsets != manifest.vector(logs):  # so a topic that goes on costs no request
         return None
     try:
-        found = manifest.read(place, newest.path)
+        newest_manifest = manifest.read(place, newest.path)
         sizes = {info.path: info.bytes for info in place.walk(newest.path)}
     except (StorageError, FoldError):
         return None
-    complete = all(sizes.get(f"{newest.path}/{file.path}") == file.bytes for file in found.files)
-    same = manifest.would_repeat(found, state, logs, columns(inputs.strings), inputs)
+    complete = all(sizes.get(f"{newest.path}/{file.path}") == file.bytes for file in newest_manifest.files)
+    same = manifest.would_repeat(newest_manifest, state, logs, columns(inputs.strings), inputs)
     if not (complete and same):
         return None
     tombstones = sum(log.base.tombstones for log in logs if log.base)
-    return Repeated(id=newest.id, path=newest.path, manifest=found, tombstones=tombstones)
+    return Repeated(id=newest.id, path=newest.path, manifest=newest_manifest, tombstones=tombstones)
 
 
 def copy_data(
@@ -68,8 +68,8 @@ def copy_data(
 ) -> tuple[DataFile, ...]:
     """Copies the data files of `newest` to the folder `path` by the store's own means; returns them.
 
-    `until_stopped` takes what is done file by file, and raises where a stop comes between two. Raises StorageError,
-    SnapshotStorageError where a file of a folder is not, byte for byte, what was written.
+    `until_stopped` takes what is done file by file, and raises if a stop comes between two. Raises StorageError,
+    SnapshotStorageError if a file of a folder is not, byte for byte, what was written.
     """
     files = newest.manifest.files
 
@@ -94,7 +94,7 @@ def copy_data(
 
 
 def _check_sizes(place: Storage, path: str, files: Iterable[DataFile]) -> None:
-    """Raises SnapshotStorageError where a copy is not there or has another size.
+    """Raises SnapshotStorageError if a copy is not there or has another size.
 
     A server that overlooks what an object is to be copied from makes an empty one, and some answer before it is there.
     """

@@ -1,9 +1,9 @@
 """Takes the snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
 
-A snapshot is the live records of a topic as plain Parquet, with a manifest that says where to resume. The base runs are
-the table already: their records are copied without tombstones and without a shuffle; where the newest snapshot has the
-same, its files are. It is made in this order: mark, data, manifest, catalog commit, LATEST. So no reader ever finds a
-manifest whose files are not all there, nor data without the mark of its catalog.
+A snapshot is the live records of a topic as plain Parquet, with a manifest that says at which offsets to resume. The
+base runs are the table already: their records are copied without tombstones and without a shuffle. If the newest
+snapshot has the same records, its files are copied. A snapshot is made in this order: mark, data, manifest, catalog
+commit, LATEST. So no reader ever finds a manifest without all its files, nor data without the mark of its catalog.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compactor.errors import (
     StorageError,
 )
 from compactor.failpoints import hit
-from compactor.model.actions import AddSnapshot, AnyAction
+from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -37,7 +37,7 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.data_files import columns, write_data
-from compactor.snapshot.location import SnapshotBackoff, SnapshotStorage
+from compactor.snapshot.location import SnapshotBackoff, snapshot_storage
 from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
 from compactor.snapshot.repeat import Repeated, copy_data, find_repeated
 from compactor.storage.base import Storage
@@ -71,8 +71,10 @@ class Snapshots:
         self._catalog = catalog
         self._broker = broker
         self._settings = settings
-        self._place = None if place is None else SnapshotStorage(place)
+        self._place = None if place is None else snapshot_storage(place)
+        # Which topics wait after a failure; replaced by `failed` and after each `take`.
         self._backoff = SnapshotBackoff()
+        # (topic, id) of snapshots of other catalogs that were logged in this run.
         self._warned: set[tuple[str, str]] = set()
         self._quarantine = quarantine
         self._uncertain = uncertain
@@ -87,7 +89,7 @@ class Snapshots:
     def failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
         """Lets snapshots wait after `error` of one that was due, longer each time; `describe` shows it.
 
-        Where `error` names topics, only those of these topics wait.
+        If `error` names topics, only snapshots of these topics wait.
         """
         self._backoff = self._backoff.failed(error, now_ms)
         failure = self._backoff.failure
@@ -98,7 +100,7 @@ class Snapshots:
     def repair(self) -> None:
         """Does what an owner that ended, or slept, between a snapshot's commit and LATEST has left undone.
 
-        Where the location does not let it, LATEST names an older snapshot until it does.
+        If the location refuses, LATEST names an older snapshot until it does not.
         """
         if self._place is None:
             return
@@ -113,14 +115,14 @@ class Snapshots:
         self._note()
 
     def take(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
-        """Takes a snapshot of every topic that has a base run: its vector is where the base runs end.
+        """Takes a snapshot of every topic that has a base run; its vector holds the ends of the base runs.
 
-        Where no command `asked` for them, only of the topics that are due. Without `again`, not of a topic whose newest
-        snapshot would be repeated while readers have time to go on from it. Raises SnapshotError where the location is
-        another catalog's, before anything is written; and where topics cannot be taken, after all others were.
+        If no command `asked` for them, it takes only the topics that are due. Without `again`, it leaves out a topic if
+        that would repeat the newest snapshot while readers have time to go on from it. Raises SnapshotError if the
+        location is another catalog's, before anything is written; and if topics cannot be taken, after all others were.
 
-        A topic whose output hides what was published is left out, with an error: the manifest's output offsets stand
-        at what readers of the output can see.
+        If the output of a topic hides what was published, the topic is left out, with an error: the manifest's output
+        offsets stand at what readers of the output can see.
         """
         if self._place is None:
             return ()
@@ -130,20 +132,20 @@ class Snapshots:
         if topics:
             location.claim(self._place, state, self._storage)
         hidden = self._broker.hidden(state, topics) if topics else {}
-        found: list[AddSnapshot] = []
+        taken: list[AddSnapshot] = []
         refused: dict[str, SnapshotError] = {topic: _hidden(state, topic, why) for topic, why in hidden.items()}
         for topic in self._quarantine.until_stopped([topic for topic in topics if topic not in hidden]):
             try:
-                found += self._try(self._place, topic, now_ms, again=again)
+                taken += self._try(self._place, topic, now_ms, again=again)
             except SnapshotError as error:
                 refused[topic] = error
-        self._succeeded({one.topic for one in found})
+        self._succeeded({snapshot.topic for snapshot in taken})
         for first in refused.values():
             raise type(first)(first.message, first.action, frozenset(refused)) from first
-        return tuple(found)
+        return tuple(taken)
 
     def _due(self, state: CatalogState, now_ms: int) -> list[str]:
-        """Returns the topics whose snapshots are due by snapshot.interval.ms."""
+        """Returns the topics of which a snapshot is due by snapshot.interval.ms."""
         interval_ms, topics = self._settings.snapshot_interval_ms, self._topics(state)
         if interval_ms < 0:
             return []
@@ -151,7 +153,7 @@ class Snapshots:
         return self._backoff.due(topics, old, now_ms)
 
     def _topics(self, state: CatalogState) -> list[str]:
-        """Returns the open topics whose snapshot would be complete and would say where to resume.
+        """Returns the open topics of which a snapshot would be complete and would say at which offsets to resume.
 
         One of a topic with a partition in quarantine would lack records, or be old; so would one of a generation that
         was not published and folded yet.
@@ -171,8 +173,8 @@ class Snapshots:
         with suppress(StorageError):  # it is shown in the log as well
             location.write_note(self._storage, self._backoff.failure)
 
-    def _try(self, place: SnapshotStorage, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
-        """Takes the snapshot of `topic`; none where its base runs are damaged, which go into quarantine then."""
+    def _try(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
+        """Takes the snapshot of `topic`; none if its base runs are damaged, which go into quarantine then."""
         try:
             if taken := self._take(place, topic, now_ms, again=again):
                 yield taken
@@ -185,7 +187,7 @@ class Snapshots:
             ):
                 raise
 
-    def _take(self, place: SnapshotStorage, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
+    def _take(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> AddSnapshot | None:
         """Takes the snapshot of `topic` by steps 15 to 17; without `again` none that would repeat a fresh one."""
         state = self._catalog.state
         inputs = self._inputs(state, topic)
@@ -202,7 +204,7 @@ class Snapshots:
         # 17: a commit names it; what was in the location before that commit cannot be a newer owner's
         keep = self._settings.snapshot_retention_count
         try:
-            self._catalog.commit(lambda state: _adds(state, taken, keep), now_ms)
+            self._catalog.commit(lambda state: [taken, *listing.expired(apply(state, [taken]), topic, keep)], now_ms)
         except FencedError:
             self._withdraw(place, state, taken)
             raise
@@ -216,11 +218,11 @@ class Snapshots:
         return taken
 
     def _copy(
-        self, place: SnapshotStorage, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs
+        self, place: Storage, state: CatalogState, newest: Repeated, now_ms: int, inputs: SnapshotInputs
     ) -> AddSnapshot | None:
-        """Makes a snapshot of the files of `newest` by steps 15 and 16; None where these cannot be copied.
+        """Makes a snapshot of the files of `newest` by steps 15 and 16; None if these cannot be copied.
 
-        It is written under another id then: a copy whose answer was lost may still come to be in this one's folder.
+        It is written under another id then: if the answer of a copy was lost, the copy may still appear in this folder.
         """
         topic = newest.manifest.topic
 
@@ -235,8 +237,8 @@ class Snapshots:
             return None
 
     @contextmanager
-    def _new(self, place: SnapshotStorage, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
-        """Yields the id of a new snapshot; removes what is begun of it where it cannot be completed.
+    def _new(self, place: Storage, state: CatalogState, topic: str, now_ms: int) -> Iterator[str]:
+        """Yields the id of a new snapshot; removes what is begun of it if it cannot be completed.
 
         A request that an object store has not answered may still be carried out. So the mark stays there, by which the
         next snapshot removes what came of it.
@@ -250,11 +252,11 @@ class Snapshots:
                 self._delete(place, state, topic, name, "it could not be completed", but_mark=comes_late)
             raise
 
-    def _withdraw(self, place: SnapshotStorage, state: CatalogState, taken: AddSnapshot) -> None:
+    def _withdraw(self, place: Storage, state: CatalogState, taken: AddSnapshot) -> None:
         """Removes a snapshot that a newer owner has kept out of the catalog.
 
         That owner may have removed data of it while this one was frozen before the manifest. Whether the catalog names
-        it is read anew: FencedError does not say whether the commit counts.
+        it is read again: FencedError does not say whether the commit counts.
         """
         with suppress(KeyfoldError):  # the next snapshot of the newer owner removes it as well
             if taken.id not in _ids(Catalog.open(self._storage, state.connector).state, taken.topic):
@@ -268,7 +270,7 @@ class Snapshots:
             strings=self._settings.snapshot_string_columns,
         )
 
-    def _lead(self, place: SnapshotStorage, state: CatalogState, taken: AddSnapshot) -> None:
+    def _lead(self, place: Storage, state: CatalogState, taken: AddSnapshot) -> None:
         """Lets LATEST and `current` lead to `taken`; not in a folder that an operator has given away meanwhile."""
         if location.owns(place, state):
             listing.set_latest(place, taken)
@@ -276,20 +278,20 @@ class Snapshots:
                 listing.set_current(place, taken)
 
     def _delete_unreferenced(
-        self, place: SnapshotStorage, state: CatalogState, topic: str, before: Collection[str], dropped: Collection[str]
+        self, place: Storage, state: CatalogState, topic: str, before: Collection[str], dropped: Collection[str]
     ) -> None:
         """Deletes what may go; logs of each snapshot of another catalog, once in a worker's run, that it stays."""
         keep = self._settings.snapshot_retention_count
-        found = listing.unreferenced(place, state, topic, before, dropped, keep)
-        for name, why in found.removable.items():
+        unreferenced = listing.unreferenced(place, state, topic, before, dropped, keep)
+        for name, why in unreferenced.removable.items():
             self._delete(place, state, topic, name, why)
-        for name in found.others:
+        for name in unreferenced.others:
             if (topic, name) not in self._warned:
                 self._warned.add((topic, name))
                 _log.warning("snapshot of another catalog is left as it is", topic=topic, id=name)
 
     def _delete(
-        self, place: SnapshotStorage, state: CatalogState, topic: str, name: str, why: str, *, but_mark: bool = False
+        self, place: Storage, state: CatalogState, topic: str, name: str, why: str, *, but_mark: bool = False
     ) -> None:
         delete = listing.clear if but_mark else listing.delete
         delete(place, f"{state.connector}/{topic}/{name}")
@@ -315,9 +317,9 @@ def write_snapshot(
     """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
 
     These are steps 15 and 16. Its data files are written of the base runs; or `copy` makes them, given its folder, and
-    returns them with the number of tombstones that they leave out. Its vector is where the base runs end, whatever is
-    published and ingested meanwhile: that is always the end of a fold that was sent completely. Raises FoldError where
-    records are missing, SnapshotError where bytes are no text, StorageError.
+    returns them with the number of tombstones that they leave out. Its vector holds the ends of the base runs, whatever
+    is published and ingested meanwhile: each is the end of a fold that was sent completely. Raises FoldError if records
+    are missing, SnapshotError if bytes are no text, StorageError.
     """
     logs = state.logs_of(topic)
     path = f"{state.connector}/{topic}/{name}"
@@ -367,24 +369,14 @@ def _hidden(state: CatalogState, topic: str, why: str) -> SnapshotHiddenError:
     )
 
 
-def _newest(state: CatalogState, topic: str) -> AddSnapshot | None:
-    """Returns the snapshot of `topic` that was committed last; None where it has none."""
-    return next(reversed(state.snapshots_of(topic)), None)
-
-
 def _ids(state: CatalogState, topic: str) -> set[str]:
-    return {one.id for one in state.snapshots_of(topic)}
+    return {snapshot.id for snapshot in state.snapshots_of(topic)}
 
 
 def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> bool:
     """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
-    newest = _newest(state, topic)
+    newest = next(reversed(state.snapshots_of(topic)), None)
     return newest is None or now_ms - newest.created_ms >= interval_ms or newest.created_ms > now_ms
-
-
-def _adds(state: CatalogState, taken: AddSnapshot, keep: int) -> Sequence[AnyAction]:
-    """Returns the actions of step 17: the new snapshot is added, those beyond snapshot.retention.count are dropped."""
-    return [taken, *listing.expired(apply(state, [taken]), taken.topic, keep)]
 
 
 def _is_in_base(log: PartitionLog) -> bool:

@@ -2,7 +2,7 @@
 
 Spark hands an exception of a Python task to the driver as the text of its traceback, wrapped in other
 exceptions. So an error that leaves a task gets a note, which a traceback prints, and the note carries the
-error itself: base64 of JSON, because Spark puts the text through message templates where quotes and `${`
+error itself: base64 of JSON, because Spark puts the text through message templates, in which quotes and `${`
 would not survive. It works for a job, a streaming query and a data source alike.
 """
 
@@ -23,6 +23,7 @@ from compactor.errors import KeyfoldError
 MARK: Final = "keyfold-error:"
 _TAG: Final = re.compile(re.escape(MARK) + r"([A-Za-z0-9+/=]+)")
 
+# Texts of Spark and Java for a job that was ended from outside.
 _CANCELLED: Final = re.compile(
     r"SPARK_JOB_CANCELLED|Job \d+ cancelled|SparkContext was shut down|stopped SparkContext"
     r"|java\.lang\.InterruptedException"
@@ -30,10 +31,12 @@ _CANCELLED: Final = re.compile(
 _NETWORK: Final = "Py4JNetworkError"
 """By its name, so that nothing of Spark is loaded to look at an error."""
 
+# Texts of Spark and Java for a process that ended, or had no memory or disk left.
 _PROCESS_ENDED: Final = re.compile(
     r"Python worker exited unexpectedly|java\.lang\.OutOfMemoryError|No space left on device"
 )
 
+# Characters of an error in a log line; more is cut.
 _LONGEST: Final = 500
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _PLAN: Final = re.compile(
@@ -87,13 +90,13 @@ def tag(error: KeyfoldError) -> str:
 
 
 def unwrap(error: BaseException | str) -> KeyfoldError | None:
-    """Returns the KeyfoldError that `error` is, was raised from, or carries in its text; None where there is none."""
+    """Returns the KeyfoldError that `error` is, was raised from, or carries in its text; None if there is none."""
     if isinstance(error, str):
         return _from_text(error)
     for link in chain(error):
-        found = link if isinstance(link, KeyfoldError) else _from_text(str(link))
-        if found is not None:
-            return found
+        typed = link if isinstance(link, KeyfoldError) else _from_text(str(link))
+        if typed is not None:
+            return typed
     return None
 
 
@@ -108,7 +111,7 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _from_text(text: str) -> KeyfoldError | None:
-    payloads = (_decoded(found) for found in _TAG.findall(text))
+    payloads = (_decoded(encoded) for encoded in _TAG.findall(text))
     return next((_made(payload) for payload in payloads if payload is not None), None)
 
 
@@ -130,13 +133,13 @@ def _made(payload: _Payload) -> KeyfoldError:
 
 def _known() -> dict[str, type[KeyfoldError]]:
     """Returns every error class that this process has imported, by its name."""
-    found: dict[str, type[KeyfoldError]] = {}
+    classes: dict[str, type[KeyfoldError]] = {}
     waiting: list[type[KeyfoldError]] = [KeyfoldError]
     while waiting:
         kind = waiting.pop()
-        found[kind.__name__] = kind
+        classes[kind.__name__] = kind
         waiting.extend(kind.__subclasses__())
-    return found
+    return classes
 
 
 def is_cancelled(error: BaseException) -> bool:
@@ -172,7 +175,7 @@ def without_plan(text: str) -> str:
 
 
 def _raised(text: str) -> str:
-    """Returns what the first traceback in `text` ends with; "" where there is none."""
+    """Returns what the first traceback in `text` ends with; "" if there is none."""
     _, _, trace = text.partition(_TRACEBACK)
     lines = (line for line in trace.splitlines() if line.strip())
     return next((line for line in lines if not line[0].isspace()), "")

@@ -37,8 +37,8 @@ def run(
         with tagging():
             for batch in batches:
                 for number in batch["id"].to_pylist():
-                    for found in task(number):
-                        yield found.append_column(_REQUESTS, pa.nulls(found.num_rows, _REQUESTS.type))
+                    for answer in task(number):
+                        yield answer.append_column(_REQUESTS, pa.nulls(answer.num_rows, _REQUESTS.type))
         if (report := REQUESTS.report_since(before)) is not None:
             yield pa.RecordBatch.from_pylist([{_REQUESTS.name: report}], schema=schema)
 
@@ -70,17 +70,13 @@ class TaskFallback:
     def __init__(self, work: str, stopping: Callable[[], bool]) -> None:
         self._work = work
         self._stopping = stopping
-        self._given_up = False
-
-    @property
-    def uses_tasks(self) -> bool:
-        """Whether tasks are used."""
-        return not self._given_up
+        # Unset by `give_up`, for the rest of the run: the next task would end in the same way.
+        self.uses_tasks = True
 
     def give_up(self, error: Exception) -> bool:
-        """Gives tasks up where `error` says that a process has ended, as the next would too; returns True once."""
+        """Gives tasks up if `error` says that a process has ended, as the next would too; returns True once."""
         own = isinstance(error, KeyfoldError)  # a full disk of the store is no process's end
-        if own or self._given_up or self._stopping() or not is_process_failure(error):
+        if own or not self.uses_tasks or self._stopping() or not is_process_failure(error):
             return False
         _log.warning(
             "tasks given up for Spark's fold, which is slower, until the next start",
@@ -88,5 +84,5 @@ class TaskFallback:
             error=briefly(error),
             action="Where the system has ended the process for its memory (see its log), give the machine more.",
         )
-        self._given_up = True
+        self.uses_tasks = False
         return True

@@ -1,1 +1,1 @@
-"""Where bytes are kept: the storage protocol and its implementations."""
+"""Keeps bytes: the storage protocol and its implementations."""

@@ -1,9 +1,9 @@
-"""Storage: where catalogs, runs and snapshots are kept.
+"""Storage: keeps catalogs, runs and snapshots.
 
 The engine relies on this, and every implementation must give it:
 
     create    of any number of callers at once exactly one makes the file; a reader sees all of it or none
-    list      shows every file whose making returned before the list began, and that is still there
+    list      shows every file that was made before the list began (its call had returned), and is still there
     durable   what create, write, copy and open_output have returned from survives a loss of power
 
 Folders are in `compactor.storage.local`, object stores in `object_store`; `locations` tells which one a location names.
@@ -27,7 +27,7 @@ TEMPORARY: Final = ".tmp-"
 """What names begin with that `list` and `walk` leave out."""
 
 UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
-"""What to do where the error says nothing more exact."""
+"""What to do if the error says nothing more exact."""
 
 _RIGHTS: Final = {
     "look at": "read",
@@ -53,6 +53,11 @@ class FileInfo(Struct, frozen=True):
     bytes: int
     modified_ms: int
 
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a writer has not given it its name yet."""
+        return self.path.rpartition("/")[2].startswith(TEMPORARY)
+
 
 Files = list[FileInfo]
 
@@ -76,7 +81,7 @@ class Lock(Protocol):
 class Storage(Protocol):
     """A folder of a store. Paths are relative to it, with `/`; it can be pickled and used in Spark's tasks.
 
-    Every method raises StorageError where the store refuses, with the path and what to do.
+    Every method raises StorageError if the store refuses, with the path and what to do.
     """
 
     @property
@@ -90,11 +95,11 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """Reads the whole file; MissingFileError where it is absent."""
+        """Reads the whole file; MissingFileError if it is absent."""
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Creates `path` with `data` if it is absent; True where this call made it. Complete or absent, durable."""
+        """Creates `path` with `data` if it is absent; True if this call made it. Complete or absent, durable."""
         ...
 
     def write(self, path: str, data: bytes) -> None:
@@ -103,26 +108,26 @@ class Storage(Protocol):
 
     @property
     def copies_files(self) -> bool:
-        """Whether there is `copy`: not where a store may answer before a copy is complete."""
+        """Whether there is `copy`: not if a store may answer before a copy is complete."""
         ...
 
     def copy(self, source: str, target: str) -> None:
-        """Creates or replaces `target` with the content of `source`, which no process reads where that can be.
+        """Creates or replaces `target` with the content of `source`, if possible without reading it in a process.
 
-        A reader sees the old or the new content. Durable. MissingFileError where `source` is absent.
+        A reader sees the old or the new content. Durable. MissingFileError if `source` is absent.
         """
         ...
 
     def link(self, path: str, folder: str) -> bool:
-        """Lets the name `path` lead to `folder`, in one step where it led elsewhere; False where there are no links."""
+        """Lets the name `path` lead to `folder`, in one step even if it led elsewhere; False if there are no links."""
         ...
 
     def list(self, folder: str) -> list[str]:
-        """Lists names of files and folders directly inside `folder`, sorted; none where it is absent."""
+        """Lists names of files and folders directly inside `folder`, sorted; empty if it is absent."""
         ...
 
     def walk(self, folder: str) -> Files:
-        """Lists all files anywhere below `folder`, sorted by path; none where it is absent."""
+        """Lists all files anywhere below `folder`, sorted by path; empty if it is absent."""
         ...
 
     def unfinished(self, folder: str) -> Files:
@@ -146,16 +151,16 @@ class Storage(Protocol):
         ...
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """Opens a file for random access; MissingFileError where it is absent.
+        """Opens a file for random access; MissingFileError if it is absent.
 
-        `size`: its bytes, where they are known, which spares a store a request.
+        `size`: its bytes, if they are known, which spares a store a request.
         """
         ...
 
     def open_output(self, path: str) -> AbstractContextManager[IO[bytes]]:
-        """Opens a new file, whose name appears complete and durable when the block ends well, and not at all otherwise.
+        """Opens a new file. It appears, complete and durable, when the block ends well, and not at all otherwise.
 
-        StorageError where `path` exists already.
+        StorageError if `path` exists already.
         """
         ...
 
@@ -168,11 +173,11 @@ class Storage(Protocol):
         ...
 
     def lock(self, path: str) -> Lock | None:
-        """Takes an exclusive lock named by the file `path`; None where another holds it. No promise rests on it."""
+        """Takes an exclusive lock named by the file `path`; None if another holds it. No promise rests on it."""
         ...
 
     def locked_by(self, path: str) -> bytes | None:
-        """Reads what the holder of the lock `path` wrote (b"" where nothing yet); None where it is free."""
+        """Reads what the holder of the lock `path` wrote (b"" if nothing yet); None if it is free."""
         ...
 
 

@@ -3,8 +3,8 @@
 An object store has no locks that end with their process. So a lock that was not written for LEASE_MS counts as free; by
 the store's own clock, as the clocks of machines differ. A lock that is absent is taken by creating its object, one that
 counts as free by replacing the object that was seen, and it is renewed in the same way: so of several that take it at
-once one has it, and a holder that was frozen takes it back from nobody. No promise rests on it (`Storage.lock`): a
-store may not be able to compare, and who has lost the lock notices at the next renewal, or as it asks.
+once one has it, and a holder that was frozen takes it back from no other. No promise rests on it (`Storage.lock`): a
+store may not be able to compare, and a holder that has lost the lock notices it at the next renewal, or as it asks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from compactor.errors import StorageError
 from compactor.storage.base import TEMPORARY
 from compactor.storage.object_client import ObjectClient, ObjectState
 
+# Four renewals may be missed. Longer: commands take a worker that was killed for alive for longer. Shorter: a pause of
+# its process, or of the store, frees a lock that is held.
 LEASE_MS: Final = 45_000
+# Each renewal is a request that costs; at most a quarter of LEASE_MS.
 RENEW_S: Final = 10.0
 PROBE: Final = f"{TEMPORARY}clock"
 """The object that is written to ask the store for the time."""
@@ -39,13 +42,15 @@ class Lease:
         self._client = client
         self._key = key
         self._holder = secrets.token_hex(_HOLDER_CHARS // 2)
+        # What `write` wrote last; renewals write it again.
         self._data = b""
+        # Set by `release`, for good: a renewal under way writes nothing any more. Changed and read under `_turn`.
         self._released = False
         self._turn = threading.Lock()
 
     @classmethod
     def take(cls, client: ObjectClient, key: str) -> Lease | None:
-        """Takes the lock; None where another process holds it, or takes it at the same moment."""
+        """Takes the lock; None if another process holds it, or takes it at the same moment."""
         lease, seen = cls(client, key), client.state(key)
         if seen is None:
             taken = client.create(key, lease._content, lease._marks)
@@ -57,7 +62,7 @@ class Lease:
         return lease
 
     def write(self, data: bytes) -> None:
-        """Writes what `held_by` returns from now on; nothing where that is what stands there, or the lock is lost."""
+        """Writes what `held_by` returns from now on; nothing if that is what stands there, or the lock is lost."""
         if data != self._data:
             self._data = data
             self._write()
@@ -111,7 +116,7 @@ class Lease:
 
 
 def held_by(client: ObjectClient, key: str) -> bytes | None:
-    """Reads what the holder of the lock `key` wrote last; None where nobody holds it."""
+    """Reads what the holder of the lock `key` wrote last; None if it is free."""
     state = client.state(key)
     if state is None or _is_over(client, key, state):
         return None
@@ -131,14 +136,14 @@ def _is_over(client: ObjectClient, key: str, state: ObjectState) -> bool:
 
 
 def _store_time_ms(client: ObjectClient, key: str) -> int:
-    """Asks the store for the time in ms; 0 where it takes no object from us: then a lock counts as held."""
+    """Asks the store for the time in ms; 0 if it takes no object from us: then a lock counts as held."""
     probe = f"{key.rpartition('/')[0]}/{PROBE}".lstrip("/")
     try:
         client.put(probe, b"")
-        found = client.head(probe)
+        info = client.head(probe)
     except StorageError:
         return 0
-    return found.modified_ms if found else 0
+    return info.modified_ms if info else 0
 
 
 class _Renewals:
@@ -148,6 +153,7 @@ class _Renewals:
     """
 
     def __init__(self) -> None:
+        # Held leases, changed under `_changed`; the thread ends once there is none.
         self._leases: set[Lease] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None

@@ -1,10 +1,10 @@
 """Keeps files in a folder of a file system, as a `Storage`.
 
-A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link where it
-must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
-where it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
+A file is written under a temporary name in its own folder, fsynced, and then given its name: by a hard link if the
+name must not exist (rename would replace, and `O_EXCL` would show a file that is still being written), by a rename
+if it may. The folder is fsynced after that. Anything that can be mounted and has hard links will do.
 
-Only the account that makes a file may read it, as records lie in it; where a store is shared, also the accounts that
+Only the account that makes a file may read it, as records lie in it; if a store is shared, also the accounts that
 may read the folder that was made for it. So nothing is copied there through a symbolic link: the folder may be somebody
 else's, who would be shown any file that this account may read.
 """
@@ -31,9 +31,11 @@ from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, refused, relative
 from compactor.storage.no_links import open_below
 
+# The mode of folders: all rights for this account alone.
 _OWNER: Final = 0o700
 _READABLE: Final = 0o055
 """The bits of a folder's mode that let others read; their right to write is never passed on."""
+# The bits that files may have: none to be run.
 _FILE: Final = 0o666
 
 _COPY_BYTES: Final = 1 << 30
@@ -126,9 +128,9 @@ class LocalStorage:
             return True
 
     def list(self, folder: str) -> list[str]:
-        with _storage_errors("list", self._at(folder)) as found:
+        with _storage_errors("list", self._at(folder)) as directory:
             try:
-                names = sorted(os.listdir(found))  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
+                names = sorted(os.listdir(directory))  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
             except FileNotFoundError:
                 return []
             first = bisect_left(names, TEMPORARY)
@@ -137,10 +139,10 @@ class LocalStorage:
             return names
 
     def walk(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if not _is_temporary(info)]
+        return [info for info in self._files(folder) if not info.is_temporary]
 
     def unfinished(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if _is_temporary(info)]
+        return [info for info in self._files(folder) if info.is_temporary]
 
     def delete(self, path: str) -> None:
         with _storage_errors("delete", self._at(path)) as file:
@@ -151,8 +153,8 @@ class LocalStorage:
             self.delete(path)
 
     def delete_folder(self, folder: str) -> None:
-        with _storage_errors("delete", self._at(folder)) as found, suppress(FileNotFoundError):
-            shutil.rmtree(found)
+        with _storage_errors("delete", self._at(folder)) as directory, suppress(FileNotFoundError):
+            shutil.rmtree(directory)
 
     def exists(self, path: str) -> bool:
         with _storage_errors("look at", self._at(path)) as file:
@@ -195,7 +197,7 @@ class LocalStorage:
 
     @contextmanager
     def _temporary(self, file: Path) -> Iterator[Path]:
-        """Yields a new name beside `file`, which is removed afterwards."""
+        """Yields a new name in the folder of `file`; it is removed afterwards."""
         _make_folder(file.parent, self._mode())
         temporary = file.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
         try:
@@ -217,8 +219,8 @@ class LocalStorage:
 
     def _files(self, folder: str) -> Files:
         with _storage_errors("list", self._at(folder)) as top:
-            found = (self._info(f"{parent}/{name}") for parent, _, names in _walk(top) for name in names)
-            return sorted((info for info in found if info), key=lambda info: info.path)
+            infos = (self._info(f"{parent}/{name}") for parent, _, names in _walk(top) for name in names)
+            return sorted((info for info in infos if info), key=lambda info: info.path)
 
     def _info(self, file: str) -> FileInfo | None:
         try:
@@ -302,7 +304,7 @@ def _storage_errors(what: str, file: Path) -> Iterator[Path]:
 
 
 def _opened(file: Path, flags: int, mode: int) -> int:
-    """Opens `file`, which is made with `mode` where it is absent, whatever the umask; returns its descriptor."""
+    """Opens `file`, which is made with `mode` if it is absent, whatever the umask; returns its descriptor."""
     descriptor = os.open(file, flags | os.O_CREAT, _OWNER & mode)
     if mode & ~_OWNER:
         with suppress(PermissionError):
@@ -316,18 +318,18 @@ def _link(temporary: Path, file: Path) -> bool:
         os.link(temporary, file)
         made = True
     except FileExistsError:
-        # A network file system may repeat a call whose answer was lost, and then finds its own link.
+        # If an answer was lost, a network file system may repeat the call, and then finds its own link.
         made = temporary.stat().st_nlink > 1
     _sync_folder(file.parent)
     return made
 
 
 def _copy(original: FileIO, stream: IO[bytes]) -> None:
-    """Copies `original` to `stream`, inside the kernel where it can: there some file systems share the blocks."""
+    """Copies `original` to `stream`, inside the kernel if it can: there some file systems share the blocks."""
     with suppress(OSError):  # not between these file systems, for example; a full disk refuses what follows as well
         while os.copy_file_range(original.fileno(), stream.fileno(), _COPY_BYTES):
             pass
-    shutil.copyfileobj(original, stream)  # goes on from there; nothing where all is copied
+    shutil.copyfileobj(original, stream)  # goes on from there; nothing if all is copied
 
 
 def _symlink(place: Path, target: str) -> bool:
@@ -369,7 +371,3 @@ def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
             raise error
 
     return os.walk(top, onerror=refuse)
-
-
-def _is_temporary(info: FileInfo) -> bool:
-    return info.path.rpartition("/")[2].startswith(TEMPORARY)

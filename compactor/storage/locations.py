@@ -33,7 +33,7 @@ _ABFSS_HOST: Final = re.compile(r"[a-z0-9-]+\.dfs\.core\.windows\.net")
 class StoreOptions(Struct, frozen=True):
     """How object stores are reached, by scheme: obstore's names with their values, secrets among them.
 
-    `allow_http`: the schemes whose endpoint may be one without TLS.
+    `allow_http`: the schemes of which the endpoint may be one without TLS.
     """
 
     s3: Mapping[str, str] = {}
@@ -52,8 +52,8 @@ NO_OPTIONS: Final = StoreOptions()
 def open_storage(location: str, options: StoreOptions = NO_OPTIONS, *, shared: bool = False) -> Storage:
     """Opens the storage at `location`; a folder is made with the first file, a bucket has to be there.
 
-    Of a folder only this account may read what is made there; where it is `shared`, also the accounts that may read the
-    folder `location` (none, where keyfold makes that folder). Raises StorageError for any other scheme.
+    Of a folder only this account may read what is made there; if it is `shared`, also the accounts that may read the
+    folder `location` (none, if keyfold makes that folder). Raises StorageError for any other scheme.
     """
     if (fault := location_fault(location)) is not None:
         raise UnsupportedStorageError(
@@ -73,7 +73,7 @@ def is_local(location: str) -> bool:
 
 
 def location_fault(location: str) -> str | None:
-    """Returns why `location` names no storage; None where it does."""
+    """Returns why `location` names no storage; None if it does."""
     if _SCHEME.match(location) is None:
         return None
     url = urlsplit(location)
@@ -91,9 +91,9 @@ def location_fault(location: str) -> str | None:
 def _bucket(url: SplitResult, options: StoreOptions) -> StoreBucket:
     if url.scheme != "abfss":
         return _of_scheme(url.scheme, url.netloc, options)
-    found = _of_scheme("az", url.username or "", options)
+    bucket = _of_scheme("az", url.username or "", options)
     account = (url.hostname or "").partition(".")[0]
-    return replace(found, options=tuple(sorted({**dict(found.options), "account_name": account}.items())))
+    return replace(bucket, options=tuple(sorted({**dict(bucket.options), "account_name": account}.items())))
 
 
 def _of_scheme(scheme: str, name: str, options: StoreOptions) -> StoreBucket:

@@ -1,6 +1,6 @@
-"""Opens files through no symbolic link, so that nobody who may write to a folder leads a reader out of it.
+"""Opens files through no symbolic link, so that an account that may write to a folder cannot lead a reader out of it.
 
-To look where a path leads, and to open it afterwards, is not the same: a folder may be replaced by a link in between.
+To resolve a path, and to open it afterwards, is not the same: a folder may be replaced by a link in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FOLDER: Final = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDON
 def open_below(folder: str | os.PathLike[str], path: str) -> int:
     """Opens the file `path` below `folder` for reading, and returns its descriptor; `folder` itself may be a link.
 
-    Waits for nobody who writes to a pipe. Raises OSError, also where a part of `path` is a link.
+    Does not wait for the writer of a pipe. Raises OSError, also if a part of `path` is a link.
     """
     *parts, name = PurePath(path).parts
     at = os.open(folder, _FOLDER)

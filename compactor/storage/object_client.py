@@ -4,9 +4,9 @@ The one place that knows obstore. Every method raises StorageError with the obje
 the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to RETRY_S. A store that
 takes a request and never answers is given up after REQUEST_S.
 
-A create is different: where its answer was lost, to send it again would find the object that it has made itself. So it
-is sent once at a time, and carries a random mark among the object's attributes, which says whose the object is that
-stands there. A store may also answer that the object exists where two creates meet and neither is done (S3: 409).
+A create is different: if its answer was lost, to send it again would find the object that it has made itself. So it is
+sent once at a time, and carries a random mark among the object's attributes: by the mark the object is known as its
+own. A store may also answer that the object exists if two creates meet and neither is done (S3: 409).
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ REQUEST_S: Final = 60
 PART_BYTES: Final = 8 << 20
 """What is larger is uploaded in parts of so many bytes."""
 
+# Objects a page of a list, as many as all stores give: for counting requests.
 _LIST_MAX: Final = 1000
 _DELETE_MAX: Final = 256
 """As many as Azure takes in a request; S3 takes 1,000."""
@@ -56,7 +57,7 @@ _COMPARES_NOT: Final = ("501 Not Implemented", "400 Bad Request")
 _NO_COPIES: Final = re.compile(r"\b501\b|NotImplemented|Not Implemented")
 """What stores without copies answer."""
 _NOT_SENT: Final = "builder error"
-"""How obstore's message ends where it made no request, as it may not or cannot ask that URL."""
+"""How obstore's message ends if it made no request, as it may not or cannot ask that URL."""
 _NO_URL: Final = (
     "See whether the store's endpoint is a URL with https://; one without TLS also needs storage.s3.allow.http "
     "(azure, gcs), or AWS_ALLOW_HTTP where the environment names it."
@@ -120,6 +121,7 @@ class ObjectClient:
         self._store = _open(bucket, {"max_retries": 100, "retry_timeout": timedelta(seconds=RETRY_S)})
         self._refuses_copies = False
         """Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process."""
+        # Sends a create once: only `create` knows whether another try is right.
         self._once = _open(bucket, {"max_retries": 0, "retry_timeout": timedelta(seconds=RETRY_S)})
 
     def url(self, key: str) -> str:
@@ -127,20 +129,20 @@ class ObjectClient:
         return f"{self._bucket.url}/{key}"
 
     def get(self, key: str) -> bytes:
-        """Reads a whole object; MissingFileError where it is absent."""
+        """Reads a whole object; MissingFileError if it is absent."""
         return self._get(key, {})[0]
 
     def get_start(self, key: str, length: int) -> tuple[bytes, int]:
-        """Reads the first `length` bytes of an object, or all where it has less; returns its size too."""
+        """Reads the first `length` bytes of an object, or all if it has less; returns its size too."""
         try:
             return self._get(key, {"range": (0, length)})
         except OutOfRangeError:  # it is empty
             return self._get(key, {})
 
     def get_range(self, key: str, start: int, end: int) -> tuple[bytes, int]:
-        """Reads the bytes [start, end) of an object, fewer where it ends before; returns its size too.
+        """Reads the bytes [start, end) of an object, fewer if it ends before; returns its size too.
 
-        Raises MissingFileError; OutOfRangeError where `start` is not below the object's size.
+        Raises MissingFileError; OutOfRangeError if `start` is not below the object's size.
         """
         return self._get(key, {"range": (start, end)})
 
@@ -148,14 +150,14 @@ class ObjectClient:
         import obstore
 
         with self._errors("read", key, missing=True):
-            found = obstore.get(self._store, key, options=options)
-            data, size = bytes(found.bytes()), found.meta["size"]
+            answer = obstore.get(self._store, key, options=options)
+            data, size = bytes(answer.bytes()), answer.meta["size"]
         REQUESTS.add("get")
         REQUESTS.add("bytes_read", len(data))
         return data, size
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Asks for an object; None where it is absent."""
+        """Asks for an object; None if it is absent."""
         import obstore
 
         REQUESTS.add("head")
@@ -166,7 +168,7 @@ class ObjectClient:
                 return None
 
     def state(self, key: str) -> ObjectState | None:
-        """Asks for an object as it is now; None where it is absent."""
+        """Asks for an object as it is now; None if it is absent."""
         import obstore
 
         REQUESTS.add("head")
@@ -189,10 +191,10 @@ class ObjectClient:
         REQUESTS.add("bytes_written", len(data))
 
     def replace(self, key: str, data: bytes, attributes: Mapping[str, str], seen: ObjectState) -> bool:
-        """Replaces an object if it is still as it was `seen`; False where it is not, or is gone.
+        """Replaces an object if it is still as it was `seen`; False if it is not, or is gone.
 
-        Of a store that cannot compare it is looked at before, which another writer may still overtake. Where an answer
-        was lost the object tells, by `attributes`, which no other writer gives it.
+        If a store cannot compare, the object is looked at before; another writer may still come in between. If an
+        answer was lost, the object tells by `attributes`, which no other writer gives it.
         """
         import obstore
         from obstore import exceptions
@@ -231,9 +233,9 @@ class ObjectClient:
         return self._bucket.scheme != "az" and not self._refuses_copies
 
     def copy(self, source: str, target: str) -> None:
-        """Makes or replaces the object `target` with the content of `source`; MissingFileError where that is absent.
+        """Makes or replaces the object `target` with the content of `source`; MissingFileError if that is absent.
 
-        Where an answer is lost it is asked for again: that makes the same object. Raises UnsupportedStorageError where
+        If an answer is lost, the copy is asked for again: that makes the same object. Raises UnsupportedStorageError if
         the store does not copy.
         """
         import obstore
@@ -249,9 +251,9 @@ class ObjectClient:
             raise
 
     def create(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> bool:
-        """Makes an object if it is absent; True where this call has made it, whatever answers were lost.
+        """Makes an object if it is absent; True if this call has made it, whatever answers were lost.
 
-        Raises StorageError where that stays unknown.
+        Raises StorageError if that stays unknown.
         """
         marks = {_MARK: secrets.token_hex(8), **(attributes or {})}
         retrying = Retrying(
@@ -267,9 +269,9 @@ class ObjectClient:
             raise StorageError(f"Could not create {self.url(key)}: it is there, and is not.", UNHEALTHY) from error
 
     def _try_create(self, key: str, data: bytes, marks: Mapping[str, str]) -> bool | StorageError | None:
-        """Returns whether this create made the object; a StorageError where that is unknown, None where it is absent.
+        """Returns whether this create made the object; a StorageError if that is unknown, None if it is absent.
 
-        Raises StorageError where another try cannot succeed.
+        Raises StorageError if another try cannot succeed.
         """
         import obstore
         from obstore import exceptions
@@ -308,7 +310,7 @@ class ObjectClient:
         REQUESTS.add("bytes_written", len(data))
 
     def abort_writer(self, key: str, writer: WritableFile, error: BaseException) -> None:
-        """Gives up the object `key`, whose parts the store then removes."""
+        """Gives up the object `key`; the store then removes its parts."""
         with self._errors("give up", key):
             writer.__exit__(type(error), error, error.__traceback__)
 
@@ -332,13 +334,13 @@ class ObjectClient:
         import obstore
 
         with self._errors("list", prefix):
-            found = obstore.list_with_delimiter(self._store, prefix or None)
-        objects, folders = list(map(_info, found["objects"])), list(found["common_prefixes"])
+            listed = obstore.list_with_delimiter(self._store, prefix or None)
+        objects, folders = list(map(_info, listed["objects"])), list(listed["common_prefixes"])
         REQUESTS.add("list", 1 + (len(objects) + len(folders)) // (_LIST_MAX + 1))
         return objects, folders
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Removes objects, many in a request where the store can; those that are absent are no error."""
+        """Removes objects, many in a request if the store can; those that are absent are no error."""
         import obstore
 
         for start in range(0, len(keys), _DELETE_MAX):
@@ -365,8 +367,8 @@ class ObjectClient:
     def _errors(self, what: str, key: str, *, missing: bool = False, absent: str = _UNKNOWN) -> Iterator[None]:
         """Raises what obstore raises as a StorageError: `what` failed with `key`, and what to do next.
 
-        That something is not there is a MissingFileError where that may be the object (`missing`); elsewhere `absent`
-        is what to do about it.
+        If something is not there, that is a MissingFileError if it may be the object (`missing`); otherwise `absent` is
+        what to do about it.
         """
         from obstore import exceptions
 
@@ -386,13 +388,14 @@ class ObjectClient:
             raise kind(f"Could not {what} {self.url(key)}: {why}.", action) from error
 
 
+# Of this process, kept for its life: connections are shared by all storages of a bucket.
 _CLIENTS: Final[dict[StoreBucket, ObjectClient]] = {}
 _PROCESS: Final[list[int]] = []
 """The process that made the first client: obstore's threads are in no process that is forked from it."""
 
 
 def client_of(bucket: StoreBucket) -> ObjectClient:
-    """Returns this process's client of `bucket`. Raises StorageError where a process has used one and then forked."""
+    """Returns this process's client of `bucket`. Raises StorageError if a process has used one and then forked."""
     if not _PROCESS:
         _PROCESS.append(os.getpid())
     if [os.getpid()] != _PROCESS:
@@ -422,11 +425,11 @@ def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
         ) from error
 
 
-def _info(found: Mapping[str, Any]) -> ObjectInfo:
-    modified: datetime = found["last_modified"]
-    return ObjectInfo(found["path"], found["size"], round(modified.timestamp() * 1000))
+def _info(meta: Mapping[str, Any]) -> ObjectInfo:
+    modified: datetime = meta["last_modified"]
+    return ObjectInfo(meta["path"], meta["size"], round(modified.timestamp() * 1000))
 
 
 def _brief(error: BaseException) -> str:
-    """Returns the first line of what obstore says, without the debug text behind it."""
+    """Returns the first line of what obstore says, without the debug text after it."""
     return (str(error).partition("\n")[0].strip() or type(error).__name__).rstrip(".")

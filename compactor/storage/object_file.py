@@ -24,16 +24,18 @@ TAIL_BYTES: Final = 128 << 10
 
 
 class ObjectReader(io.RawIOBase):
-    """Reads an object by ranges. `size` in bytes spares a request, where it is known.
+    """Reads an object by ranges. `size` in bytes spares a request, if it is known.
 
-    Raises MissingFileError at once where the object is absent; StorageError also while it reads.
+    Raises MissingFileError at once if the object is absent; StorageError also while it reads.
     """
 
     def __init__(self, client: ObjectClient, key: str, size: int | None = None) -> None:
         super().__init__()
         self._client = client
         self._key = key
+        # Byte at which the next read begins; moved by `seek` and `read`.
         self._place = 0
+        # What is in memory of the object: bytes from `_start` on.
         self._start, self._held = 0, b""
         if size is not None and size > WHOLE_BYTES:
             self._start = size - TAIL_BYTES
@@ -51,7 +53,7 @@ class ObjectReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Returns where the next read begins."""
+        """Returns the place of the next read."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
@@ -62,9 +64,9 @@ class ObjectReader(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         """Reads up to `size` bytes, by default all that follow."""
         end = self._size if size < 0 else min(self._place + size, self._size)
-        found = self._between(self._place, end) if self._place < end else b""
-        self._place += len(found)
-        return found
+        data = self._between(self._place, end) if self._place < end else b""
+        self._place += len(data)
+        return data
 
     def readall(self) -> bytes:
         """Reads all that follows."""
@@ -80,7 +82,7 @@ class ObjectReader(io.RawIOBase):
 
 
 class ObjectWriter(io.RawIOBase):
-    """Writes a new object: in one request where it is small, else in parts while it is written.
+    """Writes a new object: in one request if it is small, else in parts while it is written.
 
     It appears with `complete`, whole, and never without.
     """
@@ -89,8 +91,10 @@ class ObjectWriter(io.RawIOBase):
         super().__init__()
         self._client = client
         self._key = key
+        # Bytes not uploaded yet, less than PART_BYTES; `_sent` counts those that were.
         self._waiting = bytearray()
         self._sent = 0
+        # The upload; None while all fits into one request.
         self._parts: WritableFile | None = None
 
     def writable(self) -> bool:
@@ -106,7 +110,7 @@ class ObjectWriter(io.RawIOBase):
         return len(data)
 
     def complete(self) -> bytes | None:
-        """Lets the object appear; returns its content where that is small. Raises StorageError, also if it exists."""
+        """Lets the object appear; returns its content if that is small. Raises StorageError, also if it exists."""
         data = None
         if self._parts is None:
             data = bytes(self._waiting)
@@ -129,12 +133,12 @@ class ObjectWriter(io.RawIOBase):
                 self._client.abort_writer(self._key, self._parts, error)
 
     def _close(self, parts: WritableFile) -> None:
-        """Completes the upload; where the answer was lost, and to ask again is refused, the object says that it is."""
+        """Completes the upload; if its answer was lost, and a second call is refused, the object shows it."""
         try:
             self._client.close_writer(self._key, parts)
         except StorageError:
-            found = self._client.head(self._key)
-            if found is None or found.bytes != self._sent:
+            info = self._client.head(self._key)
+            if info is None or info.bytes != self._sent:
                 raise
 
     def _send(self, parts: WritableFile) -> None:

@@ -4,7 +4,7 @@ A file is an object, which appears whole or not at all, and is durable once its 
 keys begin with, so it needs no making. What `create` promises rests on the store alone: on a conditional request that
 makes an object only if it is absent. Not every store that speaks S3 keeps that promise; `check_creates` finds out.
 
-Parts of an upload that ended early stay in the bucket, where no listing shows them: the bucket's lifecycle removes
+Parts of an upload that ended early stay in the bucket, and no listing shows them: the bucket's lifecycle removes
 them (docs/operating.md).
 """
 
@@ -13,7 +13,9 @@ them (docs/operating.md).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Final, cast
 
@@ -22,16 +24,56 @@ import pyarrow as pa
 from compactor.errors import StorageError, UnsupportedStorageError
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
 from compactor.storage.lease import Lease, held_by
-from compactor.storage.object_client import ObjectClient, ObjectInfo, StoreBucket, client_of
+from compactor.storage.object_client import ObjectClient, StoreBucket, client_of
 from compactor.storage.object_file import ObjectReader, ObjectWriter
-from compactor.storage.written import WRITTEN
 
 _TRIALS: Final = f"{TEMPORARY}creates-"
 """What the keys of trials begin with: listings leave out names that begin with `.tmp-`."""
 
+_REMEMBERED_BYTES: Final = 32 << 20
+"""How many bytes of objects a process remembers that it has just written: a small micro-batch is read back at once."""
+
+
+class WrittenObjects:
+    """The contents of the newest objects, up to `most_bytes` together. Threads share it.
+
+    Only files that never change are remembered (`Storage.open_output`).
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        # The sum of the lengths of `_contents`, in bytes.
+        self._bytes = 0
+        # By bucket and key, the object written last at the end.
+        self._contents: OrderedDict[tuple[Hashable, str], bytes] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def put(self, bucket: Hashable, key: str, data: bytes) -> None:
+        """Remembers `data`, and forgets the oldest if that is too much."""
+        with self._turn:
+            self._bytes += len(data) - len(self._contents.pop((bucket, key), b""))
+            self._contents[bucket, key] = data
+            while self._bytes > self._most_bytes:
+                self._bytes -= len(self._contents.popitem(last=False)[1])
+
+    def get(self, bucket: Hashable, key: str) -> bytes | None:
+        """Returns what was written; None if it is not remembered."""
+        with self._turn:
+            return self._contents.get((bucket, key))
+
+    def drop(self, bucket: Hashable, keys: Iterable[str]) -> None:
+        """Forgets objects that are about to be replaced or removed."""
+        with self._turn:
+            for key in keys:
+                self._bytes -= len(self._contents.pop((bucket, key), b""))
+
+
+_WRITTEN: Final = WrittenObjects(_REMEMBERED_BYTES)
+"""Of this process: storages are opened and pickled all the time, so that none of them can remember."""
+
 
 class ObjectStorage:
-    """The objects of `bucket` whose keys begin with `folder`."""
+    """The objects of `bucket` with keys that begin with `folder`."""
 
     def __init__(self, bucket: StoreBucket, folder: str = "") -> None:
         self._bucket = bucket
@@ -47,7 +89,7 @@ class ObjectStorage:
 
     def read(self, path: str) -> bytes:
         key = self._at(path)
-        data = WRITTEN.get(self._bucket, key)
+        data = _WRITTEN.get(self._bucket, key)
         return self._client.get(key) if data is None else data
 
     def create(self, path: str, data: bytes) -> bool:
@@ -62,7 +104,7 @@ class ObjectStorage:
 
     def copy(self, source: str, target: str) -> None:
         key = self._at(target)
-        WRITTEN.drop(self._bucket, key)
+        _WRITTEN.drop(self._bucket, [key])
         self._client.copy(self._at(source), key)
 
     def link(self, path: str, folder: str) -> bool:  # noqa: ARG002 - there are no links
@@ -70,36 +112,30 @@ class ObjectStorage:
 
     def list(self, folder: str) -> list[str]:
         objects, folders = self._client.list_folder(self._at(folder))
-        names = {key.rpartition("/")[2] for key in (*(one.key for one in objects), *folders)}
+        names = {key.rpartition("/")[2] for key in (*(info.key for info in objects), *folders)}
         return sorted(name for name in names if not name.startswith(TEMPORARY))
 
     def walk(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if not _is_temporary(info)]
+        return [info for info in self._files(folder) if not info.is_temporary]
 
     def unfinished(self, folder: str) -> Files:
-        return [info for info in self._files(folder) if _is_temporary(info)]
+        return [info for info in self._files(folder) if info.is_temporary]
 
     def delete(self, path: str) -> None:
         self.delete_all([path])
 
     def delete_all(self, paths: Iterable[str]) -> None:
-        keys = [self._at(path) for path in paths]
-        for key in keys:
-            WRITTEN.drop(self._bucket, key)
-        self._client.delete(keys)
+        self._delete([self._at(path) for path in paths])
 
     def delete_folder(self, folder: str) -> None:
-        keys = [found.key for found in self._client.list_all(self._at(folder))]
-        for key in keys:
-            WRITTEN.drop(self._bucket, key)
-        self._client.delete(keys)
+        self._delete([info.key for info in self._client.list_all(self._at(folder))])
 
     def exists(self, path: str) -> bool:
         return self._client.head(self._at(path)) is not None or bool(self.list(path))
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         key = self._at(path)
-        data = WRITTEN.get(self._bucket, key)
+        data = _WRITTEN.get(self._bucket, key)
         return pa.PythonFile(ObjectReader(self._client, key, size), mode="r") if data is None else pa.BufferReader(data)
 
     @contextmanager
@@ -113,7 +149,7 @@ class ObjectStorage:
             writer.abort(error)
             raise
         if data is not None:
-            WRITTEN.put(self._bucket, key, data)
+            _WRITTEN.put(self._bucket, key, data)
 
     def url(self, path: str) -> str:
         return f"{self._bucket.url}/{self._at(path)}"
@@ -128,7 +164,7 @@ class ObjectStorage:
         return held_by(self._client, self._at(path))
 
     def check_creates(self) -> None:
-        """Creates one object twice: UnsupportedStorageError where the store lets both do so. Nothing of it is left."""
+        """Creates one object twice: UnsupportedStorageError if the store lets both do so. Nothing of it is left."""
         path = f"{_TRIALS}{secrets.token_hex(8)}"
         try:
             keeps = self.create(path, b"1") and not self.create(path, b"2") and self.read(path) == b"1"
@@ -148,16 +184,16 @@ class ObjectStorage:
     def _client(self) -> ObjectClient:
         return client_of(self._bucket)
 
+    def _delete(self, keys: Sequence[str]) -> None:
+        _WRITTEN.drop(self._bucket, keys)
+        self._client.delete(keys)
+
     def _at(self, path: str) -> str:
         return f"{self._folder}/{relative(path)}".strip("/")
 
     def _files(self, folder: str) -> Files:
-        infos = map(self._info, self._client.list_all(self._at(folder)))
+        infos = (
+            FileInfo(info.key.removeprefix(self._folder).lstrip("/"), info.bytes, info.modified_ms)
+            for info in self._client.list_all(self._at(folder))
+        )
         return sorted(infos, key=lambda info: info.path)
-
-    def _info(self, found: ObjectInfo) -> FileInfo:
-        return FileInfo(found.key.removeprefix(self._folder).lstrip("/"), found.bytes, found.modified_ms)
-
-
-def _is_temporary(info: FileInfo) -> bool:
-    return info.path.rpartition("/")[2].startswith(TEMPORARY)

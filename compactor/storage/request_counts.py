@@ -23,6 +23,7 @@ class RequestCounts:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
+        # By kind, since the process began; never set back.
         self._counts: Counter[str] = Counter()
 
     def __reduce__(self) -> tuple[Callable[[], RequestCounts], tuple[()]]:
@@ -39,17 +40,17 @@ class RequestCounts:
             return self._counts.copy()
 
     def report_since(self, before: Mapping[str, int]) -> str | None:
-        """Returns what was counted since `values` returned `before`, for `add_report`; None where nothing was."""
-        found = self.values()
-        found.subtract(before)
-        counts = {kind: count for kind, count in found.items() if count}
+        """Returns what was counted since `values` returned `before`, for `add_report`; None if nothing was."""
+        counted = self.values()
+        counted.subtract(before)
+        counts = {kind: count for kind, count in counted.items() if count}
         return json.dumps([os.getpid(), counts]) if counts else None
 
     def add_report(self, report: str | None) -> None:
         """Adds what a task reports, unless that ran in this process, which has counted it."""
-        process, found = (os.getpid(), {}) if report is None else json.loads(report)
+        process, counts = (os.getpid(), {}) if report is None else json.loads(report)
         if process != os.getpid():
-            for kind, count in found.items():
+            for kind, count in counts.items():
                 self.add(kind, count)
 
 

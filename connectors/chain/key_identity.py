@@ -17,7 +17,7 @@ from connectors.errors import DataError, RegistryError
 from connectors.rejection import reason_of
 
 if TYPE_CHECKING:
-    from connectors.converters.avro_converter import AvroConverter
+    from connectors.converters.avro.converter import AvroConverter
 
 JSON: Final = "json"
 AVRO: Final = "avro"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
     from compactor.settings import EngineSettings
     from compactor.storage.base import Storage
-    from connectors.cli.analyze_view import AnalyzeReport
+    from connectors.cli.views.analyze import AnalyzeReport
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
@@ -45,7 +45,7 @@ def analyze(
     Reads beside a live worker, or without one; writes nothing and takes nothing over.
     """
     config = worker_of(worker)
-    from connectors.cli.analyze_view import text
+    from connectors.cli.views.analyze import text
     from connectors.config.files import load_connector
 
     present = load_connector(connector, config).config
@@ -99,7 +99,7 @@ def _report(
     worker: WorkerConfig, present: ConnectorConfig, changed: ConnectorConfig | None, changes: Mapping[str, str]
 ) -> AnalyzeReport:
     from compactor.catalog import owner_lock
-    from connectors.cli.analyze_view import report
+    from connectors.cli.views.analyze import report
     from connectors.config.engine_settings import engine_settings, kept_catalog
     from connectors.config.stores import connector_storage
 

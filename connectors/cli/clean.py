@@ -17,8 +17,8 @@ from connectors.cli.options import (
 )
 from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
+from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
-from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
     from compactor.clean.cleaner import CleanedLog
@@ -37,7 +37,7 @@ def clean(
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime.commands import fold_logs
+    from connectors.operations.worker_request import fold_logs
 
     folded = fold_logs(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
     if as_json:

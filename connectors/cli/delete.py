@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from compactor.storage.base import Storage
     from connectors.config.connector import ConnectorConfig
     from connectors.kafka.client_settings import ClientSettings
+    from connectors.operations.delete import DeletionPreview
     from connectors.runtime.connector_store import ConnectorStore
-    from connectors.runtime.deletion import DeletionPreview
 
 OutputsOption = Annotated[
     bool, typer.Option("--outputs", help="Also remove the output topics that it published, and its snapshots.")
@@ -41,8 +41,8 @@ def delete(
     from connectors.kafka.admin import Admin
     from connectors.kafka.client_settings import ClientSettings
     from connectors.kafka.probe import probe_all
+    from connectors.operations.delete import preview
     from connectors.runtime.connector_store import ConnectorStore
-    from connectors.runtime.deletion import preview
     from connectors.runtime.takeover import PROBE_S
 
     settings = load_connector(connector, config).config
@@ -141,7 +141,7 @@ def _remove(
     from compactor.catalog import owner_lock
     from connectors.kafka.admin import Admin
     from connectors.kafka.producers import fence_all
-    from connectors.runtime import deletion
+    from connectors.operations import delete as deletion
 
     lock = owner_lock.OwnerLock(storage)
     if not lock.claim(owner_lock.this_process()):  # without the lock nothing is removed

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from compactor.catalog.catalog import Catalog
     from compactor.storage.base import Storage
-    from connectors.cli.describe_view import Description, OwnerDescription
-    from connectors.cli.source_ends import Ends
+    from connectors.cli.views.describe import Description, OwnerDescription
     from connectors.config.connector import ConnectorConfig
     from connectors.config.errors import FaultyConfigError
     from connectors.config.worker import WorkerConfig
+    from connectors.operations.source_ends import Ends
 
 log = structlog.get_logger(__name__)
 
@@ -29,12 +29,12 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     """Shows a connector's state, offsets, lag, runs and newest snapshots; needs no broker, but asks one for the lag."""
     config = worker_of(worker)
     from compactor.catalog.catalog import Catalog
-    from connectors.cli.describe_view import text
-    from connectors.cli.source_ends import source_ends
+    from connectors.cli.views.describe import text
     from connectors.config.engine_settings import other_snapshots
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_valid_part
     from connectors.config.stores import connector_storage
+    from connectors.operations.source_ends import source_ends
     from connectors.source.source_errors import left_out
 
     try:
@@ -96,7 +96,7 @@ def describing(
 ) -> Description:
     """Describes `connector` from its catalog, its folder, the broker's answer, and snapshots of `others` by topic."""
     from compactor.snapshot import location
-    from connectors.cli import describe_view
+    from connectors.cli.views import describe as describe_view
     from connectors.config.engine_settings import engine_settings
     from connectors.config.secrets import logged_text
     from connectors.runtime import status
@@ -119,7 +119,7 @@ def describing(
 
 def _owner(catalog: Catalog, storage: Storage) -> OwnerDescription:
     from compactor.catalog import owner_lock
-    from connectors.cli.describe_view import OwnerDescription
+    from connectors.cli.views.describe import OwnerDescription
 
     return OwnerDescription(
         alive=owner_lock.is_alive(storage), name=owner_lock.shown(catalog.state.owner), epoch=catalog.state.epoch

@@ -24,8 +24,8 @@ from connectors.progress.terminal import table
 from connectors.rejection import Stage
 
 if TYPE_CHECKING:
-    from connectors.runtime.redrive import DeadLetters, LetterCount, LetterFates, RedriveResult
-    from connectors.sinks.letters import Letter
+    from connectors.operations.redrive.letters import Letter
+    from connectors.operations.redrive.run import DeadLetters, LetterCount, LetterFates, RedriveResult
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STEP: Final = 5_000
@@ -58,7 +58,7 @@ app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead
 @app.command("list")
 def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
     """Counts the dead letters by source topic, stage, class and error, and those of them that were not sent back."""
-    from connectors.runtime.redrive import counts
+    from connectors.operations.redrive.run import counts
 
     letters = _letters(connector, worker)
     found = counts(letters.letters(), _fates(letters))
@@ -83,7 +83,7 @@ def show(
     worker: WorkerOption = None,
 ) -> None:
     """Shows dead letters, the first ones first: what is wrong with each, and what it holds."""
-    from connectors.sinks.letters import LetterFilter
+    from connectors.operations.redrive.letters import LetterFilter
 
     letters = _letters(connector, worker)
     wanted = LetterFilter(topic, _stage(stage), class_name)
@@ -119,8 +119,8 @@ def redrive(
 
     What is left stays for a later run; a run that is killed is gone on with by the next.
     """
-    from connectors.sinks.letters import LetterFilter
-    from connectors.sinks.redrive_plan import RedriveSelection
+    from connectors.operations.redrive.letters import LetterFilter
+    from connectors.operations.redrive.plan import RedriveSelection
 
     chosen = LetterFilter(topic, _stage(stage), class_name)
     selection = RedriveSelection(max_redrives, chosen, unnamed, once=not every_letter)
@@ -166,7 +166,7 @@ def _warn(sentences: Iterable[str]) -> None:
 def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime.redrive import DeadLetters
+    from connectors.operations.redrive.run import DeadLetters
 
     return DeadLetters(config, load_connector(connector, config).config)
 

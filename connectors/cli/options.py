@@ -12,7 +12,7 @@ import typer
 
 from connectors import logging_setup
 from connectors.errors import ConfigError
-from connectors.runtime.request_timeout import RequestTimeout
+from connectors.operations.request_timeout import RequestTimeout
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig

@@ -10,7 +10,7 @@ from connectors.cli.output import say, say_json
 from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
-    from connectors.runtime.rebuild import RebuiltLog
+    from connectors.operations.rebuild import RebuiltLog
 
 
 def rebuild(
@@ -25,7 +25,7 @@ def rebuild(
     """
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime.rebuild import rebuild as carry_out
+    from connectors.operations.rebuild import rebuild as carry_out
 
     settings = load_connector(connector, config).config
     found = carry_out(config, settings, accepts_loss=accept_loss)

@@ -12,7 +12,7 @@ from connectors.cli.options import (
     worker_of,
 )
 from connectors.cli.output import say
-from connectors.runtime.request_timeout import TIMEOUT_S
+from connectors.operations.request_timeout import TIMEOUT_S
 
 
 def release(
@@ -25,7 +25,7 @@ def release(
     """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime.commands import release_log
+    from connectors.operations.worker_request import release_log
 
     done = release_log(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
     where = f"{topic}-{partition}"

@@ -10,7 +10,7 @@ from connectors.cli.options import (
     worker_of,
 )
 from connectors.cli.output import say
-from connectors.runtime.request_timeout import TIMEOUT_S
+from connectors.operations.request_timeout import TIMEOUT_S
 
 
 def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, worker: WorkerOption = None) -> None:
@@ -20,7 +20,7 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
     """
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime.commands import restart_connector
+    from connectors.operations.worker_request import restart_connector
 
     settings = load_connector(connector, config).config
     restart_connector(config, settings, request_timeout(timeout))

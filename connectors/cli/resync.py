@@ -18,8 +18,8 @@ from connectors.cli.options import (
 )
 from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
+from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
-from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
     from connectors.runtime.offset_change import ChangedLog
@@ -44,7 +44,7 @@ def resync(
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime import commands
+    from connectors.operations import worker_request as commands
 
     settings = load_connector(connector, config).config
     changed = commands.resync(config, settings, topic, partition, request_timeout(timeout), accepts_loss=accept_loss)

@@ -100,7 +100,7 @@ def _run(
 
 def _say_done(config: WorkerConfig, connectors: Sequence[Connector], *, as_json: bool) -> None:
     """Says what `--once` has done of each topic."""
-    from connectors.cli import once_view
+    from connectors.cli.views import once as once_view
     from connectors.config.stores import snapshot_storage
 
     def place(connector: Connector) -> str | None:

@@ -14,11 +14,11 @@ from connectors.cli.options import (
     worker_of,
 )
 from connectors.cli.output import say, say_json
+from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
-from connectors.runtime.request_timeout import TIMEOUT_S
 
 if TYPE_CHECKING:
-    from connectors.runtime.commands import SnapshotInfo
+    from connectors.operations.worker_request import SnapshotInfo
 
 
 def snapshot(
@@ -30,7 +30,7 @@ def snapshot(
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.runtime.commands import take_snapshot
+    from connectors.operations.worker_request import take_snapshot
 
     taken = take_snapshot(config, load_connector(connector, config).config, request_timeout(timeout))
     if as_json:
@@ -42,7 +42,7 @@ def snapshot(
 def _text(taken: Sequence[SnapshotInfo]) -> str:
     if not taken:
         return "There is nothing to snapshot: of no topic that is read is anything published yet."
-    from connectors.cli.describe_view import other_snapshots_line
+    from connectors.cli.views.describe import other_snapshots_line
 
     rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]
     lines = [other_snapshots_line(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]

@@ -148,7 +148,7 @@ class BrokerQuestions:
         from connectors.kafka.admin import Admin
         from connectors.kafka.client_settings import ClientSettings
         from connectors.kafka.probe import probe_all
-        from connectors.runtime.preflight import broker_faults
+        from connectors.operations.preflight import broker_faults
 
         if self.unanswered is not None:
             return ()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from connectors.converters import number_converters
 from connectors.converters.converter import Converter
 from connectors.converters.header_converters import HeaderConverter
-from connectors.converters.json_converter import JsonConverter
+from connectors.converters.json.converter import JsonConverter
 from connectors.data.schema import Schema
 
 

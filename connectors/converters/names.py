@@ -35,24 +35,24 @@ CONVERTERS: Final = ClassNames(
         _converter("Float", "number_converters:FloatConverter", f"{_KAFKA}FloatConverter", "FloatConverter"),
         _converter("Double", "number_converters:DoubleConverter", f"{_KAFKA}DoubleConverter", "DoubleConverter"),
         _converter(
-            "Json", "json_converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter", "JsonConverter"
+            "Json", "json.converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter", "JsonConverter"
         ),
         _converter(
             "Avro",
-            "avro_converter:AvroConverter",
+            "avro.converter:AvroConverter",
             "io.confluent.connect.avro.AvroConverter",
             "io.apicurio.registry.utils.converter.AvroConverter",
             "AvroConverter",
         ),
         _converter(
             "JsonSchema",
-            "json_schema_converter:JsonSchemaConverter",
+            "json.schema_converter:JsonSchemaConverter",
             "io.confluent.connect.json.JsonSchemaConverter",
             "JsonSchemaConverter",
         ),
         _converter(
             "Protobuf",
-            "protobuf_converter:ProtobufConverter",
+            "protobuf.converter:ProtobufConverter",
             "io.confluent.connect.protobuf.ProtobufConverter",
             "ProtobufConverter",
         ),

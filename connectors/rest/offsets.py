@@ -17,9 +17,9 @@ from compactor.model.state import CatalogState
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UsageError
+from connectors.operations import worker_request as commands
 from connectors.rest import bodies, shapes
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
-from connectors.runtime import commands
 from connectors.runtime.offset_change import Choose, every_log
 from connectors.runtime.supervised_connector import Connector
 

@@ -41,14 +41,13 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
 from connectors.runtime.cancellation import CancellableJob, StopToken
 from connectors.runtime.components import TaskComponents
-from connectors.runtime.deletion import CHECKPOINT
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.reading_thread import ReadingThread
 from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.shutdown import Shutdown
-from connectors.runtime.takeover import Fenced, OwnerClaim, take_over
+from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, take_over
 from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session

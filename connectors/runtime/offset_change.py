@@ -301,7 +301,7 @@ def _target(state: CatalogState, tp: TopicPartition, position: Position, held: P
         output=state.topics[tp.topic].output,
         start=position.offset,
         end=position.offset,
-        found=None if held is None else held.offset,
+        committed=None if held is None else held.offset,
         output_offset=position.output_offset,
         generation=log.generation,
     )

@@ -70,7 +70,7 @@ class RequestHandler:
             requests.answer(self._storage, request.id, answer)
 
     def carry_out(self, request: Request) -> dict[str, Any]:
-        """Does what `request` asks for; returns the result as commands.py reads it. Raises KeyfoldError."""
+        """Does what `request` asks for; returns the result as `operations/` reads it. Raises KeyfoldError."""
         now_ms = self._clock.now_ms()
         wanted = requested_logs(request, self._catalog.state)
         match request.kind:

@@ -22,17 +22,22 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConflictError
+from connectors.errors import ConflictError, ConnectorError
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import poll_until
-from connectors.runtime import deletion
 from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.kafka_broker import KafkaBroker
 
 _log = structlog.get_logger()
+
+DELETING: Final = "deleting.json"
+"""The file in a connector's storage that says what `keyfold delete` is removing (`operations/delete.py`)."""
+
+CHECKPOINT: Final = "checkpoint"
+"""A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
 
 PROBE_S: Final = 10.0
 """How long (s) the brokers may take to answer before a connector is taken over."""
@@ -188,14 +193,14 @@ def take_over(
     CatalogError, and what `change` raises.
     """
     probe_all(connector.name, clients, PROBE_S)  # no owner is fenced while its brokers do not answer
-    deletion.refuse_begun(storage, connector.name)
+    refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     catalog.require("offset", _IDENTITY.get(connector.key_identity, connector.key_identity), "partition")
     owner = owner_lock.this_process(start=start.number).text
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")
-    deletion.refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
+    refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, connector, clients, tasks_max, now_ms)
     admin = Admin(clients.admin())
     broker = KafkaBroker(connector, clients, admin, storage)
@@ -212,6 +217,15 @@ def take_over(
         raise
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Ownership(catalog, broker)
+
+
+def refuse_begun(storage: Storage, connector: str) -> None:
+    """Raises ConnectorError where `keyfold delete` has begun to remove the connector, and has not finished."""
+    if storage.exists(DELETING):
+        raise ConnectorError(
+            f"Connector {connector} is being deleted: {storage.location}/{DELETING} is there.",
+            "Finish it with keyfold delete CONNECTOR.json; after that the connector can begin anew.",
+        )
 
 
 def newer_owner(catalog: Catalog | None) -> FencedError | None:

@@ -49,7 +49,7 @@ class PublishProgress:
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.aborted = 0
-        self.expected: dict[TopicPartition, int | None] = {tp: one.found for tp, one in self._targets.items()}
+        self.expected: dict[TopicPartition, int | None] = {tp: one.committed for tp, one in self._targets.items()}
         self._sent = {
             tp: PublishResult(
                 topic=tp.topic,

@@ -33,7 +33,7 @@ from connectors.data.schema import (
 )
 from connectors.data.values import Date, bytes_of_int, decimal_of, float32
 from connectors.errors import DataError
-from connectors.transforms.date_format import DateFormat
+from connectors.transforms.java_dates.date_format import DateFormat
 
 Literal = tuple[Schema | None, Any]
 """A schema and its value in encoded form; two times None for a null."""

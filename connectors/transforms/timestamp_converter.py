@@ -26,7 +26,7 @@ from connectors.data.schema import (
 from connectors.data.values import Date
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
-from connectors.transforms.date_format import DateFormat
+from connectors.transforms.java_dates.date_format import DateFormat
 from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_map, require_struct, with_fields
 

@@ -54,7 +54,7 @@ class Follower:
             output="o",
             start=log.published,
             end=stop,
-            found=held.offset if held else None,
+            committed=held.offset if held else None,
         )
         plan = PublishPlan(bucket=0, epoch=kept.catalog.epoch, catalog_id="c", targets=(target,))
         state = kept.catalog.state

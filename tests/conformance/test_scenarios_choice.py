@@ -106,7 +106,7 @@ def test_scenario_10_choice(hold: str) -> None:
         if hold == "busy":
             holds = {one.tp: Reason.BUSY for one in aside}
         else:
-            found = [replace(one, quarantine=quarantine.quarantine_of(one, "broken", T0).found) for one in aside]
+            found = [replace(one, quarantine=quarantine.quarantine_of(one, "broken", T0).quarantined) for one in aside]
             holds = quarantined(found)
         choice = choose(evaluate_all(logs, policy, FOLD, T0, holds), None, 1)
         return [one.tp.partition for one in choice.picked]

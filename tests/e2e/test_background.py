@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.config.files import load_worker
-from connectors.runtime.commands import fold_logs, release_log, take_snapshot
+from connectors.operations.worker_request import fold_logs, release_log, take_snapshot
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.records import random_records

@@ -18,9 +18,9 @@ from connectors.errors import ConflictError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
-from connectors.sinks.letters import Letter
-from connectors.sinks.redrive_plan import REPEATED, UNSTAGED, RedriveTarget
-from connectors.sinks.redrive_producer import RedriveProducer
+from connectors.operations.redrive.letters import Letter
+from connectors.operations.redrive.plan import REPEATED, UNSTAGED, RedriveTarget
+from connectors.operations.redrive.producer import RedriveProducer
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, produce

@@ -18,7 +18,8 @@ from compactor.storage.locations import open_storage
 from connectors.config.files import load_worker
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
-from connectors.runtime import commands, offset_change
+from connectors.operations import worker_request as commands
+from connectors.runtime import offset_change
 from connectors.runtime.offset_change import ChangedLog, every_log
 from connectors.sinks import publisher
 from connectors.sinks.settings import TransactionLimits

@@ -15,9 +15,9 @@ from connectors.config.files import load_worker
 from connectors.config.stores import connector_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
+from connectors.operations.worker_request import fold_logs
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status
-from connectors.runtime.commands import fold_logs
 from connectors.runtime.supervisor import Supervisor
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, shared_query
 from tests.support.kafka import create_topic, produce, wait_until

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from compactor.errors import FailpointError, PositionError
 from compactor.failpoints import STEPS
-from connectors.runtime.rebuild import Rebuilder
+from connectors.operations.rebuild import Rebuilder
 from connectors.sinks import publisher, transaction
 from connectors.sinks.settings import TransactionLimits
 from tests.support.cli import invoke

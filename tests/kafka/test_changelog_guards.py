@@ -82,9 +82,9 @@ def test_what_the_group_holds_must_be_what_was_planned_from(
     changelog.overwrite_position(offset, metadata)
     if moved:
         with pytest.raises(PositionMovedError):
-            changelog.publish(changelog.target(5, 9, found=found), [RunRecord(6)])
+            changelog.publish(changelog.target(5, 9, committed=found), [RunRecord(6)])
     else:
-        changelog.publish(changelog.target(5, 9, found=found), [RunRecord(6)])
+        changelog.publish(changelog.target(5, 9, committed=found), [RunRecord(6)])
     assert seen(changelog) == ([] if moved else [6])
 
 
@@ -127,7 +127,7 @@ def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
     """An expired position is never `first run`; a plan that the driver made knowing that it is gone may go on."""
     with pytest.raises(PositionMovedError, match="holds None"):
         changelog.publish(changelog.target(5, 9), [RunRecord(6)])
-    changelog.publish(changelog.target(5, 9, found=None), [RunRecord(6)])
+    changelog.publish(changelog.target(5, 9, committed=None), [RunRecord(6)])
     assert seen(changelog) == [6]
 
 

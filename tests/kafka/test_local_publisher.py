@@ -34,7 +34,7 @@ class Local:
     def publish(self, offset: int, partition: int = 0, *, cancelled: bool = False, value: bytes = b"v") -> None:
         """Sends the record at `offset` as the fold up to behind it."""
         one, found = self.changelog, self.reached.get(partition)
-        target = one.target(found or 0, offset + 1, partition, found=found)
+        target = one.target(found or 0, offset + 1, partition, committed=found)
         publisher = LocalPublisher(one.publisher(), self.sessions, lambda: cancelled)
         records = batch(one.topic, [RunRecord(offset, value=value, partition=partition)])
         publisher.publish(one.plan(target), iter([records]))
@@ -93,7 +93,7 @@ def test_a_producer_knows_all_outputs_of_its_bucket(local: Local) -> None:
     ids = {one.output: one.output_id, other: one.admin.describe([other])[other].id}
     producers = []
     for offset, output in enumerate((one.output, other, one.output, other)):
-        target = one.target(offset, offset + 1, found=offset or None, output=output)
+        target = one.target(offset, offset + 1, committed=offset or None, output=output)
         publisher = LocalPublisher(replace(one.publisher(), output_ids=ids), local.sessions, lambda: False)
         publisher.publish(one.plan(target), iter([batch(one.topic, [RunRecord(offset)])]))
         producers.append(local.session().producer)
@@ -145,7 +145,7 @@ def test_a_producer_that_was_shut_out_is_replaced(local: Local) -> None:
 def test_a_newer_owner_ends_it(local: Local) -> None:
     """A kept producer is not a way around the epoch."""
     local.publish(0)
-    plan = local.changelog.plan(local.changelog.target(1, 2, found=1))
+    plan = local.changelog.plan(local.changelog.target(1, 2, committed=1))
     local.changelog.take_over()
     publisher = LocalPublisher(local.changelog.publisher(), local.sessions, lambda: False)
     with pytest.raises(FencedError, match="epoch 2 owns the connector"):
@@ -171,7 +171,7 @@ def test_an_output_that_was_recreated_ends_it(local: Local) -> None:
     delete_topic(local.changelog.bootstrap, local.changelog.output)
     create_topic(local.changelog.bootstrap, local.changelog.output, 1)
     wait_until(lambda: local.changelog.output_id != before, "the output is another one")
-    plan = local.changelog.plan(local.changelog.target(1, 2, found=1))
+    plan = local.changelog.plan(local.changelog.target(1, 2, committed=1))
     with pytest.raises(OutputError, match="was recreated"):
         LocalPublisher(publisher, local.sessions, lambda: False).publish(
             plan, iter([batch(local.changelog.topic, [RunRecord(1)])])

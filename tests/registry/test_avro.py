@@ -19,7 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from connectors.chain.chain import Chain
 from connectors.chain.spec import chain_spec
-from connectors.converters.avro_converter import AvroConverter
+from connectors.converters.avro.converter import AvroConverter
 from connectors.data.schema import DECIMAL, Field, Schema, Type
 from connectors.data.values import decimal_of
 from connectors.errors import DataError, RegistryError

@@ -9,7 +9,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from connectors.converters.json_schema_converter import JsonSchemaConverter
+from connectors.converters.json.schema_converter import JsonSchemaConverter
 from connectors.options import read
 from tests.support.apicurio import Apicurio
 from tests.unit.connectors.converters.test_json_schema import ORDER, VALUE

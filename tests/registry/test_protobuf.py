@@ -11,8 +11,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, Proto
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.message_factory import GetMessageClass
 
-from connectors.converters.protobuf_converter import ProtobufConverter
-from connectors.converters.protobuf_files import compiled
+from connectors.converters.protobuf.converter import ProtobufConverter
+from connectors.converters.protobuf.files import compiled
 from connectors.options import read
 from tests.support.apicurio import Apicurio
 

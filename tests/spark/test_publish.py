@@ -124,7 +124,7 @@ def test_a_record_retires_other_encodings_of_its_key(storage: LocalStorage, outs
     state = ingested(storage, state, [with_range_reports(lower, {0: (3, 6), 1: (3, 4)})])
     found = {tp: one and one.offset for tp, one in outside.output.positions.items()}
     due = [
-        replace(plan, targets=tuple(replace(target, found=found[target.tp]) for target in plan.targets))
+        replace(plan, targets=tuple(replace(target, committed=found[target.tp]) for target in plan.targets))
         for plan in plans(state, {0: 6, 1: 4})
     ]
     sent = send(state, due, outside.publisher(state))

@@ -110,7 +110,7 @@ class Changelog:
             "output": self.output,
             "start": start,
             "end": end,
-            "found": start or None,
+            "committed": start or None,
             "output_offset": None,
         }
         return PublishTarget(**fields | named)

@@ -179,8 +179,10 @@ class _Task:
         for target in self._plan.targets:
             position = held.get(target.tp)
             ours = position is None or position.catalog_id in (None, self._plan.catalog_id)
-            if (position.offset if position else None) != target.found or not ours:
-                raise PositionMovedError(f"{target.tp}: {position} is held, {target.found} was planned.", "Try again.")
+            if (position.offset if position else None) != target.committed or not ours:
+                raise PositionMovedError(
+                    f"{target.tp}: {position} is held, {target.committed} was planned.", "Try again."
+                )
 
     def _append(self, decide: Callable[[OutputTopic], JournalEntry]) -> None:
         def checked(output: OutputTopic) -> JournalEntry:

@@ -25,9 +25,9 @@ from compactor.publish.resume import resume_point
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
-from connectors.cli import describe_view
+from connectors.cli.views import describe as describe_view
+from connectors.operations.delete import DeletionPlan
 from connectors.runtime import status
-from connectors.runtime.deletion import DeletionPlan
 from connectors.sinks.output_reader import keyfold_source, source_offset
 from tests.support.oracle.simulation import CONNECTOR
 from tests.support.written.folder import Copy
@@ -158,7 +158,7 @@ def _position(found: Position) -> dict[str, object]:
 def _resolved(on: ResumePoint) -> dict[str, object]:
     return {
         "start": on.start,
-        "committed": on.found,
+        "committed": on.committed,
         "output offset": on.output_offset,
         "fold end": on.fold_end,
         "published": on.publish_end,

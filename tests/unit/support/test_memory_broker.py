@@ -29,7 +29,7 @@ def outside() -> MemoryBroker:
 
 
 def target(
-    partition: int, start: int, end: int, found: int | None = None, output_offset: int | None = None
+    partition: int, start: int, end: int, committed: int | None = None, output_offset: int | None = None
 ) -> PublishTarget:
     return PublishTarget(
         topic="t",
@@ -38,7 +38,7 @@ def target(
         output="o",
         start=start,
         end=end,
-        found=found,
+        committed=committed,
         output_offset=output_offset,
     )
 
@@ -66,7 +66,7 @@ def test_a_transaction_carries_records_and_positions_and_leaves_a_marker(outside
         (5, 2, 2, 1),
         (3, None, 0, 0),
     ]
-    send(outside, [target(0, 5, 9, found=5, output_offset=2)], [row(0, 7, b"a", b"2")])
+    send(outside, [target(0, 5, 9, committed=5, output_offset=2)], [row(0, 7, b"a", b"2")])
     assert seen(outside) == [(0, 1), (1, 4), (3, 7)]
     assert outside.output.ends == {P0: 5}
     assert outside.positions([P0, P1]) == {P0: position(9, 4), P1: position(3, None)}
@@ -83,7 +83,7 @@ def test_a_large_fold_is_sent_in_parts(outside: MemoryBroker) -> None:
     assert seen(outside) == [(0, 0), (1, 2), (3, 4)]
     outside.fault = PublishFault(step=PublishStep.FENCE)
     with pytest.raises(PublishInterruptedError):
-        send(outside, [target(1, 7, 9, found=7)], [row(1, 7, b"k", b"v")])
+        send(outside, [target(1, 7, 9, committed=7)], [row(1, 7, b"k", b"v")])
     assert seen(outside, P1) == [(0, 6)]
 
 
@@ -109,10 +109,10 @@ def test_who_was_planned_from_another_position_sends_nothing(outside: MemoryBrok
     send(outside, [target(0, 0, 2)], [row(0, 0, b"a", b"1")])
     outside.overwrite(P0, Position(offset=1))
     with pytest.raises(PositionMovedError):
-        send(outside, [target(0, 2, 3, found=2)], [row(0, 2, b"a", b"2")])
+        send(outside, [target(0, 2, 3, committed=2)], [row(0, 2, b"a", b"2")])
     outside.overwrite(P0, None)
     with pytest.raises(PositionMovedError):
-        send(outside, [target(0, 2, 3, found=2)], [row(0, 2, b"a", b"2")])
+        send(outside, [target(0, 2, 3, committed=2)], [row(0, 2, b"a", b"2")])
     assert seen(outside) == [(0, 0)]
 
 
@@ -124,7 +124,7 @@ def test_a_newer_owner_shuts_the_publisher_out() -> None:
     send(outside, [target(0, 0, 2)], [row(0, 0, b"a", b"1")])
     Catalog.open(connector, "c").take_over("two", 0)
     with pytest.raises(FencedError):
-        send(outside, [target(0, 2, 3, found=2)], [row(0, 2, b"a", b"2")])
+        send(outside, [target(0, 2, 3, committed=2)], [row(0, 2, b"a", b"2")])
 
 
 def test_a_producer_shuts_out_older_ones_of_its_bucket_alone() -> None:

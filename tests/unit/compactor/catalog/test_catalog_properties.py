@@ -63,7 +63,7 @@ EXAMPLES: list[AnyAction] = [
     Quarantine(
         topic="t",
         partition=0,
-        found=Quarantined(since_ms=1, retry_ms=2, failures=3, error="gone", publishing=True),
+        quarantined=Quarantined(since_ms=1, retry_ms=2, failures=3, error="gone", publishing=True),
     ),
     Release(topic="t", partition=0),
     RenewTopic(topic="t", topic_id="id2", output_id="out2"),

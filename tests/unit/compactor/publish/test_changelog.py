@@ -258,7 +258,7 @@ def test_positions_alone_are_committed_again_where_nothing_may_be_sent(world: Wo
     assert len(world.plans) == 1
     world.changelog.renew_positions(SETTINGS, 100 * HOUR + SETTINGS.position_refresh_ms)
     world.changelog.renew_positions(SETTINGS, 100 * HOUR + SETTINGS.position_refresh_ms + 1)
-    assert [(one.start, one.end, one.found) for one in world.plans[1].targets] == [(1, 1, 1)] * PARTITIONS
+    assert [(one.start, one.end, one.committed) for one in world.plans[1].targets] == [(1, 1, 1)] * PARTITIONS
     assert len(world.plans) == 2
     assert {log.tp: log.published for log in world.catalog.state.logs} == published
     assert len(world.publish(101 * HOUR)) == PARTITIONS

@@ -33,8 +33,8 @@ def theirs(offset: int) -> Position:
     return Position(offset=offset)
 
 
-def at(start: int, found: int | None, **named: Any) -> ResumePoint:
-    return ResumePoint(start=start, found=found, **named)
+def at(start: int, committed: int | None, **named: Any) -> ResumePoint:
+    return ResumePoint(start=start, committed=committed, **named)
 
 
 def never() -> NoReturn:

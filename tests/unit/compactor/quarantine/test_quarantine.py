@@ -213,7 +213,7 @@ def _log(held: Quarantined | None = None) -> PartitionLog:
 def test_each_failure_waits_twice_as_long(failures: int, wait_ms: int) -> None:
     """A minute at first, an hour at most; the time since when it is set aside stays."""
     held = Quarantined(since_ms=5, retry_ms=9, failures=failures, error="old") if failures else None
-    found = quarantine.quarantine_of(_log(held), "new", 1000).found
+    found = quarantine.quarantine_of(_log(held), "new", 1000).quarantined
     assert (found.retry_ms - 1000, found.failures, found.error) == (wait_ms, failures + 1, "new")
     assert found.since_ms == (5 if failures else 1000)
 
@@ -222,7 +222,7 @@ def test_each_failure_waits_twice_as_long(failures: int, wait_ms: int) -> None:
 def test_what_cannot_be_published_stays_so(before: bool, now: bool, after: bool) -> None:
     """A fold that fails later does not let publishing go on: what is to be sent is still damaged."""
     held = Quarantined(since_ms=0, retry_ms=0, failures=1, error="e", publishing=before)
-    assert quarantine.quarantine_of(_log(held), "e", 0, publishing=now).found.publishing is after
+    assert quarantine.quarantine_of(_log(held), "e", 0, publishing=now).quarantined.publishing is after
 
 
 def test_a_log_that_is_set_aside_is_held_until_it_is_released() -> None:
@@ -241,4 +241,4 @@ def test_a_log_that_is_set_aside_is_held_until_it_is_released() -> None:
 
 def test_a_log_whose_fold_fails_is_still_published() -> None:
     """Unless what is to be sent is what cannot be read."""
-    assert quarantine.quarantine_of(_log(), "e", 0).found.publishing is False
+    assert quarantine.quarantine_of(_log(), "e", 0).quarantined.publishing is False

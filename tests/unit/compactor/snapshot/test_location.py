@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from compactor.errors import DamagedFileError, SnapshotError, SnapshotHiddenError, SnapshotStorageError, StorageError
 from compactor.runs.writer import ParquetFile
 from compactor.snapshot import listing, location, manifest
-from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, SnapshotStorage
+from compactor.snapshot.location import SnapshotBackoff, SnapshotFailure, snapshot_storage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import FailingStorage, lose_answer
 from tests.support.snapshot_connectors import HOUR, SnapshotConnector
@@ -142,10 +142,10 @@ def test_a_note_that_is_no_note_is_nothing(world: SnapshotConnector) -> None:
 def test_every_refusal_of_the_location_is_told_from_the_stores_own(tmp_path: Path) -> None:
     """Whatever method refuses; and an error of what is being written stays what it is."""
     inner = FailingStorage(LocalStorage(str(tmp_path)))
-    place = pickle.loads(pickle.dumps(SnapshotStorage(LocalStorage(str(tmp_path))))).sub("deeper")
+    place = pickle.loads(pickle.dumps(snapshot_storage(LocalStorage(str(tmp_path))))).sub("deeper")
     place.write("a", b"1")
     assert (place.read("a"), place.list(""), place.location) == (b"1", ["a"], f"{tmp_path}/deeper")
-    failing = SnapshotStorage(inner)
+    failing = snapshot_storage(inner)
     calls: dict[str, Callable[[], object]] = {
         "read": lambda: failing.read("a"),
         "create": lambda: failing.create("a", b""),

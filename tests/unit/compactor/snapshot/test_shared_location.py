@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from compactor.catalog.catalog import Catalog
 from compactor.errors import FencedError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.snapshot import listing, location, manifest
-from compactor.snapshot.location import SnapshotStorage
+from compactor.snapshot.location import snapshot_storage
 from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import MemoryStorage
 from tests.support.snapshot_connectors import HOUR, SnapshotConnector, begin_snapshot
@@ -254,7 +254,7 @@ def test_the_location_itself_is_a_shelf(monkeypatch: pytest.MonkeyPatch) -> None
     (world, _) = _pair(monkeypatch)
     world.place.before("exists", lambda: (_ for _ in ()).throw(StorageError("Away.")))
     with pytest.raises(SnapshotStorageError, match="Away"):
-        location.claim(SnapshotStorage(world.place), world.catalog.state, world.storage)
+        location.claim(snapshot_storage(world.place), world.catalog.state, world.storage)
 
 
 def test_a_worker_that_was_frozen_before_the_manifest_takes_its_snapshot_back(monkeypatch: pytest.MonkeyPatch) -> None:

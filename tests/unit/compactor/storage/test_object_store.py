@@ -22,9 +22,8 @@ from compactor.storage import lease, object_client
 from compactor.storage.base import Storage
 from compactor.storage.locations import StoreOptions, open_storage
 from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
-from compactor.storage.object_store import ObjectStorage
+from compactor.storage.object_store import ObjectStorage, WrittenObjects
 from compactor.storage.request_counts import REQUESTS
-from compactor.storage.written import WrittenObjects
 from tests.support.kafka import wait_until
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
 from tests.support.stores.moto_server import moto_server

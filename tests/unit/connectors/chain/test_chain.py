@@ -217,7 +217,7 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "converters.json_converter.JsonConverter.to_connect_data",
+        "converters.json.converter.JsonConverter.to_connect_data",
         "transforms.value_to_key.ValueToKey.apply",
         "transforms.predicates.topic_name_matches.TopicNameMatches.test",
     ],

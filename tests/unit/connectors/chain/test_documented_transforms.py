@@ -18,7 +18,7 @@ from connectors.chain.reference import page
 from connectors.chain.routing import routed
 from connectors.chain.spec import chain_faults, chain_spec, options_of
 from connectors.class_names import ClassName
-from connectors.converters.json_converter import JsonConverter
+from connectors.converters.json.converter import JsonConverter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.values import REPLACE_NULL

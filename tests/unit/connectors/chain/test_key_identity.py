@@ -18,7 +18,7 @@ from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, RUN
 from connectors.chain.chain import Chain
 from connectors.chain.key_identity import AvroKeyIdentity, JsonKeyIdentity, compared, key_identity_of
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
-from connectors.converters.avro_converter import AvroConverter
+from connectors.converters.avro.converter import AvroConverter
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
 from connectors.options import read

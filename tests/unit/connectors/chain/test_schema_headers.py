@@ -142,7 +142,7 @@ def test_a_header_that_a_converter_puts_in_another_s_place_is_written(monkeypatc
         headers[0] = Header("new", b"1")
         return b"v"
 
-    monkeypatch.setattr("connectors.converters.json_converter.JsonConverter.from_connect_data", swaps)
+    monkeypatch.setattr("connectors.converters.json.converter.JsonConverter.from_connect_data", swaps)
     settings = {**PLAIN_JSON, "transforms": "t", "transforms.t.type": "InsertField$Value"}
     made = chain(MemoryRegistry(), {**settings, "transforms.t.topic.field": "f"})
     assert after(made, b"k", value(a=1), ("old", b"1"))["headers"] == [("new", b"1")]

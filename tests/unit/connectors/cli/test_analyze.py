@@ -15,7 +15,7 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
-from connectors.cli.analyze_view import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
+from connectors.cli.views.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
 from connectors.errors import ConfigError
 from tests.support.cli import NAME, ROOT, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
@@ -214,7 +214,7 @@ def test_a_closed_topic_ends_where_it_is_published(tmp_path: Path) -> None:
 def test_a_partition_that_is_set_aside_is_left_out(tmp_path: Path) -> None:
     """With its error; the others are told as if it were not there."""
     found = Quarantined(since_ms=1, retry_ms=2, failures=3, error="x.parquet is damaged.")
-    _keep(tmp_path, Quarantine(topic="orders", partition=0, found=found))
+    _keep(tmp_path, Quarantine(topic="orders", partition=0, quarantined=found))
     shown = _analyzed(tmp_path)
     assert "Left out: orders-0 cannot be folded. x.parquet is damaged." in shown
     assert "1 partition left out of these figures." in shown

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.clean.cleaner import CleanedLog
-from connectors.runtime import commands as operations
+from connectors.operations import worker_request as operations
 from tests.support.cli import connector_file, invoke, keep, row, worker_file
 
 DONE = CleanedLog(

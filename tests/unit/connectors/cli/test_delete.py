@@ -17,7 +17,8 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_worker
 from connectors.errors import UsageError
 from connectors.kafka import probe
-from connectors.runtime import deletion, takeover
+from connectors.operations import delete as deletion
+from connectors.runtime import takeover
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
@@ -212,6 +213,6 @@ def test_a_delete_that_breaks_off_leaves_no_config_behind_a_connector_that_is_go
     with monkeypatch.context() as patched:
         patched.setattr(deletion, "carry_out", breaks_off)
         assert delete(deployment, "--yes").exit_code == 2
-    assert storage_of(deployment).exists(deletion.NAME)
+    assert storage_of(deployment).exists(takeover.DELETING)
     assert delete(deployment, "--yes").exit_code == 0
     assert storage_of(deployment).walk("") == []

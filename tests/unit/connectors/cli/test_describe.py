@@ -16,11 +16,12 @@ from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.locations import open_storage
-from connectors.cli import describe_view, source_ends
 from connectors.cli.describe import describing
-from connectors.cli.describe_view import text
-from connectors.cli.source_ends import Ends
+from connectors.cli.views import describe as describe_view
+from connectors.cli.views.describe import text
 from connectors.config.files import load_connector
+from connectors.operations import source_ends
+from connectors.operations.source_ends import Ends
 from connectors.runtime.status import StatusFile
 from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file

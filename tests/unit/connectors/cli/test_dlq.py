@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from connectors.cli import dlq
 from connectors.errors import ConflictError
-from connectors.runtime import redrive
-from connectors.runtime.redrive import LetterFates, RedriveResult
-from connectors.sinks.letters import Letter, LetterFilter
-from connectors.sinks.redrive_plan import RedrivePosition, RedriveSelection
-from connectors.sinks.redriven_records import RedrivenRecords
+from connectors.operations.redrive import run as redrive
+from connectors.operations.redrive.letters import Letter, LetterFilter
+from connectors.operations.redrive.plan import RedrivePosition, RedriveSelection
+from connectors.operations.redrive.records import RedrivenRecords
+from connectors.operations.redrive.run import LetterFates, RedriveResult
 from tests.support.cli import connector_file, invoke, worker_file
 
 FEW = RedriveResult({"t": 2}, {"left by the filters": 1}, 3)

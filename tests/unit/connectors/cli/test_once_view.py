@@ -16,7 +16,7 @@ from compactor.errors import FencedError
 from compactor.model.actions import AddSnapshot
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
-from connectors.cli import once_view
+from connectors.cli.views import once as once_view
 from connectors.known_values import remember
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from connectors.runtime import commands as operations
-from connectors.runtime.commands import SnapshotInfo
+from connectors.operations import worker_request as operations
+from connectors.operations.worker_request import SnapshotInfo
 from tests.support.cli import NAME, connector_file, invoke, worker_file
 
 TAKEN = SnapshotInfo(

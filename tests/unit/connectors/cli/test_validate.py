@@ -121,7 +121,7 @@ def test_the_broker_is_asked_while_a_file_is_at_fault(tmp_path: Path, monkeypatc
         return (Fault("topics", "orders does not exist."),)
 
     monkeypatch.setattr("connectors.kafka.probe.probe_all", lambda *_: None)
-    monkeypatch.setattr("connectors.runtime.preflight.broker_faults", faults)
+    monkeypatch.setattr("connectors.operations.preflight.broker_faults", faults)
     wrong = connector_file(tmp_path, **{"tasks.max": "many", "transforms": "r", "transforms.r.type": "None"})
     done = invoke("validate", wrong, "--worker", worker_file(tmp_path), "--broker")
     assert done.exit_code == 3

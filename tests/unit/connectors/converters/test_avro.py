@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.converters import registered
-from connectors.converters.avro_converter import AvroConverter
-from connectors.converters.avro_schemas import ENUM, FromAvro, ToAvro
+from connectors.converters.avro.converter import AvroConverter
+from connectors.converters.avro.schemas import ENUM, FromAvro, ToAvro
 from connectors.data.record import Header
 from connectors.data.schema import DATE, DECIMAL, TIMESTAMP, UNION, Field, Schema, Type
 from connectors.data.values import bytes_of_decimal

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.converters.avro_converter import without_logical_types
-from connectors.converters.avro_schemas import ToAvro
-from connectors.converters.avro_skips import check_end, skip_of
+from connectors.converters.avro.converter import without_logical_types
+from connectors.converters.avro.schemas import ToAvro
+from connectors.converters.avro.skips import check_end, skip_of
 from connectors.errors import DataError
 from tests.support.connect_classes.records import structs, values_of
 from tests.unit.connectors.converters.test_avro import _is_avro

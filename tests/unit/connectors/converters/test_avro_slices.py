@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.converters.avro_converter import AvroConverter, without_logical_types
-from connectors.converters.avro_schemas import ToAvro
-from connectors.converters.avro_slices import EncodedStruct, form_of
+from connectors.converters.avro.converter import AvroConverter, without_logical_types
+from connectors.converters.avro.schemas import ToAvro
+from connectors.converters.avro.slices import EncodedStruct, form_of
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
 from tests.support.connect_classes.records import structs, values_of

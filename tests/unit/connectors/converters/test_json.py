@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from connectors.converters.json_converter import JsonConverter
-from connectors.converters.json_schema_types import FromJsonSchema
+from connectors.converters.json.converter import JsonConverter
+from connectors.converters.json.schema_types import FromJsonSchema
 from connectors.data.bounds import DEEPEST, DEEPEST_SCHEMA, MOST_ABSENT, MOST_TYPES
 from connectors.data.schema import DECIMAL, FLOAT32, FLOAT64, SCALE, Schema, Type
 from connectors.errors import DataError

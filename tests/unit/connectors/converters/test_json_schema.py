@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.converters.json_schema_converter import JsonSchemaConverter
-from connectors.converters.json_schema_types import ENUM
+from connectors.converters.json.schema_converter import JsonSchemaConverter
+from connectors.converters.json.schema_types import ENUM
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
 from connectors.options import read

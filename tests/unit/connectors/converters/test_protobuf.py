@@ -17,10 +17,10 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.converters.protobuf_converter import ProtobufConverter
-from connectors.converters.protobuf_files import compiled
-from connectors.converters.protobuf_text import ToProtobuf, _numbers
-from connectors.converters.protobuf_types import ENUM, ONEOF, TAG, TYPE
+from connectors.converters.protobuf.converter import ProtobufConverter
+from connectors.converters.protobuf.files import compiled
+from connectors.converters.protobuf.text import ToProtobuf, _numbers
+from connectors.converters.protobuf.types import ENUM, ONEOF, TAG, TYPE
 from connectors.data.bounds import DEEPEST_SCHEMA, MOST_ABSENT, MOST_TYPES
 from connectors.data.record import Header
 from connectors.data.schema import (
@@ -406,7 +406,7 @@ def test_a_schema_that_does_not_compile_is_compiled_once(
         compiles.append(text)
         raise DataError("The schema is no Protobuf.")
 
-    monkeypatch.setattr("connectors.converters.protobuf_converter.compiled", refuse)
+    monkeypatch.setattr("connectors.converters.protobuf.converter.compiled", refuse)
     made, number = converter(memory), memory.add("message {", schemaType="PROTOBUF")
     schema = Schema(type=Type.STRUCT, name="Row", fields=(Field("a", INT32),))
     for _ in range(3):

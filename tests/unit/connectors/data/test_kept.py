@@ -11,10 +11,10 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from connectors.converters.avro_converter import AvroConverter
-from connectors.converters.json_converter import JsonConverter
-from connectors.converters.json_schema_converter import JsonSchemaConverter
-from connectors.converters.protobuf_converter import ProtobufConverter
+from connectors.converters.avro.converter import AvroConverter
+from connectors.converters.json.converter import JsonConverter
+from connectors.converters.json.schema_converter import JsonSchemaConverter
+from connectors.converters.protobuf.converter import ProtobufConverter
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES
 from connectors.data.kept import HEAVIEST, Kept, OfSchema, weight_of

@@ -23,7 +23,7 @@ from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.files import load_connector
-from connectors.runtime import commands
+from connectors.operations import worker_request as commands
 from tests.support.cli import connector_file
 from tests.support.rest import RestWorker, rest_worker, stand_ins
 

@@ -15,7 +15,7 @@ from compactor.catalog.owner_starts import draw
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.storage.local import LocalStorage
 from connectors.errors import ConflictError, ConnectorError
-from connectors.runtime import deletion, takeover
+from connectors.runtime import takeover
 from connectors.runtime.takeover import take_over
 from tests.support.catalogs import NOW, owned
 from tests.support.memory.storage import FailingStorage, MemoryStorage
@@ -112,13 +112,13 @@ def test_the_lock_of_a_killed_worker_is_waited_for_on_a_store(monkeypatch: pytes
 def test_what_is_being_deleted_is_not_taken_over(again: Any) -> None:
     """Neither where that has begun before, nor where it begins beside the take-over: then after T1 it is found."""
     storage = MemoryStorage()
-    storage.write(deletion.NAME, b"{}")
+    storage.write(takeover.DELETING, b"{}")
     with pytest.raises(ConnectorError, match="is being deleted"):
         again(storage, None)
     assert storage.list("catalog") == []
     beside = MemoryStorage()
     meanwhile = FailingStorage(beside)
-    meanwhile.before("create", lambda: beside.write(deletion.NAME, b"{}"), "catalog")
+    meanwhile.before("create", lambda: beside.write(takeover.DELETING, b"{}"), "catalog")
     with pytest.raises(ConnectorError, match="is being deleted"):
         again(meanwhile, None)
 

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.data.java_calendar import DAY_MS, moment_of, month_start
 from connectors.errors import DataError
-from connectors.transforms.date_format import DateFormat
+from connectors.transforms.java_dates.date_format import DateFormat
 
 NOW_MS = 1_764_000_000_000
 """In November 2025."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connectors.chain.spec import ClassSpec, chain_faults, made
-from connectors.converters.json_converter import JsonConverter
+from connectors.converters.json.converter import JsonConverter
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import INT32, STRING, Field, Schema, Type
 from connectors.errors import DataError

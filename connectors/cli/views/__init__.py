@@ -1,0 +1,1 @@
+"""What commands show: first as values, then as text for people."""

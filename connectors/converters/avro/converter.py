@@ -1,0 +1,242 @@
+"""Reads and writes Avro by a schema registry (Confluent's `AvroConverter`, Apicurio's).
+
+Values are decoded by fastavro with the schema that they were written with, less its logical types: what those stand for
+is the encoded form that values have here anyway, so nothing is converted one by one but unions of several types.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import fastavro
+from msgspec import Struct
+
+from connectors.converters.avro.parsed import parsed_schema, without_defaults
+from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
+from connectors.converters.avro.slices import EncodedStruct, PartialReader, form_of
+from connectors.converters.avro.unions import BY_NAME, reader_of_unions, writer_of_unions
+from connectors.converters.converter import Headers
+from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
+from connectors.data.bounds import EMPTY_PARTS
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import UNION, Schema, Type
+from connectors.errors import DataError, RegistryError
+from connectors.options import Option
+from connectors.registry.schema_registry import RegisteredSchema
+from connectors.rejection import reason_of
+
+Convert = Callable[[Any], Any]
+_WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
+
+
+class AvroReader(Struct, frozen=True):
+    """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
+
+    `weight` is about how many bytes it takes. `some`: what reads the fields alone that anything looks at; None: all are
+    read.
+    """
+
+    avro: Any
+    schema: Schema | None
+    convert: Convert | None
+    weight: int
+    some: PartialReader | None = None
+
+
+class AvroWriter(Struct, frozen=True):
+    """How values of one schema are written: the text that is registered, parsed for fastavro, and its record's name."""
+
+    text: str
+    avro: Any
+    name: str | None
+    convert: Convert | None
+    form: str
+
+
+class AvroConverter(RegisteredConverter):
+    """Values are Avro; a value to be written needs a schema."""
+
+    OPTIONS = (
+        *RegisteredConverter.OPTIONS,
+        Option(
+            "connect.meta.data",
+            "BOOLEAN",
+            default=True,
+            doc="Keep in the properties of an Avro schema what only Connect's schemas have.",
+            importance="LOW",
+        ),
+        Option(
+            "enhanced.avro.schema.support",
+            "BOOLEAN",
+            default=False,
+            doc="Write what was an enum as an enum again, not as text.",
+        ),
+    )
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self._reads: Kept[int, AvroReader] = Kept(MOST_IDS)
+        self._written = OfSchema(self._written_of)
+        self._fields: Callable[[Schema], frozenset[str] | None] | None = None
+
+    def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:
+        """See `Converter.ask_only`."""
+        self._fields = fields
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return None, None
+        schema_id, start = self.wire.read(headers, data)
+        read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        try:
+            if read.some is not None:
+                return read.schema, read.some.read(data, start)
+            buffer = io.BytesIO(data)
+            buffer.seek(start)
+            value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.convert else {}))
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
+        return read.schema, value if read.convert is None else read.convert(value)
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if value is None and (schema is None or schema.optional):
+            return None
+        if schema is None:
+            raise DataError(
+                "keyfold.Avro writes values with a schema only.", "Read them with one, or write keyfold.Json."
+            )
+        written: AvroWriter = self._written(schema)
+        schema_id = self.id_of(topic, written.text, written.name)
+        if type(value) is EncodedStruct and value.form == written.form:
+            return self.wire.written(schema_id) + value.data
+        buffer = io.BytesIO()
+        buffer.write(self.wire.written(schema_id))
+        try:
+            fastavro.schemaless_writer(
+                buffer, written.avro, value if written.convert is None else written.convert(value)
+            )
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
+        return buffer.getvalue()
+
+    def writes_again(self, headers: Headers, data: bytes) -> bool:
+        """Returns whether what `data` holds, written once more with its own schema, is `data`. Raises as reading does.
+
+        Avro leaves a writer some freedom: bytes of numbers and blocks of lists.
+        """
+        schema_id, start = self.wire.read(headers, data)
+        read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        buffer, again = io.BytesIO(data), io.BytesIO()
+        buffer.seek(start)
+        try:
+            fastavro.schemaless_writer(again, read.avro, fastavro.schemaless_reader(buffer, read.avro, None))
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
+        return again.getvalue() == data[start:]
+
+    def _read_of(self, schema_id: int) -> AvroReader:
+        """Makes what reads data with an id, once. Raises DataError, RegistryError."""
+        registered = self.registry.schema(schema_id)
+        try:
+            found = self._parsed(registered)
+        except (DataError, RegistryError):
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
+            raise DataError(f"Schema {schema_id} is no Avro schema: {reason_of(error)}.") from None
+        return self._reads.put(schema_id, found, found.weight)
+
+    def _parsed(self, registered: RegisteredSchema) -> AvroReader:
+        if registered.kind != "AVRO":
+            raise DataError(f"The schema is of type {registered.kind}, not AVRO.", "Set the converter for that type.")
+        connect, named = FromAvro(), dict[str, Any]()
+        size = len(registered.text) + self._define_references(registered, connect, named)
+        avro = json.loads(registered.text)
+        schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
+        if schema is not None:
+            check_items(schema)
+        parsed = parsed_schema(without_defaults(without_logical_types(avro)), named)
+        convert = None if schema is None else reader_of_unions(schema)
+        some = None if convert else self._some(avro, schema, registered)
+        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), some)
+
+    def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
+        """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
+        wanted = self._fields(schema) if self._fields and schema is not None and not registered.references else None
+        is_record = isinstance(avro, dict) and avro.get("type") == "record"
+        return (
+            PartialReader(without_defaults(without_logical_types(avro)), wanted)
+            if wanted is not None and is_record
+            else None
+        )
+
+    def _define_references(self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any]) -> int:
+        """Makes known the types that a schema refers to, and those that they refer to; returns how long they are."""
+        texts = {(one.subject, one.version): text for one, text in self.referenced(registered).items()}
+        for text in texts.values():
+            avro = json.loads(text)
+            connect.schema(avro)
+            parsed_schema(without_defaults(without_logical_types(avro)), named)
+        return sum(map(len, texts.values()))
+
+    def _written_of(self, schema: Schema) -> AvroWriter:
+        maker = ToAvro(properties=self.options["connect.meta.data"], enums=self.options["enhanced.avro.schema.support"])
+        try:
+            avro = maker.schema(schema)
+            if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
+                avro = next(one for one in avro if one != "null")
+            parsed = parsed_schema(without_logical_types(avro), {})
+        except DataError:
+            raise
+        except Exception as error:  # noqa: BLE001  # names that Avro does not take, for one
+            raise DataError(
+                f"There is no Avro schema for this: {reason_of(error)}.",
+                "Rename with ReplaceField or SetSchemaMetadata.",
+            ) from None
+        name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
+        text, form = json.dumps(avro, separators=(",", ":")), form_of(without_logical_types(avro))
+        return AvroWriter(text, parsed, name, writer_of_unions(schema, enums=maker.enums), form)
+
+
+def without_logical_types(avro: Any) -> Any:
+    """Returns an Avro schema without its logical types: their values stay as they are encoded."""
+    if isinstance(avro, list):
+        return [without_logical_types(one) for one in avro]
+    if not isinstance(avro, dict):
+        return avro
+    kept = {name: one for name, one in avro.items() if name not in _WITHOUT}
+    for name in ("type", "items", "values"):
+        if isinstance(kept.get(name), dict | list):
+            kept[name] = without_logical_types(kept[name])
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [{**one, "type": without_logical_types(one["type"])} for one in kept["fields"]]
+    return kept
+
+
+def check_items(schema: Schema) -> None:
+    """Raises DataError for a list of what has no bytes, or has parts without any: few bytes could claim any number."""
+    _emptiness(schema)
+
+
+def _emptiness(schema: Schema) -> tuple[bool, int]:
+    """Returns whether a value may take no byte, and how many parts of it take none."""
+    found = _emptiness_there(schema)
+    return (False, found[1]) if schema.optional else found
+
+
+def _emptiness_there(schema: Schema) -> tuple[bool, int]:
+    if schema.type in {Type.ARRAY, Type.MAP} and schema.value_schema is not None:
+        is_empty, parts = _emptiness(schema.value_schema)
+        if (is_empty and schema.type is Type.ARRAY) or parts > EMPTY_PARTS:
+            raise DataError("A list of what has no bytes is not read: a few bytes could give it any length.")
+        return False, 0
+    if schema.type is Type.STRUCT:
+        inner = [_emptiness(one.schema) for one in schema.fields]
+        if schema.name == UNION:
+            return False, max((parts for _, parts in inner), default=0)
+        return all(is_empty for is_empty, _ in inner), sum(parts for _, parts in inner) or int(not inner)
+    return (True, 1) if (schema.parameters or {}).get(FIXED_SIZE) == "0" else (False, 0)

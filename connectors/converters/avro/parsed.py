@@ -1,0 +1,82 @@
+"""Has fastavro parse what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, some defaults.
+
+On its own because two modules parse, and neither should know how fastavro is brought to it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import fastavro
+
+from connectors.converters.avro.names import is_name
+from connectors.errors import DataError
+from connectors.rejection import shown
+
+_PARSED: Final = "__fastavro_parsed"
+_NAMED: Final = "__named_schemas"
+_INNER: Final = frozenset({"type", "items", "values"})
+"""The names under which a schema has others, beside the fields of a record."""
+
+
+def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:
+    """Returns `avro` as fastavro reads and writes with it; puts its named types into `named`.
+
+    Raises DataError, or what fastavro stumbles over.
+    """
+    symbols: dict[str, str] = {}
+    parsed = fastavro.parse_schema(_with_stand_ins(avro, symbols), named_schemas=named)
+    branches = parsed if isinstance(parsed, list) else [parsed]
+    for node in [*named.values(), *branches]:
+        if isinstance(node, dict) and node.get("type") == "enum":
+            node["symbols"] = [symbols.get(symbol, symbol) for symbol in node["symbols"]]
+    return [_marked(branch, named) for branch in parsed] if isinstance(parsed, list) else _marked(parsed, named)
+
+
+def _marked(parsed: Any, named: dict[str, Any]) -> Any:
+    """Marks a schema as parsed: fastavro marks records alone, and would parse all else again for each value."""
+    if not isinstance(parsed, dict) or _PARSED in parsed:
+        return parsed
+    return {**parsed, _PARSED: True, _NAMED: named}
+
+
+def _with_stand_ins(avro: Any, symbols: dict[str, str]) -> Any:
+    """Returns `avro` with ASCII in place of the symbols of enums that are not; `symbols` gets what they stand for."""
+    if isinstance(avro, list):
+        return [_with_stand_ins(branch, symbols) for branch in avro]
+    if not isinstance(avro, dict):
+        return avro
+    made = {name: _with_stand_ins(part, symbols) if name in _INNER else part for name, part in avro.items()}
+    if isinstance(avro.get("fields"), list):
+        made["fields"] = [{**field, "type": _with_stand_ins(field["type"], symbols)} for field in avro["fields"]]
+    if avro.get("type") == "enum":
+        made.pop("default", None)
+        made["symbols"] = [_stand_in(symbol, symbols) for symbol in avro["symbols"]]
+    return made
+
+
+def _stand_in(symbol: Any, symbols: dict[str, str]) -> str:
+    if not isinstance(symbol, str) or not is_name(symbol):
+        raise DataError(f"Avro does not take {shown(symbol)} as a symbol of an enum: letters, digits and _ it takes.")
+    if symbol.isascii():
+        return symbol
+    made = f"_keyfold_{len(symbols)}"
+    symbols[made] = symbol
+    return made
+
+
+def without_defaults(avro: Any) -> Any:
+    """Returns an Avro schema without defaults, which reading needs none of: fastavro refuses some that Java takes."""
+    if isinstance(avro, list):
+        return [without_defaults(branch) for branch in avro]
+    if not isinstance(avro, dict):
+        return avro
+    kept = {name: without_defaults(part) if name in _INNER else part for name, part in avro.items()}
+    if isinstance(kept.get("fields"), list):
+        kept["fields"] = [_without_default(field) for field in kept["fields"]]
+    return kept
+
+
+def _without_default(field: Any) -> dict[str, Any]:
+    kept = {name: part for name, part in field.items() if name != "default"}
+    return {**kept, "type": without_defaults(kept["type"])} if "type" in kept else kept

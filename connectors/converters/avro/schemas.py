@@ -1,0 +1,324 @@
+"""Makes Connect's schemas of Avro's and back, as Confluent's AvroData does (`io.confluent.connect.avro.AvroData`).
+
+Avro's logical types date, time-millis, timestamp-millis and decimal are Connect's; their values are the same in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from connectors.converters.avro.defaults import avro_default, value_of_default
+from connectors.converters.avro.names import check_name
+from connectors.data.bounds import Extent, whole_of
+from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
+from connectors.data.values import scale_of
+from connectors.errors import DataError
+from connectors.rejection import shown
+
+ENUM: Final = "io.confluent.connect.avro.Enum"
+DEFAULT_NAME: Final = "io.confluent.connect.avro.ConnectDefault"
+FIXED_SIZE: Final = "connect.fixed.size"
+FIXED_NAME: Final = "connect.fixed.name"
+"""The parameter that keeps the name of a `fixed` that is a Decimal: the schema's own name is Connect's of Decimals."""
+PRECISION: Final = "connect.decimal.precision"
+_DEFAULT_PRECISION: Final = 64
+"""The precision of a Decimal that says none, as in AvroData."""
+_PRIMITIVES: Final = {
+    "boolean": Type.BOOLEAN,
+    "int": Type.INT32,
+    "long": Type.INT64,
+    "float": Type.FLOAT32,
+    "double": Type.FLOAT64,
+    "bytes": Type.BYTES,
+    "string": Type.STRING,
+}
+_SMALL: Final = {"int8": Type.INT8, "int16": Type.INT16}
+_LOGICAL: Final = {"date": DATE, "time-millis": TIME, "timestamp-millis": TIMESTAMP}
+_OF_CONNECT: Final = {DATE: ("int", "date"), TIME: ("int", "time-millis"), TIMESTAMP: ("long", "timestamp-millis")}
+_AVRO: Final = {
+    Type.INT8: "int", Type.INT16: "int", Type.INT32: "int", Type.INT64: "long", Type.FLOAT32: "float",
+    Type.FLOAT64: "double", Type.BOOLEAN: "boolean", Type.STRING: "string", Type.BYTES: "bytes",
+}  # fmt: skip
+
+
+class FromAvro:
+    """Makes Connect's schema of one Avro schema, in which every named type is defined where it is first used.
+
+    Raises DataError for what Connect cannot hold: types that contain themselves, or each other without end.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[str, Any] = {}
+        self._inside: set[str] = set()
+        self._extent = Extent()
+
+    def schema(self, avro: Any, namespace: str = "") -> Schema:
+        """Returns the schema of `avro`, its JSON, whose unqualified names are in `namespace`."""
+        if isinstance(avro, list):
+            return self._union(avro, namespace)
+        with self._extent:
+            if isinstance(avro, str):
+                return self._of_name(avro, namespace)
+            if not isinstance(avro, dict) or "type" not in avro:
+                raise DataError(
+                    f"An Avro schema is a name, a list or an object with a type, and this is {shown(avro)}."
+                )
+            return self._with_properties(self._of_dict(avro, namespace), avro)
+
+    def _of_name(self, name: str, namespace: str) -> Schema:
+        if name in _PRIMITIVES:
+            return Schema(type=_PRIMITIVES[name])
+        if name == "null":
+            raise DataError(
+                "Null alone is no type that Connect has: a list of nulls would take any length for no byte."
+            )
+        full = qualified(name, namespace)
+        if full not in self._named and name in self._named:  # as Java's Avro finds types without a namespace
+            full = name
+        if full in self._inside:
+            raise DataError(f"The type {full} contains itself, which Connect's schemas cannot say.")
+        if full not in self._named:
+            raise DataError(f"The type {full} is not defined.")
+        return self.schema(self._named[full], full.rpartition(".")[0])
+
+    def _of_dict(self, avro: Mapping[str, Any], namespace: str) -> Schema:
+        kind = avro["type"]
+        if kind in {"record", "error", "enum", "fixed"}:
+            return self._of_named(kind, avro, namespace)
+        if kind == "array":
+            return Schema(type=Type.ARRAY, value_schema=self.schema(avro["items"], namespace))
+        if kind == "map":
+            values = self.schema(avro["values"], namespace)
+            return Schema(type=Type.MAP, key_schema=Schema(type=Type.STRING), value_schema=values)
+        if not isinstance(kind, str) or kind not in _PRIMITIVES:
+            return self.schema(kind, namespace)
+        return _logical(kind, avro)
+
+    def _of_named(self, kind: str, avro: Mapping[str, Any], namespace: str) -> Schema:
+        full = qualified(avro["name"], avro.get("namespace", namespace))
+        self._named[full] = avro
+        inner = full.rpartition(".")[0]
+        if kind == "fixed":
+            return _fixed(full, avro)
+        if kind == "enum":
+            symbols = {f"{ENUM}.{one}": one for one in avro["symbols"]}
+            return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
+        self._inside.add(full)
+        fields = tuple(self._field(one, inner) for one in avro["fields"])
+        self._inside.discard(full)
+        name = None if full == DEFAULT_NAME else full
+        return Schema(type=Type.STRUCT, name=name, doc=avro.get("doc"), fields=fields)
+
+    def _field(self, avro: Mapping[str, Any], namespace: str) -> Field:
+        schema = self.schema(avro["type"], namespace)
+        if avro.get("doc") and schema.doc is None:
+            schema = replace(schema, doc=avro["doc"])
+        default = avro.get("default")
+        if default is not None and schema.default is None:
+            schema = replace(schema, default=value_of_default(schema, default))
+        return Field(avro["name"], schema)
+
+    def _union(self, avro: list[Any], namespace: str) -> Schema:
+        branches = [one for one in avro if one != "null"]
+        if len(branches) == 1:
+            found = self.schema(branches[0], namespace)
+            return found.as_optional() if len(avro) > 1 else found
+        fields = tuple(
+            Field(branch_name(one, namespace), self.schema(one, namespace).as_optional()) for one in branches
+        )
+        if len({one.name for one in fields}) < len(fields):
+            raise DataError(
+                "Two types of a union have one name in several namespaces, which Connect's schemas cannot say."
+            )
+        return Schema(type=Type.STRUCT, name=UNION, fields=fields, optional=len(branches) < len(avro))
+
+    def _with_properties(self, schema: Schema, avro: Mapping[str, Any]) -> Schema:
+        """Adds what Connect's own properties say (`connect.name` and its like)."""
+        parts: dict[str, Any] = {}
+        if "connect.name" in avro:
+            parts["name"] = avro["connect.name"]
+        if "connect.version" in avro:
+            parts["version"] = whole_of(avro["connect.version"], "version of a schema")
+        if "connect.doc" in avro:
+            parts["doc"] = avro["connect.doc"]
+        if avro.get("connect.parameters"):
+            parts["parameters"] = {**(schema.parameters or {}), **avro["connect.parameters"]}
+        if avro.get("connect.type") in _SMALL:
+            parts["type"] = _SMALL[avro["connect.type"]]
+        found = replace(schema, **parts) if parts else schema
+        default = avro.get("connect.default")
+        return found if default is None else replace(found, default=value_of_default(found, default))
+
+
+def qualified(name: str, namespace: str) -> str:
+    """Returns the full name of a type."""
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def branch_name(avro: Any, namespace: str) -> str:
+    """Returns the name of the field that stands for a branch of a union."""
+    if isinstance(avro, str):
+        return avro if avro in _PRIMITIVES else qualified(avro, namespace).rpartition(".")[2]
+    return str(avro["name"]).rpartition(".")[2] if "name" in avro else str(avro["type"])
+
+
+def name_of(schema: Schema, *, enums: bool) -> str | None:
+    """Returns the full name of the Avro type that `ToAvro` makes of a schema; None where that has none."""
+    parameters = schema.parameters or {}
+    if schema.type is Type.STRUCT:
+        return schema.name or DEFAULT_NAME
+    if enums and ENUM in parameters:
+        return parameters[ENUM]
+    own = None if schema.name == DECIMAL else schema.name
+    return (parameters.get(FIXED_NAME) or own or DEFAULT_NAME) if FIXED_SIZE in parameters else None
+
+
+def _fixed(full: str, avro: Mapping[str, Any]) -> Schema:
+    made = _logical("bytes", avro)
+    size = whole_of(avro["size"], "size of a fixed")
+    if size < 0:
+        raise DataError(f"The size of a fixed is not below 0, and this is {size}.")
+    named = {} if made.name is None else {FIXED_NAME: full}
+    return replace(made, name=made.name or full, parameters={**(made.parameters or {}), FIXED_SIZE: str(size), **named})
+
+
+def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
+    schema = Schema(type=_PRIMITIVES[kind])
+    logical = avro.get("logicalType")
+    if logical == "decimal" and kind == "bytes":
+        return replace(schema, name=DECIMAL, version=1, parameters=_decimal_parameters(avro))
+    name = _LOGICAL.get(str(logical))
+    return schema if name is None or _OF_CONNECT[name][0] != kind else replace(schema, name=name, version=1)
+
+
+def _decimal_parameters(avro: Mapping[str, Any]) -> dict[str, str]:
+    scale, precision = avro.get("scale"), avro.get("precision")
+    found = {SCALE: str(0 if scale is None else whole_of(scale, "scale of a Decimal"))}
+    if precision is None:
+        return found
+    digits = whole_of(precision, "precision of a Decimal")
+    return found if digits == _DEFAULT_PRECISION else {**found, PRECISION: str(digits)}
+
+
+def _decimal(schema: Schema) -> dict[str, Any]:
+    """Returns what Avro says of a Decimal; nothing of other types."""
+    if schema.name != DECIMAL:
+        return {}
+    precision = (schema.parameters or {}).get(PRECISION, _DEFAULT_PRECISION)
+    digits = whole_of(precision, "precision of a Decimal")
+    return {"scale": scale_of(schema), "precision": digits, "logicalType": "decimal"}
+
+
+class ToAvro:
+    """Makes the JSON of an Avro schema of a schema of Connect's; a named type is defined once.
+
+    `properties`: what Avro has no place for is kept in properties (connect.meta.data). `enums`: texts that were an
+    enum are one again (enhanced.avro.schema.support).
+    """
+
+    def __init__(self, *, properties: bool = True, enums: bool = False) -> None:
+        self._properties = properties
+        self.enums = enums
+        self._defined: dict[str, Schema] = {}
+        self._has_namespace = False  # a record around what is made now, which would lend it its own
+
+    def schema(self, schema: Schema) -> Any:
+        """Returns the Avro schema of `schema`. Raises DataError for what Avro cannot hold."""
+        made = self._required(schema)
+        if not schema.optional or schema.name == UNION:
+            return made
+        return [made, "null"] if schema.default is not None else ["null", made]
+
+    def _required(self, schema: Schema) -> Any:
+        parameters = schema.parameters or {}
+        if schema.type is Type.STRUCT:
+            return self._union(schema) if schema.name == UNION else self._record(schema)
+        if schema.type is Type.ARRAY and schema.value_schema is not None:
+            return self._decorated(schema, {"type": "array", "items": self.schema(schema.value_schema)})
+        if schema.type is Type.MAP:
+            return self._map(schema)
+        if self.enums and ENUM in parameters:
+            return self._enum(schema, parameters)
+        if FIXED_SIZE in parameters:
+            name = name_of(schema, enums=False) or DEFAULT_NAME
+            size = whole_of(parameters[FIXED_SIZE], "size of a fixed")
+            return self._once(name, schema, {"type": "fixed", "size": size, **_decimal(schema)})
+        return self._decorated(schema, self._plain(schema))
+
+    def _plain(self, schema: Schema) -> dict[str, Any]:
+        if schema.name == DECIMAL:
+            return {"type": "bytes", **_decimal(schema)}
+        if schema.name in _OF_CONNECT:
+            kind, logical = _OF_CONNECT[schema.name]
+            return {"type": kind, "logicalType": logical}
+        made = {"type": _AVRO[schema.type]}
+        return {**made, "connect.type": schema.type.value} if schema.type in {Type.INT8, Type.INT16} else made
+
+    def _record(self, schema: Schema) -> Any:
+        full, around = schema.name or DEFAULT_NAME, self._has_namespace
+        self._has_namespace = around or "." in full
+        fields = [self._field(one) for one in schema.fields]
+        self._has_namespace = around
+        made = {"type": "record", "fields": fields, **({"doc": schema.doc} if schema.doc else {})}
+        return self._once(full, schema, made)
+
+    def _field(self, field: Field) -> dict[str, Any]:
+        schema = field.schema
+        check_name(field.name, "field", "Rename it with ReplaceField, or give Flatten another delimiter.")
+        made: dict[str, Any] = {"name": field.name, "type": self.schema(schema)}
+        if schema.doc:
+            made["doc"] = schema.doc
+        if schema.default is not None:
+            made["default"] = avro_default(schema, schema.default)
+        elif schema.optional:
+            made["default"] = None
+        return made
+
+    def _union(self, schema: Schema) -> list[Any]:
+        branches = [self._required(one.schema) for one in schema.fields]
+        return ["null", *branches] if schema.optional else branches
+
+    def _map(self, schema: Schema) -> Any:
+        assert schema.key_schema is not None
+        assert schema.value_schema is not None
+        values = self.schema(schema.value_schema)
+        if schema.key_schema.type is Type.STRING and not schema.key_schema.optional:
+            return self._decorated(schema, {"type": "map", "values": values})
+        raise DataError("Avro's maps have texts as keys; this one has others.", "Cast the keys, or use keyfold.Json.")
+
+    def _enum(self, schema: Schema, parameters: Mapping[str, str]) -> Any:
+        symbols = [text for name, text in parameters.items() if name.startswith(f"{ENUM}.")]
+        return self._once(parameters[ENUM], schema, {"type": "enum", "symbols": symbols})
+
+    def _once(self, full: str, schema: Schema, made: dict[str, Any]) -> Any:
+        """Defines a named type; where it is defined already, names it."""
+        plain = replace(schema, optional=False, default=None, doc=None)
+        if full in self._defined:
+            if self._defined[full] != plain:
+                raise DataError(f"Two schemas that differ have the name {full}.", "Rename one with SetSchemaMetadata.")
+            return full
+        self._defined[full] = plain
+        namespace, _, name = full.rpartition(".")
+        check_name(name, "type", "Rename it with SetSchemaMetadata.")
+        # A type without a namespace would else take that of the type around it.
+        said = {"namespace": namespace} if namespace or self._has_namespace else {}
+        about = {"type": made["type"], "name": name, **said}
+        return self._decorated(schema, {**about, **made})
+
+    def _decorated(self, schema: Schema, made: dict[str, Any]) -> Any:
+        if not self._properties:
+            return made["type"] if made.keys() == {"type"} else made
+        extra: dict[str, Any] = {}
+        if schema.version is not None:
+            extra["connect.version"] = schema.version
+        if schema.parameters and schema.name != UNION:
+            extra["connect.parameters"] = dict(schema.parameters)
+        if schema.name is not None and schema.name != UNION:
+            extra["connect.name"] = schema.name
+        if schema.default is not None:
+            extra["connect.default"] = avro_default(schema, schema.default)
+        found = {**made, **extra}
+        return found["type"] if found.keys() == {"type"} else found

@@ -1,0 +1,137 @@
+"""Turns the values of unions of several types into structs of one field that is not null, and back.
+
+On its own because only schemas with such unions need any of it: all other values of Avro are Connect's as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from connectors.converters.avro.schemas import name_of
+from connectors.data.schema import UNION, Schema, Type
+from connectors.errors import DataError
+
+Convert = Callable[[Any], Any]
+_PYTHON: Final[dict[Type, tuple[type, ...]]] = {
+    Type.INT8: (int,), Type.INT16: (int,), Type.INT32: (int,), Type.INT64: (int,), Type.FLOAT32: (float,),
+    Type.FLOAT64: (float,), Type.BOOLEAN: (bool,), Type.STRING: (str,), Type.BYTES: (bytes,), Type.ARRAY: (list,),
+    Type.MAP: (dict,),
+}  # fmt: skip
+BY_NAME: Final[dict[str, Any]] = {"return_named_type": True}
+"""How fastavro reads unions: a value of a named type comes with the type's name."""
+_SMALLEST: Final = {Type.INT32: 1 << 31, Type.INT16: 1 << 15, Type.INT8: 1 << 7}
+
+
+def reader_of_unions(schema: Schema) -> Convert | None:
+    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None where there is no such union."""
+    return _converter(schema, _read_union, _unnamed) if _has_union(schema) else None
+
+
+def writer_of_unions(schema: Schema, *, enums: bool = False) -> Convert | None:
+    """Returns what makes fastavro's values of Connect's; None where they are the same. `enums`: see `ToAvro`."""
+    return _converter(schema, partial(_write_union, enums=enums), _same)
+
+
+def _has_union(schema: Schema) -> bool:
+    inner = (schema.value_schema, *(one.schema for one in schema.fields))
+    return schema.name == UNION or any(_has_union(one) for one in inner if one is not None)
+
+
+def _converter(
+    schema: Schema, of_union: Callable[[Schema], Convert], of_type: Callable[[Convert | None], Convert | None]
+) -> Convert | None:
+    """Returns what converts values of `schema`; `of_type` adds to it what values of named types need."""
+    if schema.name == UNION:
+        return of_union(schema)
+    if schema.type is Type.STRUCT:
+        return of_type(_of_struct(schema, of_union, of_type))
+    inner = _converter(schema.value_schema, of_union, of_type) if schema.value_schema is not None else None
+    if inner is None:
+        return of_type(None) if name_of(schema, enums=True) else None
+    if schema.type is Type.ARRAY:
+        return lambda value: None if value is None else [inner(one) for one in value]
+    return lambda value: None if value is None else {name: inner(one) for name, one in value.items()}
+
+
+def _same(convert: Convert | None) -> Convert | None:
+    return convert
+
+
+def _unnamed(convert: Convert | None) -> Convert:
+    """Takes the name off a value that was one of a type and null."""
+
+    def unnamed(value: Any) -> Any:
+        found = value[1] if type(value) is tuple else value
+        return found if convert is None else convert(found)
+
+    return unnamed
+
+
+def _of_struct(
+    schema: Schema, of_union: Callable[[Schema], Convert], of_type: Callable[[Convert | None], Convert | None]
+) -> Convert | None:
+    found = ((field.name, _converter(field.schema, of_union, of_type)) for field in schema.fields)
+    converters = {name: one for name, one in found if one is not None}
+    if not converters:
+        return None
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return {**value, **{name: one(value.get(name)) for name, one in converters.items()}}
+
+    return convert
+
+
+def _read_union(schema: Schema) -> Convert:
+    inner = {field.name: _converter(field.schema, _read_union, _unnamed) for field in schema.fields}
+
+    def read(value: Any) -> Any:
+        if value is None:
+            return None
+        if type(value) is tuple:
+            name, value = value[0].rpartition(".")[2], value[1]
+        else:
+            name = _branch_of(schema, value)
+        convert = inner[name]
+        return {one.name: None for one in schema.fields} | {name: convert(value) if convert else value}
+
+    return read
+
+
+def _branch_of(schema: Schema, value: Any) -> str:
+    """Returns which type without a name a value is of."""
+    unnamed = (one for one in schema.fields if name_of(one.schema, enums=True) is None)
+    found = next((one.name for one in unnamed if _fits(one.schema, value)), None)
+    if found is None:
+        raise DataError(f"A {type(value).__name__} is of no type of the union.")
+    return found
+
+
+def _write_union(schema: Schema, *, enums: bool) -> Convert:
+    again = partial(_write_union, enums=enums)
+    inner = {field.name: _converter(field.schema, again, _same) for field in schema.fields}
+    names = {field.name: name_of(field.schema, enums=enums) for field in schema.fields}
+
+    def write(value: Any) -> Any:
+        if value is None:
+            return None
+        name = next((name for name, one in value.items() if one is not None), None)
+        if name is None:
+            return None
+        convert, found = inner.get(name), value[name]
+        made = convert(found) if convert is not None else found
+        return made if names[name] is None else (names[name], made)
+
+    return write
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    """Returns whether `value` can be of `schema`: of its type, of its bits."""
+    kinds: Any = _PYTHON[schema.type]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and schema.type is not Type.BOOLEAN):
+        return False
+    bound = _SMALLEST.get(schema.type)
+    return bound is None or bool(-bound <= value < bound)

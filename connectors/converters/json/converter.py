@@ -1,0 +1,185 @@
+"""Reads and writes JSON, with or without schemas (`org.apache.kafka.connect.json.JsonConverter`).
+
+Stricter than Java's class in what it reads: nothing may stand behind the value, a whole number has 64 bits at most, and
+a value must be of the type that its schema says (`json/values.py`).
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from connectors.converters.converter import Converter, Headers
+from connectors.converters.json.schemas import read_schema, write_schema
+from connectors.converters.json.values import JsonForm, JsonValues, NumberText, check_without_schema, exact
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import DECIMAL, Schema
+from connectors.errors import DataError
+from connectors.options import Option, OptionsError
+from connectors.rejection import reason_of
+
+_SPACES: Final = b" \t\r\n"
+"""What may stand around JSON; a value of nothing else is null, as with Java's class."""
+_MARKS: Final = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+"""Encodings by their marks (BOM), in this order, as that of UTF-32 begins with that of UTF-16."""
+NEEDS_ENVELOPE: Final = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
+)
+
+
+class Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    """A message with its schema; both as the JSON that they are."""
+
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+DECIMAL_FORMAT: Final = Option(
+    "decimal.format",
+    "STRING",
+    "BASE64",
+    "How a Decimal is written: `BASE64` of its unscaled value, or `NUMERIC`. Both are read.",
+    allowed=("BASE64", "NUMERIC"),
+    any_case=True,
+    importance="LOW",
+)
+
+
+class JsonConverter(Converter):
+    """Values are JSON. With `schemas.enable` a message holds its schema, unless `schema.content` gives it."""
+
+    OPTIONS = (
+        Option(
+            "schemas.enable",
+            "BOOLEAN",
+            default=True,
+            doc="Each message is an object of `schema` and `payload`. `false`: a message is the value alone.",
+            importance="HIGH",
+        ),
+        Option(
+            "schema.content",
+            "STRING",
+            None,
+            "The schema of all messages, as JSON, where messages do not have one (KIP-1054). Not set: they have.",
+        ),
+        Option(
+            "schemas.cache.size", "INT", 1000, "How many schemas are kept, if they are not too large.", importance="LOW"
+        ),
+        DECIMAL_FORMAT,
+        Option(
+            "replace.null.with.default",
+            "BOOLEAN",
+            default=True,
+            doc="A null in a field with a default stands for the default.",
+            importance="LOW",
+        ),
+    )
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        numeric = options[DECIMAL_FORMAT.name].upper() == "NUMERIC"
+        self._values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
+        self._enabled: bool = options["schemas.enable"]
+        self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=exact)
+        self._envelope = msgspec.json.Decoder(Envelope)
+        self._schemas: Kept[bytes, tuple[Schema | None, bool]] = Kept(options["schemas.cache.size"])
+        self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write)))
+        content = options["schema.content"]
+        self._fixed = self._fixed_of(content) if content and self._enabled else None
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None or (not data.strip(_SPACES) and not self._enabled):
+            return None, None
+        data = json_text(data)
+        try:
+            if not self._enabled:
+                return None, check_without_schema(self._plain.decode(data))
+            if self._fixed is not None:
+                return self._read(self._fixed, data)
+            envelope = self._enveloped(data)
+            return self._read(self._schema(bytes(envelope.schema)), bytes(envelope.payload))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"This is no JSON: {reason_of(error)}.") from None
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`. Numbers are equal to those that Java's class writes, not always in the same digits."""
+        if schema is None and value is None:
+            return None
+        payload = encoded(self._values.write(schema, value))
+        if not self._enabled or self._fixed is not None:
+            return payload
+        written = b"null" if schema is None else self._written(schema)
+        return b'{"schema":' + written + b',"payload":' + payload + b"}"
+
+    def _fixed_of(self, content: str) -> tuple[Schema | None, bool]:
+        try:
+            return self._schema(content.encode())
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise OptionsError([("schema.content", f"this is no JSON: {reason_of(error)}.")]) from None
+        except DataError as error:
+            raise OptionsError([("schema.content", f"this is no schema: {error.message} {error.action}")]) from None
+
+    def _enveloped(self, data: bytes) -> Envelope:
+        try:
+            return self._envelope.decode(data)
+        except msgspec.ValidationError:
+            raise DataError(
+                NEEDS_ENVELOPE,
+                f"If you are trying to deserialize plain JSON data, set {'key' if self.is_key else 'value'}.converter."
+                "schemas.enable=false, or give its schema in schema.content.",
+            ) from None
+
+    def _schema(self, text: bytes) -> tuple[Schema | None, bool]:
+        """Returns a schema, and whether it has Decimals, of which the digits count."""
+        found = self._schemas.get(text)
+        if found is None:
+            node = self._plain.decode(text)
+            schema = None if node is None else read_schema(node, self._values.read)
+            found = schema, DECIMAL.encode() in text
+            self._schemas.put(text, found, weight_of(text, schema))
+        return found
+
+    def _read(self, found: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
+        schema, is_exact = found
+        node = (self._exact if is_exact else self._plain).decode(payload)
+        return schema, check_without_schema(node) if schema is None else self._values.read(schema, node)
+
+
+def json_text(data: bytes) -> bytes:
+    """Returns JSON as UTF-8, without the mark of its encoding (BOM). Java's parser takes UTF-16 and UTF-32 by it."""
+    if not data or 0 < data[0] < 0x80:  # as nearly all begin
+        return data
+    mark = next((one for one in _MARKS if data.startswith(one)), None)
+    if mark is None or mark is codecs.BOM_UTF8:
+        return data if mark is None else data[len(mark) :]
+    try:
+        return data[len(mark) :].decode(_MARKS[mark]).encode()
+    except UnicodeError as error:
+        raise DataError(f"This is no JSON: {reason_of(error)}.") from None
+
+
+def encoded(node: Any) -> bytes:
+    """Returns JSON. Raises DataError for what it cannot hold."""
+    try:
+        return _ENCODER.encode(node)
+    except (TypeError, ValueError, RecursionError, UnicodeError) as error:
+        raise DataError(f"The value cannot be written as JSON: {reason_of(error)}.") from None
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, NumberText):
+        return msgspec.Raw(value.encode())
+    raise TypeError(f"it has a {type(value).__name__}")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_raw)

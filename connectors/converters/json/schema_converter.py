@@ -1,0 +1,80 @@
+"""Reads and writes JSON whose schemas are in a registry (Confluent's `JsonSchemaConverter`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from connectors.converters.converter import Headers
+from connectors.converters.json.converter import DECIMAL_FORMAT, encoded, json_text
+from connectors.converters.json.schema_types import FromJsonSchema, to_json_schema
+from connectors.converters.json.values import JsonForm, JsonValues, exact
+from connectors.converters.registered import MOST_IDS, RegisteredConverter
+from connectors.data.kept import Kept, OfSchema, weight_of
+from connectors.data.schema import Schema
+from connectors.errors import DataError
+from connectors.rejection import reason_of
+
+
+class Text(Struct, frozen=True):
+    """A JSON Schema as it is registered."""
+
+    text: str
+
+
+class JsonSchemaConverter(RegisteredConverter):
+    """Values are JSON behind the id of their schema. A value is not held against what its schema says of ranges."""
+
+    KIND = "JSON"
+    OPTIONS = (
+        *RegisteredConverter.OPTIONS,
+        DECIMAL_FORMAT,
+    )
+
+    def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
+        super().__init__(options, is_key=is_key)
+        self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
+        self._decoder = msgspec.json.Decoder(float_hook=exact)
+        self._reads: Kept[int, Schema] = Kept(MOST_IDS)
+        self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`."""
+        if data is None:
+            return None, None
+        schema_id, start = self.wire.read(headers, data)
+        schema = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        try:
+            node = self._decoder.decode(json_text(data[start:]))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"The data is no JSON: {reason_of(error)}.") from None
+        return schema, self._values.read(schema, node)
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if value is None and (schema is None or schema.optional):
+            return None
+        if schema is None:
+            raise DataError("keyfold.JsonSchema writes values with a schema only.", "Write keyfold.Json instead.")
+        text: Text = self._texts(schema)
+        schema_id = self.id_of(topic, text.text, schema.name)
+        return self.wire.written(schema_id) + encoded(self._values.write(schema, value))
+
+    def _read_of(self, schema_id: int) -> Schema:
+        registered = self.registry.schema(schema_id)
+        if registered.kind != self.KIND:
+            raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
+        texts = self.referenced(registered)
+        try:
+            references = {one.name: json.loads(text) for one, text in texts.items()}
+            root = json.loads(registered.text)
+            found = FromJsonSchema(root, references, self._values.read).schema(root)
+        except DataError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
+            raise DataError(f"Schema {schema_id} is no JSON Schema: {reason_of(error)}.") from None
+        return self._reads.put(schema_id, found, weight_of(found))

@@ -1,0 +1,256 @@
+"""Rebuilds the catalog of a connector whose storage is lost, from its output: steps R1 to R5 of docs/protocol.md.
+
+The records come from the output, what they are from its headers, and up to where they go from the committed positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+from msgspec import Struct
+
+from compactor.catalog.catalog import Catalog
+from compactor.errors import PositionError, RebuildError
+from compactor.failpoints import hit
+from compactor.generation.tombstones import write_tombstones
+from compactor.model.actions import AddTopic, AnyAction, RenewTopic, RestoreLog
+from compactor.model.log import PartitionLog, Run, generation_of
+from compactor.model.position import Position
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+from compactor.rebuild.plan import LostLog, check, ids_of, position_of, restored
+from compactor.runs import paths
+from compactor.runs.writer import RunTarget, write_run
+from connectors.clock import SystemClock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.stores import connector_storage
+from connectors.config.topics import select
+from connectors.config.worker import WorkerConfig
+from connectors.kafka.admin import TopicInfo
+from connectors.kafka.client_settings import ClientSettings
+from connectors.runtime.key_comparison import comparison_of_keys, comparison_of_records
+from connectors.runtime.offset_change import commit_positions
+from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, take_over
+from connectors.sinks.output_keys import live_keys
+from connectors.sinks.output_records import last_records
+
+_TRIES: Final = 3
+"""How often it is begun again where another worker has published meanwhile."""
+
+_log = structlog.get_logger()
+
+
+class RebuiltLog(Struct, frozen=True, kw_only=True):
+    """What a log was rebuilt as: published up to `offset`, with so many `records`; `lost` offsets are given up."""
+
+    topic: str
+    partition: int
+    offset: int
+    generation: int
+    records: int
+    lost: int
+
+
+def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: bool = False) -> tuple[RebuiltLog, ...]:
+    """Makes the catalog of `connector` anew in its storage; the next run goes on from it.
+
+    Raises RebuildError where nothing is lost, or the output does not tell enough, and nothing was changed;
+    ConflictError where a worker runs it; UnreachableError, StorageError.
+    """
+    storage = connector_storage(worker, connector.name)
+    clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
+    found: list[RebuiltLog] = []
+    with claimed(storage, connector.name, abandoned_s(storage)):
+        buckets = Catalog.open(storage, connector.name).state.buckets or connector.tasks_max or 1
+        _, broker = take_over(
+            storage,
+            connector,
+            clients,
+            buckets,
+            now_ms,
+            change=lambda fenced: found.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
+            start=draw_start(worker),
+        )
+        broker.close()
+    return tuple(found)
+
+
+class Rebuilder:
+    """Gives a catalog that this process has just taken over the logs of the one that was lost."""
+
+    def __init__(self, fenced: Fenced) -> None:
+        self._catalog = fenced.catalog
+        self._broker = fenced.broker
+        self._admin = fenced.admin
+        self._connector = fenced.connector
+        self._clients = fenced.clients
+
+    def rebuild(self, now_ms: int, *, accepts_loss: bool) -> tuple[RebuiltLog, ...]:
+        """Takes steps R1 to R5; returns what became of each log, by partition."""
+        for _ in range(_TRIES):
+            topics, lost, ids = self._look(accepts_loss=accepts_loss)  # R1
+            hit("rebuild.read")
+            made = self._restored(lost, now_ms)  # R2
+            hit("rebuild.before-commit")
+            actions = (*self._topics(topics), *made)
+            self._catalog.commit(partial(_always, actions), now_ms)  # R3
+            hit("rebuild.after-commit")
+            positions = {
+                one.tp: position_of(action, one, self._catalog.state.catalog_id, ids)
+                for action, one in zip(made, lost, strict=True)
+            }
+            self._catalog.refresh()  # a newer owner may have published since: then its positions are the true ones
+            commit_positions(self._clients, self._connector.group_id, positions)  # R4
+            hit("rebuild.positions")
+            if self._stands(positions, ids):  # R5
+                hit("rebuild.fence")
+                return tuple(map(_rebuilt, made))
+        raise RebuildError(
+            f"Connector {self._connector.name}: another worker publishes while it is rebuilt.",
+            "Its storage is not lost, then: stop that worker, and see where its storage.location is.",
+        )
+
+    def _look(self, *, accepts_loss: bool) -> tuple[dict[str, TopicInfo], list[LostLog], int]:
+        """Takes step R1: returns the source topics, what there is of each log that is to be restored, and `ids_of`."""
+        names = select(self._connector, self._admin.list_topics())
+        found = self._admin.describe(names)
+        partitions = [TopicPartition(name, number) for name in found for number in range(found[name].partitions)]
+        held = self._broker.positions(partitions)
+        ours = self._catalog.state.catalog_id
+        lost = {tp: one for tp, one in held.items() if one is not None and one.catalog_id != ours}
+        self._check_any(held, lost)
+        outputs = self._outputs(lost)
+        starts, ends = self._admin.starts(list(lost)), self._admin.ends(list(lost))
+        places = {tp: TopicPartition(outputs[tp.topic], tp.partition) for tp in lost}
+        output_ends = self._admin.ends(places.values())
+        logs = [
+            LostLog(
+                topic=tp.topic,
+                partition=tp.partition,
+                position=position,
+                source_start=starts[tp],
+                source_end=ends[tp],
+                output_end=output_ends[places[tp]],
+            )
+            for tp, position in sorted(lost.items())
+        ]
+        for one in logs:
+            check(one, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
+        topics = {name: found[name] for name in sorted({one.topic for one in logs})}
+        return topics, logs, ids_of(held, self._catalog.state.buckets)
+
+    def _check_any(
+        self, held: Mapping[TopicPartition, Position | None], lost: Mapping[TopicPartition, Position]
+    ) -> None:
+        name, group = self._connector.name, self._connector.group_id
+        if not any(held.values()):
+            raise RebuildError(
+                f"Connector {name}: group {group} has committed nothing for its topics, so that there is nothing to "
+                "rebuild from.",
+                "Run it: it begins with what the source has. Or name the topics that it had.",
+            )
+        if not lost:
+            raise RebuildError(
+                f"Connector {name}: its committed positions are those of the catalog in "
+                f"{self._catalog.storage.location}: nothing is lost.",
+                "Run it.",
+            )
+        strange = next((tp for tp, position in sorted(lost.items()) if position.catalog_id is None), None)
+        if strange is not None:
+            raise RebuildError(
+                f"Connector {name}: the position {lost[strange].offset} of {strange} was not committed by keyfold, so "
+                "that it says nothing of the output.",
+                "Begin anew instead: keyfold delete CONNECTOR.json --outputs, then run it.",
+            )
+
+    def _outputs(self, lost: Mapping[TopicPartition, Position]) -> dict[str, str]:
+        """Returns the output of each topic. Raises RebuildError where it is not the one that the positions count in."""
+        name = self._connector.name
+        wanted = {tp.topic: self._connector.output_topic(tp.topic) for tp in lost}
+        found = self._admin.describe([output for output in wanted.values() if output is not None])
+        for tp, position in sorted(lost.items()):
+            output = wanted[tp.topic]
+            if output is None:
+                raise RebuildError(
+                    f"Connector {name}: topic {tp.topic} is not published, so that nothing tells what was kept of it.",
+                    "Leave it out of topics; or delete the connector, and run it anew.",
+                )
+            if output not in found or found[output].id != position.output_id:
+                raise RebuildError(
+                    f"Connector {name}: the output {output} is not the one in which the position of {tp} counts: it is "
+                    "gone, or was recreated.",
+                    "Begin anew instead: keyfold delete CONNECTOR.json --outputs, then run it.",
+                )
+        return {topic: output for topic, output in wanted.items() if output is not None}
+
+    def _restored(self, lost: Sequence[LostLog], now_ms: int) -> list[RestoreLog]:
+        """Takes step R2: writes the records of each log, or its tombstones."""
+        state = self._catalog.state
+        order = sorted({*state.by_partition(), *(one.tp for one in lost)})
+        buckets = {tp: number % max(1, state.buckets) for number, tp in enumerate(order)}
+        return [restored(one, *self._runs(one, now_ms), buckets[one.tp]) for one in lost]
+
+    def _runs(self, lost: LostLog, now_ms: int) -> tuple[Run | None, Run | None]:
+        output, config = self._connector.output_topic(lost.topic) or "", self._clients.consumer()
+        storage, epoch, most = self._catalog.storage, self._catalog.epoch, self._connector.segment_bytes
+        if lost.is_unpublished:
+            keys = live_keys(config, output, lost.tp, lost.output_end).live
+            compare = comparison_of_keys(self._connector)
+            return None, write_tombstones(storage, lost.tp, keys, epoch, now_ms, most, compare)
+        position = lost.position
+        batches = last_records(
+            config,
+            output,
+            lost.tp,
+            position.generation,
+            lost.output_end,
+            position.offset,
+            comparison_of_records(self._connector),
+        )
+        target = RunTarget(storage=storage, prefix=paths.prefix(epoch, "rebuild"), max_bytes=most, arrived_ms=now_ms)
+        return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms), None
+
+    def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:
+        known, found = self._catalog.state.topics, list[AnyAction]()
+        outputs = {name: self._connector.output_topic(name) for name in topics}
+        ids = self._admin.describe([output for output in outputs.values() if output is not None])
+        for name, info in topics.items():
+            output = outputs[name]
+            output_id = ids[output].id if output is not None else None
+            if name in known:
+                found.append(RenewTopic(topic=name, topic_id=info.id, output_id=output_id))
+            else:
+                found.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
+        return found
+
+    def _stands(self, positions: Mapping[TopicPartition, Position], ids: int) -> bool:
+        """Takes step R5: shuts out every producer of an older owner; returns whether none has published since R1.
+
+        `ids`: how many transactional ids it can have used, also for partitions of topics that are gone.
+        """
+        self._broker.fence(range(ids))
+        try:
+            held = self._broker.positions(list(positions))
+        except PositionError:
+            return False
+        return all(held[tp] == position for tp, position in positions.items())
+
+
+def _always(actions: tuple[AnyAction, ...], _: CatalogState) -> tuple[AnyAction, ...]:
+    return actions
+
+
+def _rebuilt(action: RestoreLog) -> RebuiltLog:
+    log: PartitionLog = action.log
+    _log.warning("log rebuilt", topic=log.topic, partition=log.partition, offset=log.position)
+    return RebuiltLog(
+        topic=log.topic,
+        partition=log.partition,
+        offset=log.position,
+        generation=generation_of(log),
+        records=sum(run.records for run in log.runs),
+        lost=sum(gap.end - gap.start for gap in log.gaps),
+    )

@@ -1,0 +1,213 @@
+"""Decides which dead letters go back to their source, and what a group has to hold of that. Pure.
+
+A position says what each run has chosen, and how far it has come with that; whether a letter has gone follows from the
+letter itself. So its length does not depend on how many letters were left, nor on how they lie between the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from connectors.operations.redrive.letters import Letter, LetterFilter
+from connectors.rejection import Stage
+
+METADATA_MAX: Final = 4_000
+"""Bytes of a position's metadata; Kafka takes 4,096 (offset.metadata.max.bytes)."""
+FILTERED_MAX: Final = 3_000
+"""Bytes beyond which a run with filters adds nothing: the rest is kept for runs without, which shrink it again."""
+BATCH_LETTERS: Final = 500
+BATCH_BYTES: Final = 16 << 20
+OTHER_CONNECTOR: Final = "of another connector"
+UNNAMED: Final = "names no connector"
+FILTERED: Final = "left by the filters"
+UNSTAGED: Final = "names no connector, and does not name its stage; set errors.deadletterqueue.context.headers.enable"
+"""With transforms it may hold the transformed record; only the stage would say so."""
+TOO_OFTEN: Final = "sent back too often"
+NO_SOURCE: Final = "names no source topic"
+GONE: Final = "source topic is gone"
+TRANSFORMED: Final = "holds the transformed record"
+REPEATED: Final = "of a record that another letter has sent back"
+
+
+class RedriveSelection(Struct, frozen=True, omit_defaults=True):
+    """What a run chooses: letters that `filter` lets through, of records that came back less than `most` times.
+
+    `unnamed`: also those that name no connector. `source`: there is one topic for those that name none. `transforms`:
+    those that may hold a transformed record are left. `gone`: marks of the topics (`mark_of`) that were not there.
+    `once`: of the letters of one record one goes, and has gone for all of them; earlier versions sent each.
+    """
+
+    most: int
+    filter: LetterFilter = LetterFilter()
+    unnamed: bool = False
+    source: bool = False
+    transforms: bool = False
+    gone: tuple[str, ...] = ()
+    once: bool = False
+
+    def why_left(self, letter: Letter, connector: str) -> str | None:
+        """Returns why a letter is not among those of `connector` that are chosen; None where it is."""
+        said = letter.context
+        topic = said.get("topic")
+        reasons = (
+            (said.get("connector.name", connector) != connector, OTHER_CONNECTOR),
+            (not self.filter.matches(letter), FILTERED),
+            ("connector.name" not in said and not self.unnamed, self._why_unnamed(said)),
+            (letter.redrives >= self.most, TOO_OFTEN),
+            (self.transforms and said.get("stage") == Stage.KAFKA_PRODUCE.value, TRANSFORMED),
+            (topic is None and not self.source, NO_SOURCE),
+            (topic is not None and bool(self.gone) and mark_of(topic) in self.gone, GONE),
+        )
+        return next((why for applies, why in reasons if applies), None)
+
+    def _why_unnamed(self, said: Mapping[str, str]) -> str:
+        return UNSTAGED if self.transforms and "stage" not in said else UNNAMED
+
+    def without(self, topic: str) -> RedriveSelection:
+        """Returns this selection where `topic` is not there."""
+        return replace(self, gone=tuple(sorted({*self.gone, mark_of(topic)})))
+
+    def includes(self, other: RedriveSelection) -> bool:
+        """Returns whether it chooses, and sends, each letter that `other` does."""
+        return (
+            self.once <= other.once
+            and self.most >= other.most
+            and self.filter.includes(other.filter)
+            and self.unnamed >= other.unnamed
+            and self.source >= other.source
+            and self.transforms <= other.transforms
+            and set(self.gone) <= set(other.gone)
+        )
+
+
+def mark_of(topic: str) -> str:
+    """Returns a short text that stands for a topic's name, of which a position has no room for many."""
+    return blake2b(topic.encode(), digest_size=6).hexdigest()
+
+
+class RedriveTarget(Struct, frozen=True):
+    """Where a letter goes back to; `partition` -1: by its key."""
+
+    topic: str
+    partition: int
+
+
+def target_of(letter: Letter, source: str, partitions: Mapping[str, int]) -> RedriveTarget | None:
+    """Returns where a letter goes: its topic, or `source` where it names none; None where `partitions` lacks it."""
+    topic, number = letter.context.get("topic", source), letter.context.get("partition", "")
+    count = partitions.get(topic)
+    if count is None:
+        return None
+    return RedriveTarget(topic, int(number) if number.isdecimal() and int(number) < count else -1)
+
+
+class RedrivenRange(Struct, frozen=True):
+    """All letters below the offset `end` that `selection` chooses have gone."""
+
+    selection: RedriveSelection
+    end: int
+
+
+class _Metadata(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    redriven: tuple[RedrivenRange, ...]
+    base: int = 0
+
+
+class RedrivePosition(Struct, frozen=True):
+    """Which letters of one partition have gone: all below `base`, and those of each of `redriven`."""
+
+    base: int = 0
+    redriven: tuple[RedrivenRange, ...] = ()
+
+    @classmethod
+    def of(cls, offset: int, metadata: str) -> RedrivePosition:
+        """Reads what a group holds; without metadata all below `offset` has gone. Raises ValueError if not ours."""
+        if not metadata:
+            return cls(offset)
+        try:
+            found = msgspec.json.decode(metadata, type=_Metadata)
+        except msgspec.DecodeError as error:
+            raise ValueError(metadata[:100]) from error
+        return cls(found.base, found.redriven)
+
+    @property
+    def offset(self) -> int:
+        """Behind the last letter that any run has come to: what the group holds beside the metadata."""
+        return max((self.base, *(one.end for one in self.redriven)))
+
+    @property
+    def metadata(self) -> str:
+        """What the group holds beside the offset."""
+        return msgspec.json.encode(_Metadata(self.redriven, self.base)).decode() if self.redriven else ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether Kafka takes the metadata."""
+        return len(self.metadata.encode()) <= METADATA_MAX
+
+    @property
+    def has_passed_over(self) -> bool:
+        """Whether a run has sent one letter of a record only, and may have passed over others."""
+        return any(one.selection.once for one in self.redriven)
+
+    def since(self, low: int) -> RedrivePosition:
+        """Returns the position without what concerns only letters below `low`, which are gone from the topic."""
+        return replace(self, redriven=tuple(one for one in self.redriven if one.end > max(low, self.base)))
+
+    def has_room_for(self, selection: RedriveSelection) -> bool:
+        """Returns whether a run of `selection` can be noted; of one without filters it can, as good as always."""
+        noted = self.noted(selection, max(self.offset, 10**12))
+        if any(one.selection == selection for one in self.redriven):
+            return noted.fits
+        begun = replace(self, redriven=(*self.redriven, RedrivenRange(selection, self.offset)))
+        return begun.fits if selection.filter == LetterFilter() else len(begun.metadata.encode()) <= FILTERED_MAX
+
+    def start(self, selection: RedriveSelection) -> int:
+        """Returns the offset below which nothing of `selection` is left."""
+        return max((self.base, *(one.end for one in self.redriven if one.selection.includes(selection))))
+
+    def is_redriven(self, letter: Letter, connector: str) -> bool:
+        """Returns whether a letter has gone."""
+        if letter.offset < self.base:
+            return True
+        return any(
+            letter.offset < one.end and one.selection.why_left(letter, connector) is None for one in self.redriven
+        )
+
+    def is_redriven_itself(self, letter: Letter, connector: str) -> bool:
+        """Returns whether a letter has gone by a run that sent each letter, whatever record it is of."""
+        each = replace(self, redriven=tuple(one for one in self.redriven if not one.selection.once))
+        return each.is_redriven(letter, connector)
+
+    def is_waiting(self, letter: Letter, connector: str) -> bool:
+        """Returns whether a letter may still go: it is not another connector's, and has not gone."""
+        ours = letter.context.get("connector.name", connector) == connector
+        return ours and not self.is_redriven(letter, connector)
+
+    def noted(self, selection: RedriveSelection, end: int) -> RedrivePosition:
+        """Notes that all that `selection` chooses below `end` has gone; what that includes is noted no more."""
+        if end <= self.start(selection):
+            return self
+        new = RedrivenRange(selection, end)
+        rest = (one for one in self.redriven if not (selection.includes(one.selection) and one.end <= end))
+        return replace(self, redriven=(*rest, new))
+
+
+def batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    """Cuts letters into those of one transaction, by number and bytes; one that is larger is alone."""
+    batch: list[Letter] = []
+    size = 0
+    for letter in letters:
+        if batch and (len(batch) >= BATCH_LETTERS or size + letter.size > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(letter)
+        size += letter.size
+    if batch:
+        yield batch

@@ -1,0 +1,428 @@
+"""Sends dead letters back to their source topics, each exactly once: steps D1 to D6 of docs/protocol.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Final
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Partition
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.model.record import TopicPartition
+from connectors.config.connector import ConnectorConfig
+from connectors.config.stores import connector_storage
+from connectors.config.topics import matches
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConflictError, UsageError
+from connectors.kafka import groups
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
+from connectors.operations.redrive.floor import Positions, RedriveFloor
+from connectors.operations.redrive.letters import Letter, LetterFilter, bounds, read_letters
+from connectors.operations.redrive.plan import (
+    FILTERED,
+    GONE,
+    NO_SOURCE,
+    OTHER_CONNECTOR,
+    REPEATED,
+    RedrivePosition,
+    RedriveSelection,
+    RedriveTarget,
+    batches,
+    target_of,
+)
+from connectors.operations.redrive.producer import RedriveProducer, RedriveTargets
+from connectors.operations.redrive.records import RedrivenRecords
+
+_PENDING_S: Final = 60.0
+_LOOK_S: Final = 5.0
+"""How long who only looks waits for the position of a transaction that is not decided yet."""
+
+
+class RedriveResult(Struct, frozen=True):
+    """What a run has done: letters that were sent back, by source topic, and those that were left, by why.
+
+    `already`: those behind the run's first letter that an earlier run had sent back. `limited`: the run stopped at its
+    limit, so `left` and `already` count only what lies before that.
+    """
+
+    sent: dict[str, int]
+    left: dict[str, int]
+    already: int = 0
+    limited: bool = False
+
+    @property
+    def matched(self) -> bool:
+        """Whether a letter was met that the filters let through."""
+        return bool(self.sent or self.left.keys() - {FILTERED, OTHER_CONNECTOR})
+
+
+class LetterFates(Struct, frozen=True):
+    """Which letters of `connector` have gone, by the positions of the partitions that have one.
+
+    `records` are those of which a letter has gone, which then has gone for all of them.
+    """
+
+    connector: str
+    positions: dict[int, RedrivePosition]
+    records: RedrivenRecords
+
+    def is_redriven(self, letter: Letter) -> bool:
+        """Returns whether a letter has gone, or another one of its record."""
+        return self._position(letter).is_redriven(letter, self.connector) or self.records.is_known(letter)
+
+    def is_waiting(self, letter: Letter) -> bool:
+        """Returns whether a letter may still go: it is not another connector's, and has not gone."""
+        return self._position(letter).is_waiting(letter, self.connector) and not self.records.is_known(letter)
+
+    def _position(self, letter: Letter) -> RedrivePosition:
+        return self.positions.get(letter.partition, RedrivePosition())
+
+
+class DeadLetters:
+    """The dead letter topic of one connector."""
+
+    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig) -> None:
+        if connector.dead_letter_topic is None:
+            raise UsageError(
+                f"Connector {connector.name} has no dead letter topic.",
+                "Set errors.deadletterqueue.topic.name, with errors.tolerance=all.",
+            )
+        self.topic: Final = connector.dead_letter_topic
+        self._connector = connector
+        self._clients = ClientSettings.of(worker, connector)
+        self._admin = Admin(self._clients.admin())
+        self._storage = connector_storage(worker, connector.name)
+
+    def absent(self) -> str | None:
+        """Returns a sentence where the topic does not exist. Raises UnreachableError, NotAllowedError."""
+        if self._admin.describe([self.topic]):
+            return None
+        return f"Topic {self.topic} does not exist: the connector has not made it yet, or it was deleted."
+
+    def letters(self, partition: int | None = None) -> Iterator[Letter]:
+        """Yields all letters, or those of one partition, by partition and offset.
+
+        None where the topic is not there yet. Raises UnreachableError, NotAllowedError.
+        """
+        found = self._admin.describe([self.topic]).get(self.topic)
+        numbers = range(found.partitions) if found else range(0)
+        config = self._clients.consumer()
+        for number in numbers if partition is None else [one for one in numbers if one == partition]:
+            yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
+
+    def fates(self) -> LetterFates:
+        """Returns what the group's positions say of letters; changes nothing.
+
+        Raises UnreachableError, also where a transaction of a redrive is open, NotAllowedError, StorageError;
+        ConflictError where positions are not keyfold's, or cannot be read.
+        """
+        info, records = self._admin.describe([self.topic]).get(self.topic), RedrivenRecords(self._connector.name)
+        if info is None:
+            return LetterFates(self._connector.name, {}, records)
+        floor = RedriveFloor(self._storage, self.topic, info.id)
+        with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
+            known = floor.filled(self._held(member, info.partitions, _LOOK_S))
+        positions, config = {number: self._position(held) for number, held in known.items()}, self._clients.consumer()
+        for number, position in positions.items():
+            low, end = bounds(config, self.topic, number)
+            records.learn(position, read_letters(config, self.topic, number, low, min(end, position.offset)))
+        return LetterFates(self._connector.name, positions, records)
+
+    def strange(self, asked: LetterFilter) -> Iterator[str]:
+        """Yields a sentence for a topic and for a class of `asked` that no letter has; a source topic may have none.
+
+        Reads letters until one has it, which none may have. Raises UnreachableError, NotAllowedError.
+        """
+        topic, class_name = asked.topic, asked.class_name
+        if topic is not None and not matches(self._connector, topic) and not self._names("topic", topic):
+            name = self._connector.name
+            yield f"{topic} is no source topic of connector {name}, and no letter in {self.topic} names it."
+        if class_name is not None and not self._names("class.name", class_name):
+            yield f"No letter in {self.topic} has the class {class_name}; keyfold dlq list says which there are."
+
+    def _check_topic(self, topic: str | None) -> None:
+        """Raises UsageError for a topic that cannot be meant: a run that chooses nothing would seem to be done."""
+        for sentence in self.strange(LetterFilter(topic)):
+            raise UsageError(
+                sentence, f"keyfold dlq list names the topics that letters in {self.topic} are of; nothing was sent."
+            )
+
+    def _names(self, what: str, text: str) -> bool:
+        return any(one.context.get(what) == text for one in self.letters())
+
+    def redrive(
+        self,
+        selection: RedriveSelection,
+        *,
+        dry_run: bool = False,
+        limit: int | None = None,
+        report: Callable[[int], None],
+    ) -> RedriveResult:
+        """Sends back what `selection` chooses, at most `limit` letters; `report` is called with how many are done.
+
+        What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
+        Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError where another redrive
+        runs; UsageError if the positions have no room for one more selection, and for a topic that is neither the
+        connector's nor any letter's.
+        """
+        self._check_topic(selection.filter.topic)
+        info = self._admin.describe([self.topic]).get(self.topic)
+        if info is None:
+            return RedriveResult({}, {})
+        run = _Run(self._connector, self._clients, self._admin, self._selection(selection), report)
+        floor = RedriveFloor(self._storage, self.topic, info.id)
+        with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
+            sender = None if dry_run else self._producer(member)  # D1
+            if sender is not None:
+                floor.begin()
+            known = floor.filled(self._held(member, info.partitions, _PENDING_S))  # D2
+            ends = {number: bounds(self._clients.consumer(), self.topic, number) for number in range(info.partitions)}
+            positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
+            run.check_room(positions)
+            run.learn(positions, ends)
+            ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
+            goes_on = (run.partition(one, position, ends[one], limit, ledger) for one, position in positions.items())
+            limited = not all(goes_on)
+        return run.result(limited=limited)
+
+    def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
+        tps = [TopicPartition(self.topic, number) for number in range(partitions)]
+        found = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
+        return {tp.partition: held for tp, held in found.items()}
+
+    def _producer(self, member: Consumer) -> RedriveProducer:
+        name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
+        return RedriveProducer(self._clients.producer(), name, group, member)
+
+    def _selection(self, asked: RedriveSelection) -> RedriveSelection:
+        topics = self._connector.topics or ()
+        source = len(topics) == 1 and bool(self._admin.describe(topics))
+        return replace(asked, source=source, transforms=bool(self._connector.transforms))
+
+    def _position(self, held: groups.CommittedOffset | None) -> RedrivePosition:
+        try:
+            return RedrivePosition.of(*held) if held is not None else RedrivePosition()
+        except ValueError as error:
+            raise ConflictError(
+                f"Group {self._connector.redrive_group_id} holds a position of {self.topic} that is not of keyfold: "
+                f"{error}.",
+                "Another consumer uses that group; set its offset to the earliest to begin with the first letter.",
+            ) from None
+
+
+class _Ledger:
+    """Sends letters, and records what has gone: in the group, and behind that in the connector's storage."""
+
+    def __init__(self, sender: RedriveProducer, floor: RedriveFloor, topic: str, known: Positions) -> None:
+        self._sender = sender
+        self._floor = floor
+        self._topic = topic
+        self._known = dict(known)
+        floor.keep(self._known)  # before anything is sent: where that cannot be written, nothing is
+
+    def transaction(self, number: int, position: RedrivePosition, targets: RedriveTargets) -> None:
+        """Takes steps D3 to D6 for letters of the partition `number`."""
+        self._sender.transaction(Partition(self._topic, number, position.offset, position.metadata), targets)
+        self._known[number] = (position.offset, position.metadata)
+        self._floor.keep(self._known)  # D6
+
+
+class _Run:
+    """One run over the partitions of the dead letter topic."""
+
+    def __init__(
+        self,
+        connector: ConnectorConfig,
+        clients: ClientSettings,
+        admin: Admin,
+        selection: RedriveSelection,
+        report: Callable[[int], None],
+    ) -> None:
+        self._connector = connector.name
+        self._group = connector.redrive_group_id
+        self._topic = connector.dead_letter_topic or ""
+        self._source = connector.topics[0] if connector.topics else ""
+        self._has_one = len(connector.topics or ()) == 1
+        self._clients = clients
+        self._admin = admin
+        self._selection = selection
+        self._report = report
+        self._records = RedrivenRecords(connector.name, every=not selection.once)
+        self._partitions: dict[str, int | None] = {}
+        self._sent: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()
+        self._already = 0
+        self._is_met = False
+        """Whether the filters have let through a letter of the partition at hand."""
+
+    def result(self, *, limited: bool) -> RedriveResult:
+        """Returns what was done."""
+        return RedriveResult(dict(self._sent), dict(self._left), self._already, limited)
+
+    def check_room(self, positions: Mapping[int, RedrivePosition]) -> None:
+        """Raises UsageError where the position of a partition could not say how far this run comes."""
+        for number, position in positions.items():
+            if not position.has_room_for(self._selection):
+                raise self._no_room(number)
+
+    def learn(self, positions: Mapping[int, RedrivePosition], ends: Mapping[int, tuple[int, int]]) -> None:
+        """Reads the letters that have gone, to know their records.
+
+        If each letter is sent, only those that are not come to again, if a run has ever passed over any.
+        """
+        for number, position in positions.items():
+            low, end = ends[number]
+            until = position.start(self._selection) if position.has_passed_over else low
+            until = min(end, position.offset if self._selection.once else until)
+            if until > low:
+                self._records.learn(position, read_letters(self._clients.consumer(), self._topic, number, low, until))
+
+    def partition(
+        self,
+        number: int,
+        position: RedrivePosition,
+        ends: tuple[int, int],
+        limit: int | None,
+        ledger: _Ledger | None,
+    ) -> bool:
+        """Handles one partition, a transaction for some letters; without `ledger` it only counts.
+
+        Returns whether the run goes on: it does not once `limit` letters were sent.
+        """
+        low, end = ends
+        start = max(low, position.start(self._selection))
+        self._is_met = False
+        for batch in batches(read_letters(self._clients.consumer(), self._topic, number, start, end)):
+            room = None if limit is None else limit - self._sent.total()
+            position, targets = self.decided(number, position, batch, room)
+            if targets and ledger is not None:
+                ledger.transaction(number, position, targets)
+            self._count(targets)
+            if room is not None and len(targets) == room:
+                return False
+        if ledger is not None:  # also where nothing was sent: brokers keep a position from its last commit on
+            ledger.transaction(number, self._noted(position, end), [])
+        return True
+
+    def _noted(self, position: RedrivePosition, end: int) -> RedrivePosition:
+        """Notes how far the run has come, unless its filters let no letter through: a name of theirs may be wrong."""
+        is_meant = self._is_met or self._selection.filter == LetterFilter()
+        return position.noted(self._selection, end) if is_meant else position
+
+    def decided(
+        self, number: int, position: RedrivePosition, letters: Sequence[Letter], limit: int | None
+    ) -> tuple[RedrivePosition, list[tuple[Letter, RedriveTarget]]]:
+        """Decides about letters in their order, until `limit` of them are chosen."""
+        targets: list[tuple[Letter, RedriveTarget]] = []
+        end = 0
+        self._describe(letters)
+        for letter in letters:
+            if len(targets) == limit:
+                break
+            self._decide(position, letter, targets)
+            end = letter.offset + 1
+        position = self._noted(position, end)
+        if not position.fits:
+            raise self._no_room_for_gone(number)
+        return position, targets
+
+    def _decide(self, position: RedrivePosition, letter: Letter, targets: list[tuple[Letter, RedriveTarget]]) -> None:
+        """Counts a letter that stays, or adds it to `targets`."""
+        self._is_met |= self._selection.filter.matches(letter)
+        if self._records.has_gone(position, letter):
+            self._already += 1
+            return
+        why = self._selection.why_left(letter, self._connector)
+        if why is None and self._selection.once and self._records.is_known(letter):
+            why = REPEATED
+        known = {name: count for name, count in self._partitions.items() if count is not None}
+        target = target_of(letter, self._source, known) if why is None else None
+        if target is not None:
+            targets.append((letter, target))
+            self._records.add(letter)
+        else:
+            waits = why == NO_SOURCE and self._has_one  # for the one topic that it can be of
+            self._left[GONE if why is None or waits else why] += 1
+
+    def _describe(self, letters: Iterable[Letter]) -> None:
+        """Asks for the topics of letters that are chosen, each once; leaves those out that are gone."""
+        chosen = (one for one in letters if self._selection.why_left(one, self._connector) is None)
+        names = {one.context.get("topic", self._source) for one in chosen} - self._partitions.keys()
+        found = self._admin.describe(names)
+        for name in sorted(names):
+            self._partitions[name] = found[name].partitions if name in found else None
+            if name not in found:
+                source = self._selection.source and name != self._source
+                self._selection = replace(self._selection.without(name), source=source)
+
+    def _count(self, targets: RedriveTargets) -> None:
+        self._sent.update(target.topic for _, target in targets)
+        self._report(self._sent.total())
+
+    def _no_room_for_gone(self, number: int) -> UsageError:
+        return UsageError(
+            f"Group {self._group} has no room for one more source topic that is gone, of letters of "
+            f"{self._topic}-{number}. What was sent before is noted.",
+            "Choose the letters of a topic that is there with --topic, one topic after the other.",
+        )
+
+    def _no_room(self, number: int) -> UsageError:
+        return UsageError(
+            f"Group {self._group} has no room for one more choice of letters of {self._topic}-{number}.",
+            "Run it without --topic, --stage, --class and --limit: that takes the place of all choices before. Or "
+            "choose as an earlier run did.",
+        )
+
+
+def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterCount]:
+    """Counts letters by source topic, stage, class and error, with the first and last times (ms) of each.
+
+    Without `fates` it is not known how many are waiting.
+    """
+    found: dict[tuple[str, ...], LetterCount] = {}
+    for letter in letters:
+        names = tuple(letter.context.get(name, "") for name in ("topic", "stage", "class.name", "exception.class.name"))
+        known = found.get(names)
+        if known is None:
+            topic, stage, class_name, exception = names
+            known = LetterCount(topic, stage, class_name, exception, 0)
+        found[names] = replace(
+            known,
+            count=known.count + 1,
+            waiting=None if fates is None else (known.waiting or 0) + fates.is_waiting(letter),
+            first_ms=_of_known(min, known.first_ms, letter.record_ms),
+            last_ms=_of_known(max, known.last_ms, letter.record_ms),
+            first_letter_ms=_of_known(min, known.first_letter_ms, letter.appended),
+            last_letter_ms=_of_known(max, known.last_letter_ms, letter.appended),
+        )
+    return sorted(found.values(), key=lambda one: -one.count)
+
+
+def _of_known(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
+    known = [one for one in times if one is not None]
+    return choose(known) if known else None
+
+
+class LetterCount(Struct, frozen=True):
+    """How many letters there are of one kind; empty texts where letters do not say it.
+
+    `waiting`: those that are not another connector's and were not sent back; None where that cannot be told.
+    `first_ms`, `last_ms` are times of the records; `first_letter_ms`, `last_letter_ms` those at which letters came.
+    None where no letter says it.
+    """
+
+    topic: str
+    stage: str
+    class_name: str
+    exception: str
+    count: int
+    waiting: int | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    first_letter_ms: int | None = None
+    last_letter_ms: int | None = None

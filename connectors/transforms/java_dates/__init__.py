@@ -1,0 +1,1 @@
+"""Times as text, as Java's SimpleDateFormat reads and writes them."""
