@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -109,6 +110,20 @@ def _code() -> Names:
 def test_what_a_page_names_is_in_the_code(path: Path) -> None:
     """A module, class or function that was renamed leaves no page that still has its old name."""
     assert unknown(path.read_text(encoding="utf-8"), _code()) == []
+
+
+def test_the_table_of_layers_is_what_the_linter_holds() -> None:
+    """docs/design.md shows the folders of both packages as pyproject.toml orders them, high to low."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = {each["containers"][0]: each["layers"] for each in contracts if each["type"] == "layers"}
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    table = design[design.index("| compactor | connectors |") :].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    for number, package in enumerate(("compactor", "connectors")):
+        shown = [row[number].replace(", ", " | ") for row in rows if row[number]]
+        assert shown == layers[package]
 
 
 @pytest.mark.parametrize(
