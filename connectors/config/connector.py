@@ -47,8 +47,7 @@ from connectors.config.fields import (
     local_path,
     or_minus_one,
 )
-from connectors.config.flat_file import family_texts
-from connectors.config.sizes import check_size
+from connectors.config.flat_file import check_size, family_texts
 from connectors.errors import PatternError
 from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 
@@ -65,7 +64,7 @@ _errors: Final = partial(setting, group="Errors")
 
 
 class ConnectorConfig(BaseModel):
-    """Every setting of one connector, checked. Times in ms, sizes in bytes; None where nothing is set.
+    """Every setting of one connector, checked. Times in ms, sizes in bytes; None if nothing is set.
 
     `ConnectorConfig.model_validate(mapping)` takes the flat mapping of a connector file (texts, numbers, booleans)
     and raises ConfigError with all of its faults. `given` is that mapping as texts, placeholders unresolved:
@@ -331,11 +330,11 @@ class ConnectorConfig(BaseModel):
 
     @property
     def snapshot_path(self) -> Path | None:
-        """The folder of `snapshot.location`; None where there are none. Raises ValueError for an object store."""
+        """The folder of `snapshot.location`; None if there are none. Raises ValueError for an object store."""
         return local_path(self.snapshot_location) if self.snapshot_location else None
 
     def output_topic(self, topic: str) -> str | None:
-        """Returns the output topic of the source topic `topic`; None where nothing is published.
+        """Returns the output topic of the source topic `topic`; None if nothing is published.
 
         Raises PatternError.
         """
@@ -374,14 +373,15 @@ def _output_name(spec: ChainSpec, template: str, topic: str) -> str | None:
 
 
 def _from_placeholders(given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the fields whose values come from placeholders, each with its key; `outputs` is made of several."""
+    """Returns the fields that get their values from placeholders, each with its key; `outputs` is made of several."""
     known = definitions(ConnectorConfig)
-    found = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
+    keys_by_field = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
     routing = [
         key for key, text in given.items() if key.startswith(("transforms.", "predicates.")) and has_placeholder(text)
     ]
-    made_of = [found[field] for field in ("topics", "output_topic_template") if field in found] + routing
-    return {**found, "outputs": made_of[0]} if made_of else found
+    named = [keys_by_field[field] for field in ("topics", "output_topic_template") if field in keys_by_field]
+    made_of = named + routing
+    return {**keys_by_field, "outputs": made_of[0]} if made_of else keys_by_field
 
 
 def _hint(name: str) -> str | None:
@@ -397,5 +397,5 @@ def _hint(name: str) -> str | None:
 
 
 def with_settings(config: ConnectorConfig, changes: Mapping[str, object]) -> ConnectorConfig:
-    """Changes some settings of the file of `config` and checks it anew; raises ConfigError as a file would."""
+    """Changes some settings of the file of `config` and checks it again; raises ConfigError as a file would."""
     return ConnectorConfig.model_validate({**config.given, **changes}, context=config.limits)

@@ -92,7 +92,7 @@ def families(model: type[BaseModel]) -> dict[str, Family]:
 
 
 def family_of(model: type[BaseModel], name: str) -> str | None:
-    """Returns the prefix of the family of `model` that the key `name` is in; None where it is in none."""
+    """Returns the prefix of the family of `model` that the key `name` is in; None if it is in none."""
     return next((prefix for prefix in families(model) if name.startswith(prefix) and name != prefix), None)
 
 

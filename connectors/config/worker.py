@@ -324,7 +324,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def storage_path(self) -> Path:
-        """The folder of `storage.location`. Raises ValueError where that is an object store."""
+        """The folder of `storage.location`. Raises ValueError if that is an object store."""
         return local_path(self.storage_location)
 
     @property
@@ -334,7 +334,7 @@ class WorkerConfig(BaseSettings):
 
     @property
     def spark_settings(self) -> dict[str, str]:
-        """Settings to pass on to Spark beside `spark.master`, under their full names, secrets resolved: do not log."""
+        """Settings for Spark in addition to `spark.master`, under their full names, secrets resolved: do not log."""
         return {f"spark.{name}": resolve(text) for name, text in self.spark.items()}
 
     def effective(self) -> dict[str, str | None]:
@@ -343,7 +343,7 @@ class WorkerConfig(BaseSettings):
 
 
 def _open_endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields each kind of store whose endpoint is without TLS, which nothing allows, and what to do about it."""
+    """Yields each kind of store that has an endpoint without TLS, which nothing allows, and what to do about it."""
     for store in ("s3", "azure", "gcs"):
         endpoint = values.get(f"storage_{store}_endpoint") or ""
         if endpoint.lower().startswith("http://") and not values.get(f"storage_{store}_allow_http"):
@@ -371,7 +371,7 @@ def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
     An underscore of a variable is a dot of the name, so names with capitals or underscores (some of Spark's) can only
     stand in the file. Other variables that begin with `KEYFOLD_` set nothing.
     """
-    return {found: text for name, text in environ.items() if (found := _setting(name, text))}
+    return {key: text for name, text in environ.items() if (key := _setting(name, text))}
 
 
 def strange(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -394,10 +394,10 @@ def _setting(name: str, text: str) -> str | None:
     """Returns the setting that the variable `name` with the value `text` is."""
     if not name.startswith(PREFIX) or name in OTHERS:
         return None
-    found = name.removeprefix(PREFIX).lower().replace("_", ".")
-    if found in definitions(WorkerConfig):
-        return found
-    return found if family_of(WorkerConfig, found) and not _of_kubernetes(name, text) else None
+    key = name.removeprefix(PREFIX).lower().replace("_", ".")
+    if key in definitions(WorkerConfig):
+        return key
+    return key if family_of(WorkerConfig, key) and not _of_kubernetes(name, text) else None
 
 
 def _of_kubernetes(name: str, text: str) -> bool:
