@@ -8,17 +8,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from connectors.cli.options import JsonOption, LossOption, WorkerOption
+from connectors.cli.options import JsonOption, LossOption
 from connectors.cli.output import say, say_json
-from connectors.cli.rest_options import (
-    CacertOption,
-    CertOption,
-    KeyOption,
-    UrlOption,
-    UserOption,
-    address,
-    asking,
-)
+from connectors.cli.rest_options import Asked, asks_worker
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 
@@ -31,17 +23,13 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 
 
 @app.command("list")
+@asks_worker
 def list_all(
+    asked: Asked,
     as_json: JsonOption = False,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Lists the worker's connectors with their states."""
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         found = client.get("/connectors?expand=status&expand=info")
     if as_json:
         say_json(found)
@@ -57,20 +45,16 @@ def _row(name: str, one: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 @app.command("show")
+@asks_worker
 def show(
+    asked: Asked,
     name: NameArgument,
     as_json: JsonOption = False,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
     from connectors.rest.client import path_of
 
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
     if as_json:
         say_json({"status": found[0], "config": found[1]})
@@ -85,37 +69,29 @@ def show(
 
 
 @app.command("create")
+@asks_worker
 def create(
+    asked: Asked,
     file: FileArgument,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
     config = _config(file)
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         client.send("POST", "/connectors", {"name": config["name"], "config": config})
     say(f"Connector {config['name']} was made.")
 
 
 @app.command("update")
+@asks_worker
 def update(
+    asked: Asked,
     file: FileArgument,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Changes the connector to what a file says, or makes it."""
     from connectors.rest.client import path_of
 
     config = _config(file)
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         client.send("PUT", path_of(config["name"], "config"), config)
     say(f"Connector {config['name']} has the config of {file}.")
 
@@ -130,18 +106,14 @@ def _config(file: Path) -> dict[str, str]:
 def _asks(word: str, method: str, then: str) -> None:
     """Adds the command `word`, which sends a request without a body; `then` is said of the connector."""
 
+    @asks_worker
     def command(
+        asked: Asked,
         name: NameArgument,
-        worker: WorkerOption = None,
-        url: UrlOption = None,
-        user: UserOption = None,
-        cacert: CacertOption = None,
-        cert: CertOption = None,
-        key: KeyOption = None,
     ) -> None:
         from connectors.rest.client import path_of
 
-        with asking(address(url, worker), user, cacert, cert, key) as client:
+        with asked() as client:
             client.send(method, path_of(name) if word == "delete" else path_of(name, word))
         say(f"Connector {name} {then}")
 
@@ -172,18 +144,14 @@ ResetOption = Annotated[
 
 
 @app.command("offsets")
+@asks_worker
 def offsets(
+    asked: Asked,
     name: NameArgument,
     to: SetOption = None,
     reset: ResetOption = False,
     accept_loss: LossOption = False,
     as_json: JsonOption = False,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Shows up to where a connector has published each partition: the next source offset. Or changes that.
 
@@ -196,7 +164,7 @@ def offsets(
         raise UsageError("--set and --reset exclude each other.", "Give one of them.")
     changes = [_offset(text) for text in to or ()]
     query = "?acceptLoss=true" if accept_loss else ""
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         if changes:
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:

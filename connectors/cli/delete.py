@@ -102,5 +102,6 @@ def _warning_lines(found: DeletionPreview, settings: ConnectorConfig) -> Iterato
     for stranger in found.strangers:
         yield (
             f"Positions of group {settings.group_id} were committed for catalog {stranger}, which is not in "
-            f"{found.folder}. If a worker elsewhere runs a connector {settings.name} on these brokers, they are its: do not go on then."
+            f"{found.folder}. If a worker elsewhere runs a connector {settings.name} on these brokers, they are its: "
+            "do not go on then."
         )

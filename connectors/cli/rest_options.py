@@ -1,19 +1,21 @@
 """Says which worker the commands of `keyfold connectors` ask, and as whom: options that they all take.
 
-Those of certificates have curl's names. On its own so that the file of the commands holds what they do.
+Those of certificates have curl's names.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from connectors.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_WORKER_FILES, worker_of
+from connectors.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_WORKER_FILES, WorkerOption, worker_of
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,14 +76,40 @@ def _address_of(worker: WorkerConfig) -> str:
 
 
 @contextmanager
-def asking(
-    url: str, user: str | None, cacert: Path | None, cert: Path | None, key: Path | None
+def _client(
+    worker: WorkerOption = None,
+    url: UrlOption = None,
+    user: UserOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
 ) -> Iterator[RestClient]:
     """Gives a client of the worker during the block; asks for the password of `user`. Raises UsageError."""
     from connectors.rest.client import RestClient, tls
 
-    with RestClient(url, _auth(user), tls(cacert, cert, key)) as client:
+    with RestClient(address(url, worker), _auth(user), tls(cacert, cert, key)) as client:
         yield client
+
+
+Asked = Callable[[], AbstractContextManager["RestClient"]]
+"""Gives a client of the worker that the options name, once the command has checked what it was given."""
+
+_OPTIONS: Final = inspect.signature(_client, eval_str=True, globals=globals(), locals={"RestClient": object})
+
+
+def asks_worker(command: Callable[..., None]) -> Callable[..., None]:
+    """Makes a command of a function whose first parameter is `Asked`: adds the options of `_client` to its own."""
+
+    @wraps(command)
+    def asks(**given: Any) -> None:
+        options = {name: given.pop(name) for name in _OPTIONS.parameters}
+        command(partial(_client, **options), **given)
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    parameters = [*own, *_OPTIONS.parameters.values()]
+    asks.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # it is what Typer reads
+    asks.__annotations__ = {each.name: each.annotation for each in parameters}
+    return asks
 
 
 def _auth(user: str | None) -> tuple[str, str] | None:
