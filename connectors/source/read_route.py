@@ -1,4 +1,4 @@
-"""Decides where a portion is read, by its size, by what became of the portion before it, and by who waits. Pure.
+"""Decides who reads a portion: by its size, by what became of the portion before it, and by who waits. Pure.
 
     Route      who reads                                     until
     DRIVER     a thread of the worker's own process          its end, or an error that says why not
@@ -34,7 +34,7 @@ of this size takes some 10 s on two cores. Fewer would cost a job's start more o
 
 
 class Route(Enum):
-    """Where a portion is read; the module's table has what each means."""
+    """Who reads a portion; the module's table says what each means."""
 
     DRIVER = auto()
     QUERY = auto()

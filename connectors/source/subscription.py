@@ -33,8 +33,8 @@ from connectors.threads import let_go
 _log = structlog.get_logger()
 
 LATE_S: Final = 60.0
-"""How long (s) a connector is read apart whose chain took longer than a micro-batch waits: the next portion may be as
-late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
+"""How long (s) a connector is read apart after its chain took longer than a micro-batch waits: the next portion may be
+as late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
 
 
 class Subscription:
@@ -72,7 +72,7 @@ class Subscription:
         self._late_until = float("-inf")
 
     def begin(self) -> None:
-        """Asks the brokers where reading begins and, pinned, where it ends; plans nothing before.
+        """Asks the brokers for its first offsets and, pinned, for its last ones; plans nothing before.
 
         Raises SourceChangedError, UnreachableError after the time for retries.
         """
@@ -94,7 +94,7 @@ class Subscription:
 
     @property
     def silent_s(self) -> float:
-        """For how long (s) the brokers have not told where its source ends; 0 while they are not asked."""
+        """For how long (s) the brokers have not told the ends of its source; 0 while they are not asked."""
         return 0.0 if self._paused or self._portion.offer is not None else self._planner.silent_s
 
     @property
@@ -146,7 +146,7 @@ class Subscription:
             self._set(self._portion.failed(error))
 
     def partitions(self) -> list[TopicPartition]:
-        """Returns the partitions whose ends `plan` is going to ask for; none if it has nothing to plan now."""
+        """Returns the partitions that `plan` is going to ask about; none if it has nothing to plan now."""
         position = self._portion.position
         if not self.plannable or position is None or self.options.pinned:
             return []
