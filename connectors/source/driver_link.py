@@ -69,10 +69,8 @@ class DriverLink:
             try:
                 connection = self._listener.accept()
                 CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
-            except (
-                OSError,
-                RuntimeError,
-            ) as error:  # no file or thread is left; a planner that is lost asks again
+            except (OSError, RuntimeError) as error:
+                # No file or thread is left; a planner that is lost asks again.
                 if not stopped.wait(_AGAIN_S):
                     _log.warning("a process of Spark's that plans was not let in", error=str(error))
 

@@ -181,22 +181,20 @@ class Planner:
         return answers.offsets
 
     def _known(self) -> dict[str, SourceTopic]:
-        now = self._clock()
-        if self._topics is None or now >= self._topics_until:
-            self._topics = self._ask_topics()
-            self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
-        return self._topics
-
-    def _ask_topics(self) -> dict[str, SourceTopic]:
-        selection = self._options.selection
+        """Returns the topics that are read, as the brokers have them, or had them a short time ago."""
+        now, connector, selection = self._clock(), self._options.connector, self._options.selection
+        if self._topics is not None and now < self._topics_until:
+            return self._topics
         if selection.pattern is not None:
-            return self._source.matching(selection.pattern)
-        topics = self._source.named(selection.topics)
-        missing = frozenset(selection.topics) - topics.keys()
-        for name in sorted(missing - self._missing):
-            _log.warning("source topic does not exist", connector=self._options.connector, topic=name)
-        self._missing = missing
-        return topics
+            self._topics = self._source.matching(selection.pattern)
+        else:
+            self._topics = self._source.named(selection.topics)
+            missing = frozenset(selection.topics) - self._topics.keys()
+            for name in sorted(missing - self._missing):
+                _log.warning("source topic does not exist", connector=connector, topic=name)
+            self._missing = missing
+        self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
+        return self._topics
 
     def _note_answer(self) -> None:
         """Ends a silence; forgets what was said of it after _CALM_S, as brokers may answer and fail in turn."""

@@ -165,7 +165,8 @@ class StrictRead:
         if doubt:
             time.sleep(_AGAIN_S)  # a partition in error is not fetched any more until it is assigned again
         self._idle.waited(time.monotonic() - began, moved=bool(rows))
-        self._check_timeout(stuck[0])
+        if self._idle.seconds >= self._options.timeouts.timeout:
+            raise self._give_up(stuck[0])
         if doubt or rows or any(cursor.finished for cursor in stuck):
             self._cursors.assign()
         return rows
@@ -226,11 +227,7 @@ class StrictRead:
             cursor.position = cursor.part.hi
         return self._finish(passed)
 
-    def _check_timeout(self, cursor: RangeCursor) -> None:
-        if self._idle.seconds >= self._options.timeouts.timeout:
-            raise self._unreachable(cursor)
-
-    def _unreachable(self, cursor: RangeCursor) -> UnreachableError:
+    def _give_up(self, cursor: RangeCursor) -> UnreachableError:
         name, reason = self._options.connector, self._idle.reason
         return source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
 
@@ -239,29 +236,26 @@ class StrictRead:
 
         Brokers that do not answer are asked again for a while, if it is `patient`. Raises UnreachableError.
         """
-        topics = self._topics_now(patient=patient)
-        for cursor in self._cursors.every:
-            ours, theirs = cursor.part.topic_id, _id(topics, cursor)
-            if theirs not in (None, ours):
-                raise source_errors.recreated(self._options.connector, cursor.part.topic, ours, theirs or "")
-
-    def _topics_now(self, *, patient: bool) -> dict[str, SourceTopic]:
-        if patient:
-            self._idle.waited(0.0, moved=True)
-        first = self._cursors.every[0]
-        while True:
+        cursors = self._cursors.every
+        timeout_s, answer = self._options.timeouts.timeout if patient else 0.0, None
+        self._idle.waited(0.0, moved=patient)
+        while answer is None:
             began = time.monotonic()
             try:
-                return self._topics.named({cursor.part.topic for cursor in self._cursors.every})
+                answer = self._topics.named({cursor.part.topic for cursor in cursors})
             except NoAnswerError as error:
                 if self._stopped():
                     raise source_errors.reading_stopped(self._options.connector) from None
                 self._idle.reason = str(error)
-                if not patient:
-                    raise self._unreachable(first) from None
-                time.sleep(_AGAIN_S)
-                self._idle.waited(time.monotonic() - began, moved=False)
-                self._check_timeout(first)
+                if patient:
+                    time.sleep(_AGAIN_S)
+                    self._idle.waited(time.monotonic() - began, moved=False)
+                if self._idle.seconds >= timeout_s:
+                    raise self._give_up(cursors[0]) from None
+        for cursor in cursors:
+            ours, theirs = cursor.part.topic_id, _id(answer, cursor)
+            if theirs not in (None, ours):
+                raise source_errors.recreated(self._options.connector, cursor.part.topic, ours, theirs or "")
 
 
 def _id(topics: dict[str, SourceTopic], cursor: RangeCursor) -> str | None:

@@ -132,19 +132,14 @@ def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -
     return _about(error, partition.topic)
 
 
-def deleted(connector: str, partition: TopicPartition, ours: int, hi: int) -> DataLossError:
-    """Returns the error for a topic that was deleted while the offsets [ours, hi) of it were still to be read."""
+def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state: PartitionState) -> DataLossError:
+    """Returns the error for records up to `hi` that are gone, by a log start past our position or with the topic."""
+    if state.topic_id is not None:
+        return lost(connector, partition, ours, state.log_start or 0)
     return DataLossError(
         f"Connector {connector}: the topic of {partition} was deleted before offsets {ours} to {hi} were read.",
         "Restart the connector to go on without the topic, or set on.data.loss=skip.",
     )
-
-
-def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state: PartitionState) -> DataLossError:
-    """Returns the error for records up to `hi` that are gone, by a log start past our position or with the topic."""
-    if state.topic_id is None:
-        return deleted(connector, partition, ours, hi)
-    return lost(connector, partition, ours, state.log_start or 0)
 
 
 _About = TypeVar("_About", bound=ConnectorError)

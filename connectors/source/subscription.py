@@ -194,7 +194,9 @@ class Subscription:
             if isinstance(answer, Batch) and ended_early and portion.offer is not None:
                 answer = portion.offer.without_holes(answer)
             if isinstance(answer, PortionLateError):
-                self._note_late(answer)
+                self._late_until = self._clock.monotonic() + LATE_S
+                event, reason = "connector is read by jobs of its own", answer.message
+                _log.warning(event, connector=self.options.connector, reason=reason, seconds=round(LATE_S))
             elif isinstance(answer, KeyfoldError):
                 self._set(portion.failed(answer))
                 return
@@ -236,11 +238,6 @@ class Subscription:
         self._changed.notify_all()
         if portion.state is State.IDLE and before is not State.IDLE:
             self._plan_soon()
-
-    def _note_late(self, error: PortionLateError) -> None:
-        self._late_until = self._clock.monotonic() + LATE_S
-        name, reason = self.options.connector, error.message
-        _log.warning("connector is read by jobs of its own", connector=name, reason=reason, seconds=round(LATE_S))
 
     def _numbered(self) -> SourceOptions:
         """Returns the options of the next offer."""
