@@ -37,26 +37,27 @@ def clean(
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.operations.worker_request import fold_logs
+    from connectors.operations import clean as operation
 
-    folded = fold_logs(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
+    settings = load_connector(connector, config).config
+    cleaned = operation.clean(config, settings, topic, partition, request_timeout(timeout))
     if as_json:
-        say_json(folded)
+        say_json(cleaned)
     else:
-        say(_text(folded))
+        say(_text(cleaned))
 
 
 _HEADERS = ("TOPIC", "PARTITION", "CLEAN END", "RECORDS BEFORE", "AFTER", "BYTES BEFORE", "AFTER", "TOMBSTONES")
 
 
-def _text(folded: Sequence[CleanedLog]) -> str:
-    if not folded:
+def _text(cleaned: Sequence[CleanedLog]) -> str:
+    if not cleaned:
         return "There is nothing to fold: every partition has one record per key, and no tombstone's time is over."
     rows = [
         (
-            *(one.topic, one.partition, one.end, one.records_before, one.records),
-            *(one.bytes_before, one.bytes, one.tombstones),
+            *(log.topic, log.partition, log.end, log.records_before, log.records),
+            *(log.bytes_before, log.bytes, log.tombstones),
         )
-        for one in sorted(folded, key=lambda one: (one.topic, one.partition))
+        for log in sorted(cleaned, key=lambda log: (log.topic, log.partition))
     ]
     return table(_HEADERS, rows)

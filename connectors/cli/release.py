@@ -25,8 +25,9 @@ def release(
     """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.operations.worker_request import release_log
+    from connectors.operations import release as operation
 
-    done = release_log(config, load_connector(connector, config).config, topic, partition, request_timeout(timeout))
+    settings = load_connector(connector, config).config
+    done = operation.release(config, settings, topic, partition, request_timeout(timeout))
     where = f"{topic}-{partition}"
     say(f"{where} is taken up again." if done else f"{where} was not set aside; nothing was changed.")

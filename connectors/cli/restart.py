@@ -20,10 +20,10 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
     """
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.operations.worker_request import restart_connector
+    from connectors.operations import restart as operation
 
     settings = load_connector(connector, config).config
-    restart_connector(config, settings, request_timeout(timeout))
+    operation.restart(config, settings, request_timeout(timeout))
     say(
         f"Connector {settings.name} was started again under the settings that its worker has read, and is RUNNING. "
         "SIGHUP to the worker reads a changed file."

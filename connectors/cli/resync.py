@@ -44,10 +44,10 @@ def resync(
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.operations import worker_request as commands
+    from connectors.operations import offsets
 
     settings = load_connector(connector, config).config
-    changed = commands.resync(config, settings, topic, partition, request_timeout(timeout), accepts_loss=accept_loss)
+    changed = offsets.resync(config, settings, topic, partition, request_timeout(timeout), accepts_loss=accept_loss)
     if as_json:
         say_json(changed)
     else:
@@ -61,8 +61,8 @@ def _text(name: str, changed: Sequence[ChangedLog]) -> str:
     if not changed:
         return "Nothing was changed: the connector has no partitions yet."
     rows = [
-        (one.topic, one.partition, one.generation, one.offset, one.tombstones, one.skipped)
-        for one in sorted(changed, key=lambda one: (one.topic, one.partition))
+        (log.topic, log.partition, log.generation, log.offset, log.tombstones, log.skipped)
+        for log in sorted(changed, key=lambda log: (log.topic, log.partition))
     ]
     return (
         f"{table(_HEADERS, rows)}\n\nThe output stays as it is until connector {name} has read up to where the source "

@@ -18,7 +18,7 @@ from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
-    from connectors.operations.worker_request import SnapshotInfo
+    from connectors.operations.snapshot import SnapshotInfo
 
 
 def snapshot(
@@ -30,9 +30,9 @@ def snapshot(
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
     config = worker_of(worker)
     from connectors.config.files import load_connector
-    from connectors.operations.worker_request import take_snapshot
+    from connectors.operations import snapshot as operation
 
-    taken = take_snapshot(config, load_connector(connector, config).config, request_timeout(timeout))
+    taken = operation.snapshot(config, load_connector(connector, config).config, request_timeout(timeout))
     if as_json:
         say_json(taken)
     else:
@@ -44,6 +44,6 @@ def _text(taken: Sequence[SnapshotInfo]) -> str:
         return "There is nothing to snapshot: of no topic that is read is anything published yet."
     from connectors.cli.views.describe import other_snapshots_line
 
-    rows = [(one.topic, one.id, one.records, one.bytes, one.path) for one in taken]
-    lines = [other_snapshots_line(one.topic, one.other_snapshots) for one in taken if one.other_snapshots]
+    rows = [(each.topic, each.id, each.records, each.bytes, each.path) for each in taken]
+    lines = [other_snapshots_line(each.topic, each.other_snapshots) for each in taken if each.other_snapshots]
     return "\n".join([table(("TOPIC", "SNAPSHOT", "RECORDS", "BYTES", "PATH"), rows), *lines])

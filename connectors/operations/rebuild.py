@@ -31,8 +31,7 @@ from connectors.config.topics import select
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.key_comparison import comparison_of_keys, comparison_of_records
-from connectors.runtime.offset_change import commit_positions
+from connectors.runtime.offset_change import commit_positions, comparison_of_keys, comparison_of_records
 from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, take_over
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records

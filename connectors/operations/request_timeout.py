@@ -1,4 +1,4 @@
-"""How long a command waits for a worker; apart from commands.py, as every start of the command line imports it."""
+"""How long a command waits for a worker. It imports nothing slow: every start of the command line reads it."""
 
 from __future__ import annotations
 

@@ -1,26 +1,21 @@
-"""Answers for the offsets of a connector: up to where each partition is published, and from where it goes on (KIP-875).
-
-On its own because a connector that is stopped is asked for its catalog, which no other endpoint reads.
-"""
+"""Answers for the offsets of a connector (KIP-875): up to where each partition is published, and where it goes on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, NoReturn
 
 from fastapi import APIRouter, Depends, Query
 
-from compactor.catalog.catalog import Catalog
-from compactor.generation.plan import OffsetChange
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
-from connectors.config.stores import connector_storage
+from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UsageError
-from connectors.operations import worker_request as commands
+from connectors.operations import offsets as operation
 from connectors.rest import bodies, shapes
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
-from connectors.runtime.offset_change import Choose, every_log
 from connectors.runtime.supervised_connector import Connector
 
 router = APIRouter(prefix="/connectors/{connector}/offsets", tags=["offsets"])
@@ -60,26 +55,23 @@ async def alter_offsets(
     """Sets from where a stopped connector goes on: forward leaves a gap, back begins a generation."""
     bodies.only(body, "offsets")
     offsets = _offsets(body.get("offsets"))
-    accepts_loss = bodies.flag(accept_loss)
-    await context.slow.offsets.run(
-        _change, context, connector, lambda _: OffsetChange(offsets=offsets, accepts_loss=accepts_loss)
-    )
+    change = partial(operation.alter_offsets, offsets=offsets, accepts_loss=bodies.flag(accept_loss))
+    await context.slow.offsets.run(_change, context, connector, change)
     return shapes.Message(message="The offsets for this connector have been altered successfully")
 
 
 @router.delete("", response_model=shapes.Message, responses=error_responses(400, 404, 409, 503))
 async def reset_offsets(context: ContextDependency, connector: str, accept_loss: AcceptLoss = None) -> shapes.Message:
     """Has a stopped connector go back to the start of each partition, where it does not stand there already."""
-    await context.slow.offsets.run(
-        _change, context, connector, every_log(anew=False, accepts_loss=bodies.flag(accept_loss))
-    )
+    change = partial(operation.reset_offsets, accepts_loss=bodies.flag(accept_loss))
+    await context.slow.offsets.run(_change, context, connector, change)
     return shapes.Message(message="The offsets for this connector have been reset successfully")
 
 
-def _change(context: RestContext, name: str, choose: Choose) -> None:
-    """Changes offsets, while nothing else starts the connector. Raises OffsetChangeError, UsageError."""
+def _change(context: RestContext, name: str, change: Callable[[WorkerConfig, ConnectorConfig], object]) -> None:
+    """Changes offsets while nothing else starts the connector. Raises OffsetChangeError, UsageError."""
     with context.herder.stopped(name) as config:
-        commands.change_offsets(context.worker, config, choose)
+        change(context.worker, config)
 
 
 async def _state(context: RestContext, connector: Connector) -> CatalogState:
@@ -87,11 +79,7 @@ async def _state(context: RestContext, connector: Connector) -> CatalogState:
     known = connector.catalog_state
     if known is not None:
         return known
-    return await context.slow.reads.run(_stored_state, context.worker, connector.name)
-
-
-def _stored_state(worker: WorkerConfig, name: str) -> CatalogState:
-    return Catalog.open(connector_storage(worker, name), name).state
+    return await context.slow.reads.run(operation.kept_state, context.worker, connector.name)
 
 
 def _offsets(given: object) -> dict[TopicPartition, int | None]:

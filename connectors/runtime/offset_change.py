@@ -5,7 +5,7 @@ Only then does nobody else publish: the older owners' transactions are over, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -22,7 +22,8 @@ from compactor.generation.plan import (
     actions_of,
     plan_change,
 )
-from compactor.generation.tombstones import Compare, write_tombstones
+from compactor.generation.tombstones import Compare as CompareKey
+from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position, ResumePoint, encode
@@ -32,15 +33,18 @@ from compactor.model.state import CatalogState, Topic
 from compactor.publish.named_ids import read_shut_out
 from compactor.publish.plan import bucket_plans
 from compactor.publish.resume import check_catalog, resume_point
+from connectors.chain.key_identity import compared, key_identity_of
 from connectors.config.connector import ConnectorConfig
+from connectors.data.record import Header
 from connectors.errors import UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
+from connectors.placeholders import resolve
 from connectors.runtime.kafka_broker import KafkaBroker
-from connectors.runtime.key_comparison import comparison_of_keys
 from connectors.sinks import output_topic
 from connectors.sinks.output_keys import live_keys
+from connectors.sinks.output_records import Compare, by_bytes
 from connectors.sinks.output_topic import WantedOutput
 from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
@@ -243,7 +247,7 @@ class OffsetChanger:
         self._newest[tp] = max(self._newest.get(tp, 1), found.generation)
         return found.live
 
-    def _comparison(self) -> Compare | None:
+    def _comparison(self) -> CompareKey | None:
         return comparison_of_keys(self._connector)
 
     def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
@@ -317,3 +321,21 @@ def _changed(before: PartitionLog, after: PartitionLog, lead: Run | None) -> Cha
         tombstones=lead.records if lead else 0,
         skipped=sum(gap.end - gap.start for gap in after.gaps) if again else after.published - before.published,
     )
+
+
+def comparison_of_keys(connector: ConnectorConfig) -> CompareKey | None:
+    """Returns how keys are compared of which nothing else is known; None where it is by their bytes."""
+    identity = key_identity_of(connector.chain_spec(), resolve)
+    return None if identity is None else lambda key: compared(identity, (), key)
+
+
+def comparison_of_records(connector: ConnectorConfig) -> Compare:
+    """Returns how the keys of records are compared, which may have the id of a schema in their headers."""
+    identity = key_identity_of(connector.chain_spec(), resolve)
+    if identity is None:
+        return by_bytes
+
+    def compare(headers: Sequence[tuple[str, object]], key: bytes) -> tuple[bytes | None, str | None]:
+        return compared(identity, [Header(name, value) for name, value in headers], key)
+
+    return compare

@@ -1,7 +1,7 @@
 """Lets Spark's planner process ask the driver for micro-batches, over a Unix socket of this machine.
 
 Spark gives a Python source a process of its own for its planning. What is planned is known in the driver, so that
-process only passes questions on (`driver_answers.py`). The socket lies in a folder that only this account can enter.
+process only passes questions on (`datasource.py`). The socket lies in a folder that only this account can enter.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from connectors.errors import SparkGoneError
-from connectors.source.driver_answers import Address, MicroBatchPlanner
+from connectors.source.datasource import Address
 from connectors.threads import CancellableThread
+
+if TYPE_CHECKING:
+    from connectors.source.micro_batches import MicroBatches
 
 _CLOSE_S: Final = 2.0
 _AGAIN_S: Final = 0.2
@@ -31,7 +34,7 @@ _log = structlog.get_logger()
 class DriverLink:
     """Answers planner processes from `plans`, each on a thread of its own, from `open` to `close`."""
 
-    def __init__(self, plans: MicroBatchPlanner) -> None:
+    def __init__(self, plans: MicroBatches) -> None:
         self._plans = plans
         try:
             self._listener = Listener(None, "AF_UNIX")  # without the key: accept() would wait for a frozen planner

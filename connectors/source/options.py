@@ -46,11 +46,13 @@ class Timeouts(msgspec.Struct, frozen=True):
     """How long to wait, in seconds.
 
     `timeout`: without progress for so long, a read or a plan fails. `metadata_age`: topics, partitions and ids are
-    asked for again after it, later where that takes long (`ask_again_s`).
+    asked for again after it, later if that takes long (`ask_again_s`). `look`: after so long without progress a read
+    asks the brokers why.
     """
 
     timeout: float = 60.0
     metadata_age: float = 5.0
+    look: float = 1.0
 
     @property
     def request(self) -> float:

@@ -17,8 +17,8 @@ from compactor.model.record import TopicPartition
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source.bundled_admin import bundled_admin
 from connectors.source.subscription import Subscription
+from connectors.source.topics import SourceTopics, shared_answers
 from connectors.threads import CancellableThread
 
 POLL_S: Final = 0.25
@@ -54,7 +54,7 @@ class SourcePoller:
 
     def __init__(self, clients: ClientSettings, wake: Callable[[], None], clock: Clock) -> None:
         self.clients = clients
-        self.admin = bundled_admin(clients, clock.monotonic)
+        self._answers = shared_answers(clients, clock.monotonic)
         self._wake = wake
         self._clock = clock
         self._lock = threading.Lock()
@@ -67,6 +67,10 @@ class SourcePoller:
         self._now = threading.Event()
         self._thread = CancellableThread("source-poller", self._run)
         self._thread.start()
+
+    def topics(self, connector: str) -> SourceTopics:
+        """Returns what answers the questions of `connector`'s planner."""
+        return SourceTopics(connector, self._answers.admin, self._answers)
 
     def add(self, subscription: Subscription) -> None:
         """Begins to plan for `subscription`."""
@@ -99,7 +103,7 @@ class SourcePoller:
                     one.fail(error)
             self._clock.wait(PAUSE_S, stopped)
             self._clock.wait(POLL_S - PAUSE_S, self._now)
-        self.admin.close()
+        self._answers.close()
 
     def _poll(self) -> None:
         with self._lock:
@@ -127,14 +131,14 @@ class SourcePoller:
         if lists != self._lists:  # of idle connectors they are the same objects each time
             self._lists, self._wanted = lists, frozenset(chain.from_iterable(lists))
         try:
-            ends = self.admin.refresh(self._wanted) if self._wanted else {}
+            ends = self._answers.refresh(self._wanted) if self._wanted else {}
         except Exception as error:  # noqa: BLE001  # each is asked for alone then, and says what is wrong with it
             _log.warning("connectors are asked for one by one", connectors=len(asked), reason=briefly(error))
             self._ask_alone_next(asked)
             return False
         now = self._clock.monotonic()
         offered = [self._plan(one, partitions, ends, now) for one, partitions in zip(asked, lists, strict=True)]
-        self.admin.forget_ends()
+        self._answers.forget_ends()
         return any(offered)
 
     def _plan(

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.config.files import load_worker
-from connectors.operations.worker_request import fold_logs, release_log, take_snapshot
+from connectors.operations.clean import clean
+from connectors.operations.release import release
+from connectors.operations.snapshot import snapshot
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.records import random_records
@@ -35,11 +37,11 @@ def test_a_running_connector_cleans_by_itself_and_on_command(spark: SparkSession
         wait_until(lambda: deployment.published() == ends, "they are published", 60)
         assert not folded(deployment)
         worker, connector = load_worker(deployment.folder / "worker.json"), deployment.config()
-        done = fold_logs(worker, connector, deployment.topic, 1)
+        done = clean(worker, connector, deployment.topic, 1)
         assert [(one.partition, one.end) for one in done] == [(1, ends[1])]
         assert done[0].records_before == done[0].records
-        assert not release_log(worker, connector, deployment.topic, 0)
-        (taken,) = take_snapshot(worker, connector)
+        assert not release(worker, connector, deployment.topic, 0)
+        (taken,) = snapshot(worker, connector)
         assert folded(deployment)
         assert taken.records == sum(
             log.base.records - log.base.tombstones for log in deployment.state().logs if log.base

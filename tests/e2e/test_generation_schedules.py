@@ -18,7 +18,7 @@ from compactor.storage.locations import open_storage
 from connectors.config.files import load_worker
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
-from connectors.operations import worker_request as commands
+from connectors.operations.offsets import change_offsets
 from connectors.runtime import offset_change
 from connectors.runtime.offset_change import ChangedLog, every_log
 from connectors.sinks import publisher
@@ -63,9 +63,9 @@ def change(deployment: Deployment, offsets: dict[int, int] | None = None) -> tup
     config = deployment.config()
     worker = load_worker(deployment.folder / "worker.json")
     if offsets is None:
-        return commands.change_offsets(worker, config, every_log())
+        return change_offsets(worker, config, every_log())
     wanted = OffsetChange(offsets={TopicPartition(deployment.topic, at): to for at, to in offsets.items()})
-    return commands.change_offsets(worker, config, lambda _: wanted)
+    return change_offsets(worker, config, lambda _: wanted)
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: str, hit: int = 1) -> None:

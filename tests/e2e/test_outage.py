@@ -15,7 +15,7 @@ from connectors.config.files import load_worker
 from connectors.config.stores import connector_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
-from connectors.operations.worker_request import fold_logs
+from connectors.operations.clean import clean
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status
 from connectors.runtime.supervisor import Supervisor
@@ -64,7 +64,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
                 assert since_ms - killed_ms < SILENT_MS  # not when it was noticed, which takes half a minute
                 assert _said(storage) == ("RESTARTING", True)
                 with pytest.raises(UnreachableError, match="waits for an outage to end, and is started again at"):
-                    fold_logs(worker, config)
+                    clean(worker, config)
                 broker.start()
                 produce(deployment.bootstrap, topic, random_records(2, 100))
                 wait_until(deployment.caught_up, "it publishes what came later", 2 * PROCESS_TIMEOUT_S)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.clean.cleaner import CleanedLog
-from connectors.operations import worker_request as operations
+from connectors.operations import clean, release
 from tests.support.cli import connector_file, invoke, keep, row, worker_file
 
 DONE = CleanedLog(
@@ -36,7 +36,7 @@ def test_clean_shows_what_each_fold_left(tmp_path: Path, monkeypatch: pytest.Mon
         asked.append((topic, partition))
         return (DONE,)
 
-    monkeypatch.setattr(operations, "fold_logs", fold)
+    monkeypatch.setattr(clean, "clean", fold)
     shown = _invoke(tmp_path, "clean", "--topic", "orders", "--partition", "1")
     assert shown.stdout.splitlines()[1].split() == ["orders", "1", "1,200", "1,100", "90", "22,000", "1,800", "3"]
     (told,) = json.loads(_invoke(tmp_path, "clean", "--json").stdout)
@@ -46,7 +46,7 @@ def test_clean_shows_what_each_fold_left(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_clean_says_when_there_is_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sentence, and exit code 0."""
-    monkeypatch.setattr(operations, "fold_logs", lambda *_: ())
+    monkeypatch.setattr(clean, "clean", lambda *_: ())
     shown = _invoke(tmp_path, "clean")
     assert (shown.exit_code, shown.stdout[:24]) == (0, "There is nothing to fold")
 
@@ -101,6 +101,6 @@ def test_a_connector_that_never_ran_is_a_mistake_of_usage(tmp_path: Path, asked:
 @pytest.mark.parametrize(("done", "said"), [(True, "is taken up again"), (False, "was not set aside")])
 def test_release_says_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool, said: str) -> None:
     """Whether the partition was in quarantine at all."""
-    monkeypatch.setattr(operations, "release_log", lambda *_: done)
+    monkeypatch.setattr(release, "release", lambda *_: done)
     shown = _invoke(tmp_path, "release", "--topic", "orders", "--partition", "0")
     assert (shown.exit_code, said in shown.stdout) == (0, True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from connectors.operations import worker_request as operations
-from connectors.operations.worker_request import SnapshotInfo
+from connectors.operations import snapshot
+from connectors.operations.snapshot import SnapshotInfo
 from tests.support.cli import NAME, connector_file, invoke, worker_file
 
 TAKEN = SnapshotInfo(
@@ -23,7 +23,7 @@ def _snapshot(folder: Path, monkeypatch: pytest.MonkeyPatch, taken: tuple[Snapsh
         asked.append(connector.name)
         return taken
 
-    monkeypatch.setattr(operations, "take_snapshot", take)
+    monkeypatch.setattr(snapshot, "snapshot", take)
     result = invoke("snapshot", connector_file(folder), "--worker", worker_file(folder), *more)
     assert (result.exit_code, asked, result.stderr) == (0, [NAME], "")
     return result.stdout

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -17,9 +16,8 @@ from compactor.catalog.owner_lock import OwnerLock, is_alive, this_process
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
 from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, UnreachableError, exit_code
-from connectors.operations import worker_request as commands
 from connectors.operations.request_timeout import RequestTimeout
-from connectors.operations.worker_request import POLL_SECONDS, ask
+from connectors.operations.worker_request import POLL_S, Here, answered
 from connectors.runtime.request_handler import CLEAN
 from tests.support.cli import connector_file, invoke, storage_of, worker_file
 from tests.support.clocks import ManualClock
@@ -38,7 +36,7 @@ class Asker:
         self.lock = OwnerLock(self.storage)
         self.lock.claim(this_process(3))
 
-    def ask(self, meanwhile: Callable[[str], object], seconds: float = 60) -> dict[str, Any]:
+    def ask(self, meanwhile: Callable[[str], object], seconds: float = 60, here: Here | None = None) -> dict[str, Any]:
         wait = self.clock.wait
 
         def noted(period: float, event: threading.Event) -> bool:
@@ -48,11 +46,16 @@ class Asker:
 
         self.clock.wait = noted  # type: ignore[method-assign, assignment]
         wanted = Request(id="", kind=CLEAN, asked_ms=NOW, topic="t", partition=1)
-        return ask(self.storage, "c", wanted, RequestTimeout(seconds, self.told.append), self.clock)
+        timeout = RequestTimeout(seconds, self.told.append)
+        return answered(self.storage, "c", wanted, timeout, here or _not_here, self.clock)
 
     def left(self) -> tuple[Request, ...]:
         """What a worker would still carry out."""
         return requests.pending(self.storage, self.clock.now_ms())
+
+
+def _not_here(*_: object) -> dict[str, Any]:
+    pytest.fail("It was carried out here, though a worker holds the lock.")
 
 
 @pytest.fixture
@@ -86,37 +89,32 @@ def test_who_has_waited_long_enough_takes_the_request_back(asker: Asker) -> None
     """After --timeout, not sooner, not later; neither this worker nor the next carries it out."""
     with pytest.raises(UnreachableError, match=r"did not answer `clean` in 5 s.*was taken back") as caught:
         asker.ask(lambda _: None, seconds=5)
-    assert 5_000 <= asker.clock.now_ms() - NOW <= 5_000 + POLL_SECONDS * 2_000
+    assert 5_000 <= asker.clock.now_ms() - NOW <= 5_000 + POLL_S * 2_000
     assert "--timeout" in caught.value.action
     assert asker.left() == ()
 
 
-@pytest.mark.parametrize("command", [commands.fold_logs, commands.resync])
 @pytest.mark.parametrize("ends", [False, True])
-def test_where_the_worker_was_killed_the_command_takes_over_itself(
-    monkeypatch: pytest.MonkeyPatch, command: Callable[..., object], *, ends: bool
-) -> None:
-    """On a store its lock stands for a while: nobody answers, and then nobody holds it."""
-    storage = MemoryStorage()
-    held = OwnerLock(storage)
-    held.claim(this_process(3))
-    found = {"connector_storage": storage, "_check": None, "_take_over": {"logs": ()}, "_change": ()}
-    for name, value in found.items():
-        monkeypatch.setattr(commands, name, Mock(return_value=value))
+def test_if_the_worker_was_killed_the_command_takes_over_itself(asker: Asker, *, ends: bool) -> None:
+    """On a store its lock stands for a while: it does not answer, and then the lock is free."""
+    held: list[bool] = []
 
-    def silent(*_: object) -> None:
+    def here(_: Request, lock: OwnerLock) -> dict[str, Any]:
+        held.append(lock.is_held())
+        return {"logs": ["here"]}
+
+    def work(_: str) -> None:
         if ends:
-            held.release()
-        raise UnreachableError("The worker did not answer.", "")
+            asker.lock.release()
 
-    monkeypatch.setattr(commands, "ask", silent)
-    connector = Mock(cleanup_policy=("compact",))
     if ends:
-        assert command(Mock(), connector) == ()
-        assert not is_alive(storage)
+        assert asker.ask(work, seconds=5, here=here) == {"logs": ["here"]}
+        assert held == [True]
+        assert not is_alive(asker.storage)
     else:
         with pytest.raises(UnreachableError):
-            command(Mock(), connector)
+            asker.ask(work, seconds=5, here=here)
+        assert held == []
 
 
 def test_what_the_worker_has_begun_goes_on(asker: Asker) -> None:

@@ -1,0 +1,113 @@
+"""Reads and changes the offsets of a connector: `keyfold resync`, and GET, PATCH and DELETE of offsets over REST.
+
+A change is carried out between T2 and T3 of a take-over (`runtime/offset_change.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from compactor.catalog.catalog import Catalog
+from compactor.catalog.owner_lock import OwnerLock
+from compactor.catalog.requests import Request
+from compactor.generation.plan import OffsetChange
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+from connectors.clock import SystemClock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.engine_settings import kept_catalog
+from connectors.config.stores import connector_storage
+from connectors.config.worker import WorkerConfig
+from connectors.kafka.client_settings import ClientSettings
+from connectors.operations.request_timeout import RequestTimeout
+from connectors.operations.worker_request import DEFAULT_TIMEOUT, perform, request
+from connectors.runtime.offset_change import ChangedLog, Choose, OffsetChanger, every_log
+from connectors.runtime.request_handler import RESYNC
+from connectors.runtime.takeover import Fenced, claimed, draw_start, take_over
+
+
+def kept_state(worker: WorkerConfig, name: str) -> CatalogState:
+    """Reads what the catalog of connector `name` says, of which each log's `position` is its offset.
+
+    Raises StorageError, CatalogError.
+    """
+    return Catalog.open(connector_storage(worker, name), name).state
+
+
+def resync(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    topic: str | None = None,
+    partition: int | None = None,
+    timeout: RequestTimeout = DEFAULT_TIMEOUT,
+    *,
+    accepts_loss: bool = False,
+) -> tuple[ChangedLog, ...]:
+    """Begins a generation of all logs from the start of their source (or of those of `topic`, or its `partition`).
+
+    A live worker is asked for it, in whatever state the connector is; otherwise this process takes over, and the next
+    run reads the source. Raises OffsetChangeError if it cannot be done, and nothing was changed; UsageError if there is
+    no such log, UnreachableError.
+    """
+
+    def here(wanted: Request, _lock: OwnerLock) -> dict[str, Any]:
+        choose = every_log(wanted.topic, wanted.partition, accepts_loss=wanted.accepts_loss)
+        return {"logs": msgspec.to_builtins(_change(worker, connector, choose))}
+
+    asked = request(RESYNC, topic, partition, accepts_loss=accepts_loss)
+    result = perform(worker, connector, asked, timeout, here)
+    return msgspec.convert(result.get("logs", ()), tuple[ChangedLog, ...])
+
+
+def alter_offsets(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    offsets: Mapping[TopicPartition, int | None],
+    *,
+    accepts_loss: bool = False,
+) -> tuple[ChangedLog, ...]:
+    """Sets from where partitions of a connector that no worker runs go on; None is the start of the source.
+
+    Raises as `change_offsets`.
+    """
+    change = OffsetChange(offsets=dict(offsets), accepts_loss=accepts_loss)
+    return change_offsets(worker, connector, lambda _: change)
+
+
+def reset_offsets(
+    worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: bool = False
+) -> tuple[ChangedLog, ...]:
+    """Has each partition of a connector that no worker runs go on from the start, unless it stands there already.
+
+    Raises as `change_offsets`.
+    """
+    return change_offsets(worker, connector, every_log(anew=False, accepts_loss=accepts_loss))
+
+
+def change_offsets(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) -> tuple[ChangedLog, ...]:
+    """Takes over a connector that no worker runs, and changes the offsets that `choose` names.
+
+    Raises OffsetChangeError if that cannot be done, and nothing was changed; ConflictError if a worker runs it;
+    UnreachableError.
+    """
+    with claimed(connector_storage(worker, connector.name), connector.name):
+        return _change(worker, connector, choose)
+
+
+def _change(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) -> tuple[ChangedLog, ...]:
+    """Takes the connector over, without Spark, and changes its offsets; its lock is held by this process."""
+    storage = connector_storage(worker, connector.name)
+    changed: list[ChangedLog] = []
+    clients, clock = ClientSettings.of(worker, connector), SystemClock()
+    buckets = kept_catalog(storage, connector.name).state.buckets or connector.tasks_max or 1
+
+    def change(fenced: Fenced) -> None:
+        changed.extend(OffsetChanger(*fenced).change(choose, clock.now_ms()))
+
+    start = draw_start(worker)
+    _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change, start=start)
+    broker.close()
+    return tuple(changed)
