@@ -145,7 +145,10 @@ class MicroBatches:
                 first, self._first = self._first, None
                 self._in_driver = not first
                 return self._plan(first)
-            self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), self._wait_s)
+            self._changed.wait_for(
+                lambda: run != self._run or self._closed or any(each.claimable for each in self._subscriptions),
+                self._wait_s,
+            )
             if run != self._run or self._closed:
                 return start
             claimed = [(each, offer) for each in self._subscriptions if (offer := each.claim())]
@@ -205,9 +208,6 @@ class MicroBatches:
     def _is_unbounded(self) -> bool:
         """Returns whether the last micro-batch that was planned has tasks without bounds."""
         return any(not task.bounded for task in self._planned.get(self._number, []))
-
-    def _is_offered(self) -> bool:
-        return any(subscription.claimable for subscription in self._subscriptions)
 
     def _plan(self, tasks: list[ReadTask]) -> int:
         self._number += 1

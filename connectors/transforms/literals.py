@@ -153,6 +153,8 @@ class _Reader:
         content = ""
         while self._tokens.has_next and not self._tokens.take('"'):
             content += self._tokens.next()
+        if content[:1] in _BLANKS:
+            return STRING, content  # Java trims a whole text before it looks for a date, and none between quotes
         literal = parse_string(content)
         schema = literal[0]
         return literal if schema is not None and schema.name in _TEMPORAL else (STRING, content)
