@@ -113,12 +113,12 @@ class ClusterId:
         """Returns it, "" as long as no broker has answered."""
         return self._id
 
-    def _ask(self, stopped: threading.Event) -> None:
+    def _ask(self, stop: threading.Event) -> None:
         from connectors.kafka.admin import Admin
 
         admin = Admin(client_config("admin", self._worker, None, {"log_level": 0}), ASK_S)
-        while not stopped.is_set() and not self._id:
+        while not stop.is_set() and not self._id:
             try:
                 self._id = admin.cluster_id()
             except KeyfoldError:  # asked again: nothing waits for it
-                stopped.wait(ASK_S)
+                stop.wait(ASK_S)

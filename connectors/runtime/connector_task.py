@@ -159,11 +159,11 @@ class ConnectorTask:
         reading.start()
         self._watch(reading, maintenance, components, stop)
         if stop.is_set():
-            shutdown.drain()
+            shutdown.await_step()
         elif not once:
             raise _reading_ended(self._connector.name)
         else:
-            maintenance.cancel(draining=lambda: not stop.drops)
+            maintenance.cancel(finishes=lambda: not stop.drops)
             self._finish(components, shutdown)
 
     def perform(self, request: Request, start: Start) -> dict[str, Any]:

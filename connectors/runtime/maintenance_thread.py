@@ -83,11 +83,11 @@ class MaintenanceThread(CancellableJob):
         """Has the next turn begin at once: a request waits."""
         self._woken.set()
 
-    def _run_turns(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _run_turns(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             self._clock.wait(self._pause(), self._woken)
             self._woken.clear()  # before the turn: what comes meanwhile gets another one
-            if not stopped.is_set():
+            if not stop.is_set():
                 self._turn()
 
     def _pause(self) -> float:

@@ -48,7 +48,7 @@ class Shutdown:
         self._clock = clock
         self._stop = stop
 
-    def drain(self) -> None:
+    def await_step(self) -> None:
         """Lets no step begin any more, and waits for the micro-batch or publish under way.
 
         Returns when it has ended or is to be cancelled, which the caller then does. Maintenance ends beside it, within
@@ -64,7 +64,7 @@ class Shutdown:
 
     def end_maintenance(self) -> None:
         """Ends the maintenance thread: after its fold if the stop finishes, else its fold is dropped."""
-        self._maintenance_thread.cancel(draining=lambda: self._stop.finishes)
+        self._maintenance_thread.cancel(finishes=lambda: self._stop.finishes)
 
     def run_step(self, step: CancellableJob, what: str) -> bool:
         """Runs a step of `--once`; returns False if a stop came before it or ended it. Raises the step's error.

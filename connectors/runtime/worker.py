@@ -204,15 +204,15 @@ class Worker:
             self._reloading.when_over(self._stop.wake)
             self._reloading.start()
 
-    def _reload_files(self, files: ConnectorFiles, stopped: threading.Event) -> None:
+    def _reload_files(self, files: ConnectorFiles, stop: threading.Event) -> None:
         """Reads the files and takes up what has changed, once the storage says what new connectors are to be."""
         changes = files.reload()
-        while not stopped.is_set():
+        while not stop.is_set():
             try:
                 self._herder.apply(changes)
             except StorageError as error:
                 _log.error("connector files wait for the storage", error=str(error), again_in_s=RELOAD_SECONDS)
-                self._clock.wait(RELOAD_SECONDS, stopped)
+                self._clock.wait(RELOAD_SECONDS, stop)
             except Exception:  # noqa: BLE001  # a defect here ends no connector
                 _log.exception("connector files cannot be taken up")
                 return

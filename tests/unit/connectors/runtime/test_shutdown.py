@@ -47,7 +47,7 @@ def test_the_micro_batch_under_way_may_end() -> None:
     """No other begins, and no wait is longer than it takes."""
     task = Task(busy=20)
     task.stop.drop(6.0)
-    task.shutdown.drain()
+    task.shutdown.await_step()
     assert task.engine.begin_close.called
     assert task.clock.monotonic() == pytest.approx(2.0)
 
@@ -61,7 +61,7 @@ def test_one_that_does_not_end_in_time_is_left_to_be_cancelled(*, hastened: bool
         task.engine.begin_close.side_effect = lambda: task.stop.drop(6.0)
     else:
         task.stop.drop(6.0)
-    task.shutdown.drain()
+    task.shutdown.await_step()
     assert task.clock.monotonic() == pytest.approx(6.0)
 
 
