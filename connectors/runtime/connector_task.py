@@ -107,8 +107,10 @@ class ConnectorTask:
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
+        # When (monotonic s) each periodic look is due, and since when the run has had nothing to do.
         self._due: dict[str, float] = {}
         self._idle_from = clock.monotonic()
+        # The offsets that `--once` has before it, for the progress display; None for a run without an end.
         self._total: int | None = None
         self._reading: ReadingThread | None = None
         self._engine: Engine | None = None
@@ -128,7 +130,7 @@ class ConnectorTask:
         `start` is when this process was told to run it, among all starts on its storage location.
         `known` is the id of the catalog that an earlier run in this process worked on: it must be there still.
         `change` changes offsets before anything is read or published. Raises KeyfoldError: FencedError
-        when a newer owner took over, ConnectorError where an operator must decide.
+        when a newer owner took over, ConnectorError if an operator must decide.
         """
         if stop.is_set():  # a run that never began fences no owner
             return
@@ -178,7 +180,7 @@ class ConnectorTask:
 
     @property
     def counted(self) -> TaskReport | None:
-        """What it has counted by now, also once it has ended; None where it has not taken over."""
+        """What it has counted by now, also once it has ended; None if it has not taken over."""
         if self._engine is None:
             return None
         counters = self._engine.counters
@@ -218,7 +220,7 @@ class ConnectorTask:
     def _reading_thread(
         self, components: TaskComponents, query: SharedQuery, paused: threading.Event, *, once: bool
     ) -> ReadingThread:
-        """Makes the thread that reads through the worker's query from where the catalog ends (step T4), not started.
+        """Makes the thread that reads through the worker's query from the catalog's end on (step T4), not started.
 
         A Spark checkpoint in the connector's storage is of an earlier version of keyfold, which nothing reads.
         """
@@ -339,7 +341,7 @@ class ConnectorTask:
 
 
 def _reading_ended(connector: str) -> IngestError:
-    """Returns the error of a connector whose reading has ended though nothing stopped it: it is started again."""
+    """Returns the error of a connector that reads no more although nothing stopped it: it is started again."""
     return IngestError(f"Connector {connector}: reading from its topics has ended, and nothing says why.", DEFECT)
 
 
@@ -351,7 +353,7 @@ def _raise_failure(*threads: CancellableThread) -> None:
 
 @contextmanager
 def _fenced_first(catalog: Catalog, stop: Stop) -> Iterator[None]:
-    """Raises FencedError in place of the block's error, where there is a newer owner.
+    """Raises FencedError in place of the block's error, if there is a newer owner.
 
     The newer owner may be the reason: its vacuum removes files that only our version of the catalog names, for one.
     After any other error the connector is started again and takes over, which would fence that owner.

@@ -5,9 +5,9 @@ a user has written, on as many names as it has, and a store may answer late. So 
 is met so:
 
     put, delete, target    of one connector: one after the other (`store_ownership`)
-    put beside a file      what is being stored is held against files, and their configs against it, before it is
-                           stored; a put whose check was made for other settings than there are by then is checked again
-    target beside a file   the state is set on what the file says by then; of one that is gone it stays stored only
+    put and a file         what is being stored is held against files, and their configs against it, before it is
+                           stored; a put that was checked for other settings than there are by then is checked again
+    target and a file      the state is set on what the file says by then; of one that is gone it stays stored only
     store lost, and again  all that is stored is taken up, with no change under way
 """
 
@@ -254,7 +254,7 @@ class ConnectorSpecs:
             return True
 
     def check_file(self, file: ConnectorFile) -> None:
-        """Raises FaultyConfigError where the file's connector clashes with another of this worker."""
+        """Raises FaultyConfigError if the file's connector clashes with another of this worker."""
         self._unless_clashing(file.config, file.path, lambda: None)
 
     def put_file(self, file: ConnectorFile, stored: TargetState) -> bool:
@@ -281,7 +281,7 @@ class ConnectorSpecs:
 
     def _take_up(self, stored: Sequence[StoredConnector]) -> None:
         """Makes the connectors that were made over REST those that are stored, once this process has the store."""
-        specs = {one.name: self._checked(one) for one in stored}
+        specs = {connector.name: self._checked(connector) for connector in stored}
         with self._lock:
             for name in [name for name, spec in self._specs.items() if spec.file is None and name not in specs]:
                 _log.info("connector was deleted by another worker, stopping it", connector=name)
@@ -324,8 +324,8 @@ class ConnectorSpecs:
     def _unless_clashing(self, config: ConnectorConfig, file: Path | None, take: Callable[[], Result]) -> Result:
         """Calls `take`, which takes name and outputs of `config`, under the lock, once no other connector has them.
 
-        `file` is the one that `config` comes from, None where it was sent over REST. Connectors are compared without
-        the lock, and then those that have come meanwhile. Raises FaultyConfigError where another connector of this
+        `file` is the one that `config` comes from, None if it was sent over REST. Connectors are compared without
+        the lock, and then those that have come meanwhile. Raises FaultyConfigError if another connector of this
         worker has the name or an output topic.
         """
         compared: list[ConnectorSpec] = []

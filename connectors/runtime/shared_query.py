@@ -1,6 +1,6 @@
 """The one streaming query of a worker, through which all of its connectors read.
 
-It belongs to no connector: they subscribe when they have taken over, and go without the query noticing. Where it fails
+It belongs to no connector: they subscribe when they have taken over, and go without the query noticing. If it fails
 (a process of Spark's has ended, say) it is started again, and what its last micro-batch was to hold is read by each
 connector in a job of its own, so that the one that is to blame fails alone.
 """
@@ -54,13 +54,13 @@ _log = structlog.get_logger()
 
 
 class _HandOutError(Exception):
-    """Ends the query where a micro-batch could not be handed out; `SharedQuery._failed` says why."""
+    """Ends the query as a micro-batch could not be handed out; `SharedQuery._failed` says why."""
 
 
 class SharedQuery:
     """Runs the query from `start` to `stop`, for so many `connectors`, which `share_among` changes.
 
-    `tasks_max` is how many of Spark's tasks each of them has at a time, where its file does not say.
+    `tasks_max` is how many of Spark's tasks each of them has at a time, unless its file says it.
     """
 
     def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int) -> None:
@@ -87,7 +87,7 @@ class SharedQuery:
         self._batches.share(shared=connectors > 1)
 
     def start(self, *, prepares: bool) -> None:
-        """Starts the query on a thread, beside the take-overs of the connectors.
+        """Starts the query on a thread, while the connectors take over.
 
         `prepares`: Spark's processes are started at once, for a backlog; little is read without them.
         """
@@ -190,7 +190,7 @@ class SharedQuery:
     def _end_if_overdue(self) -> None:
         """Ends the query if its micro-batch was asked to end early, and has not for a while: others wait for it.
 
-        So it is on machines where no task can see that (`EarlyEnd`), and where a task hangs. Its portion is read alone.
+        So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read alone.
         """
         number, now = self._batches.ending, self._clock.monotonic()
         if number != self._overdue[0]:
@@ -208,7 +208,7 @@ class SharedQuery:
 
         Spark gets a short error: it searches the text of one that Python raises with a regular expression that recurses
         for each character (`StreamExecution.isInterruptionException`), and a traceback overflows the thread's stack.
-        Where the query is being ended, what that breaks is no error: Spark stops the query after the micro-batch.
+        While the query is being ended, what that breaks is no error: Spark stops the query after the micro-batch.
         """
         try:
             self._hand_out(frame)
@@ -226,10 +226,10 @@ class SharedQuery:
         Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used.
         """
         tasks = self._batches.driver_tasks()
-        found: dict[int, Batch | KeyfoldError] = {}
+        portions: dict[int, Batch | KeyfoldError] = {}
         if tasks is None:
-            found = gather(frame)
+            portions = gather(frame)
         else:
             read_in_driver(tasks, self._writers, self._batches.deliver_portion)
         self._delivered = True
-        self._batches.deliver(found)
+        self._batches.deliver(portions)

@@ -1,6 +1,6 @@
-"""Ends one run of a connector that is stopped: steps may finish within their time, then they are cancelled.
+"""Ends one run of a connector that is stopped: steps may finish within their time, then they are dropped.
 
-What is cancelled never happened: the catalog says where the next run goes on. What it may leave behind is an open
+What is dropped never happened: the next run goes on from the catalog. What it may leave is an open
 transaction; readers of the output wait for it, so it is aborted here and not only by its time-out.
 """
 
@@ -51,14 +51,14 @@ class Shutdown:
     def await_step(self) -> None:
         """Lets no step begin any more, and waits for the micro-batch or publish under way.
 
-        Returns when it has ended or is to be cancelled, which the caller then does. Maintenance ends beside it, within
+        Returns when it has ended or is to be dropped, which the caller then does. Maintenance ends meanwhile, within
         the same time; its fold is dropped at once if the stop drops.
         """
         self._components.engine.begin_close()
         CancellableThread("stop-maintenance", lambda _: self.end_maintenance()).start()
         never = threading.Event()
         while not self._components.engine.is_idle():
-            if self._is_cancelled("micro-batch"):
+            if self._is_dropped("micro-batch"):
                 return
             self._clock.wait(POLL_SECONDS, never)
 
@@ -75,7 +75,7 @@ class Shutdown:
             return False
         step.start()
         while not step.join(POLL_SECONDS):
-            if self._stop.is_set() and (what != "publish" or self._is_cancelled(what)):
+            if self._stop.is_set() and (what != "publish" or self._is_dropped(what)):
                 self.interrupt_maintenance()
                 step.cancel()
         if step.failure is not None and not self._stop.is_set():
@@ -106,8 +106,8 @@ class Shutdown:
         else:
             _log.info("cancelled transactions aborted", buckets=buckets)
 
-    def _is_cancelled(self, what: str) -> bool:
-        cancelled = self._stop.drops_at(self._clock.monotonic())
-        if cancelled:
+    def _is_dropped(self, what: str) -> bool:
+        is_dropped = self._stop.drops_at(self._clock.monotonic())
+        if is_dropped:
             _log.warning("cancelling what does not end in time", what=what)
-        return cancelled
+        return is_dropped

@@ -3,7 +3,7 @@
 finish   nothing new begins; what is under way may finish, a fold as well
 drop     nothing new begins; a fold ends at once, and so does the step that still runs at a given time
 
-What is dropped never happened: the catalog says where the next run goes on.
+What is dropped never happened: the next run goes on from the catalog.
 """
 
 from __future__ import annotations
