@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.source.assignment import PortionSplit
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.reader import BoundedRead, ReadBudget
 from tests.support.memory.admin import MemoryAdmin
 from tests.support.source_options import source_options
@@ -34,10 +34,7 @@ def consumer_of(polls: Sequence[list[Message]], hi: int) -> Any:
 def read(consumer: Any, *portions: Sequence[SourceRange], budget: ReadBudget | None = None) -> dict[int, Rows]:
     """The rows that are read of each portion, by number."""
     options = source_options(topics=["t"])
-    group = [
-        PortionSplit(number, options, ReadSplit(tuple(ranges)), options.clients)
-        for number, ranges in enumerate(portions)
-    ]
+    group = [PortionSplit(number, options, tuple(ranges), options.clients) for number, ranges in enumerate(portions)]
     bounded = BoundedRead(group, budget or ReadBudget(), time.monotonic() + 10)
     for _, cursors in bounded.shares():
         bounded.run(cursors, consumer)

@@ -20,7 +20,7 @@ from connectors.errors import SparkGoneError
 from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.datasource import Address, DriverAnswers
 from connectors.source.driver_link import DriverLink
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
 
@@ -36,7 +36,7 @@ class Plans:
         self.held.set()
         self.asked = threading.Event()
         options = source_options(topics=["t"])
-        split = ReadSplit((SourceRange("t", "id", 0, 2, 5),))
+        split = (SourceRange("t", "id", 0, 2, 5),)
         self.task = ReadTask((PortionSplit(7, options, split, options.clients),), bounded=True)
 
     def begin(self) -> int:
@@ -71,8 +71,8 @@ def test_questions_are_answered(link: DriverLink, plans: Plans) -> None:
     driver = DriverAnswers(link.address)
     assert (driver.ask("begin"), driver.ask("latest", 8), driver.ask("latest", 9)) == (4, 9, 10)
     found = [pickle.loads(task) for task in driver.ask("tasks", 1, 3)]
-    assert [(one.portion, one.split) for task in found for one in task.portions] == [
-        (one.portion, one.split) for one in plans.task.portions * 2
+    assert [(one.portion, one.ranges) for task in found for one in task.portions] == [
+        (one.portion, one.ranges) for one in plans.task.portions * 2
     ]
     assert driver.ask("tasks", 3, 3) == []
 
