@@ -20,8 +20,8 @@ from msgspec import Struct
 
 DRIVER_READ_MAX: Final = 10_000
 """Offsets of a micro-batch that the driver reads. A Spark job costs more than to read so few: one connector at 500
-records/s saw them after 0.24 s instead of 0.66 s (docs/performance.md). More would keep the driver's Python busy, on
-which all connectors publish."""
+records/s saw them after 0.24 s instead of 0.66 s (docs/decisions/speed.md). More would keep the driver's Python busy,
+on which all connectors publish."""
 APART_IN_DRIVER_MAX: Final = 20_000
 """Offsets that are read apart in the driver: twice those of a micro-batch, as no other connector waits for them. More
 are a large job's, which may leave a part; with fewer, what a stalled job has left would take many more turns."""

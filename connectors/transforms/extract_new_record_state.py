@@ -55,9 +55,9 @@ class ExtractNewRecordState(Transform):
             "delete.tombstone.handling.mode",
             "STRING",
             "tombstone",
-            "What becomes of a delete, and of the tombstone that Debezium sends behind it. `tombstone` and "
-            "`delete-to-tombstone`: one tombstone. `drop`: nothing, so the row stays. `rewrite`: the row as it was, "
-            "with the field `__deleted`. `rewrite-with-tombstone`: that, and the tombstone.",
+            "What a delete becomes. `tombstone`, `delete-to-tombstone`: one tombstone. `drop`: nothing, so the row "
+            "stays. `rewrite`: the row as it was, with the field `__deleted`. `rewrite-with-tombstone`: that, and a "
+            "tombstone.",
             allowed=_MODES,
         ),
         Option("add.fields", "LIST", [], "Fields of the event to add: `op`, `table`, `source.ts_ms`, `op:NEW_NAME`."),

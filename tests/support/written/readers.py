@@ -26,7 +26,7 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
 from connectors.cli.views import describe as describe_view
-from connectors.operations.delete import DeletionPlan
+from connectors.operations.deletion_preview import DeletionPlan
 from connectors.runtime import status
 from connectors.sinks.output_reader import keyfold_source, source_offset
 from tests.support.oracle.simulation import CONNECTOR
