@@ -67,7 +67,7 @@ def link(plans: Plans) -> Iterator[DriverLink]:
 
 
 def test_questions_are_answered(link: DriverLink, plans: Plans) -> None:
-    """As if the planner were in the driver: numbers and tasks, as often as asked."""
+    """The planner gets numbers and tasks as if it were in the driver, as often as it asks."""
     driver = DriverAnswers(link.address)
     assert (driver.ask("begin"), driver.ask("latest", 8), driver.ask("latest", 9)) == (4, 9, 10)
     found = [pickle.loads(task) for task in driver.ask("tasks", 1, 3)]
@@ -159,7 +159,7 @@ def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_after_the_end_nobody_is_served(plans: Plans, *, opened: bool) -> None:
-    """Neither is the end waited for where it was never opened."""
+    """The end waits for nothing, also if it was never opened."""
     link = DriverLink(cast("Any", plans))
     if opened:
         link.open()

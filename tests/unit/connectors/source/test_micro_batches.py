@@ -98,7 +98,7 @@ def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
 
 
 def test_each_connector_gets_its_own_portion(query: Query) -> None:
-    """By number, whatever the order; a connector whose portion is missing reads it alone."""
+    """A portion is known by its number, in any order; a connector reads a missing one apart."""
     found = {name: query.add(name, (0, end)) for name, end in (("a", 3), ("b", 5), ("c", 7))}
     tasks = query.next()
     read = {each.portion: batch_of(each.ranges) for task in tasks for each in task.portions}
@@ -241,7 +241,7 @@ def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Qu
 
 @pytest.mark.parametrize("how", ["close", "wake"])
 def test_a_waiting_question_is_woken(how: str) -> None:
-    """By the end of the worker, and by an offer: neither waits for the other's time."""
+    """The end of the worker and an offer both end the wait at once."""
     query = Query(wait_s=60.0)
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
@@ -261,7 +261,7 @@ def test_nothing_is_planned_after_the_end(query: Query) -> None:
 
 
 def test_an_error_of_the_query_reaches_every_connector(query: Query) -> None:
-    """Those with an offer and those without: none may wait for ever."""
+    """It reaches those with an offer and those without: none may wait for ever."""
     found = [query.add("a", (0, 9)), query.add("b", (0, 0))]
     query.batches.fail(RuntimeError("no query"))
     for one in found:

@@ -145,7 +145,7 @@ def test_what_its_connector_has_learned_the_driver_knows(found: Portions, memory
 
 
 def test_a_chain_that_takes_too_long_is_late(found: Portions) -> None:
-    """Also where it waits for nothing: others wait for its work all the same."""
+    """Others wait for its work, also if it waits for nothing itself."""
     delivered: dict[int, Any] = {}
     with ThreadPoolExecutor(1) as writers:
         read_in_driver(found.tasks(), writers, delivered.__setitem__, ChainLimits(portion=-1.0))

@@ -83,7 +83,7 @@ def test_only_the_first_thing_delivered_counts(
 
 
 def test_where_nobody_waits_no_consumer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would cost a connection."""
+    """A consumer would cost a connection."""
     monkeypatch.setattr(range_cursors, "Consumer", None)
     assert nothing_left(ClientSettings({}), []) == frozenset()
 
