@@ -116,8 +116,11 @@ def test_what_comes_after_the_end_reaches_nobody(one: Subscribed) -> None:
     one.offered()
     delivered = one.read()
     one.subscription.close()
-    one.subscription.deliver(delivered)
-    one.subscription.abandon()
+    with capture_logs() as logged:
+        one.subscription.deliver(delivered)
+        one.subscription.deliver(PortionLateError("Late."))
+        one.subscription.abandon()
+    assert logged == []
     assert one.subscription.next(TIMEOUT_S) is None
     assert (one.subscription.plan(), one.subscription.claim(), one.subscription.claimable) == (False, None, False)
     assert one.subscription.partitions() == []
