@@ -136,7 +136,7 @@ class ExtractNewRecordState(Transform):
         self, record: ConnectRecord, schema: Schema, event: dict[str, Any], row: dict[str, Any], *, deleted: bool
     ) -> ConnectRecord:
         updated, added, fields = self._updated(schema)[int(deleted)]
-        # Debezium adds `__deleted` with Kafka's InsertField, which replaces nulls, and `add.fields` by a copy that does not.
+        # Debezium adds `__deleted` with Kafka's InsertField, which replaces nulls; its copy for `add.fields` does not.
         defaults = self._defaults and self._rewrites
         made = {field.name: field_value(field, row, defaults=defaults) for field in fields}
         if self._rewrites:
