@@ -384,10 +384,10 @@ class BoundedRead:
                 if brought:
                     cursors.advance(cursors.active())
                 break
-        ids = {cursor.part.topic: cursor.part.topic_id for cursor in share if cursor.position > cursor.part.lo}
-        topics = SourceTopics(self._group[0].options.connector, consumer.admin).named(ids) if ids else {}
-        changed = {name for name, topic_id in ids.items() if name not in topics or topics[name].id != topic_id}
-        self._drop({cursor.owner for cursor in share if cursor.part.topic in changed}, share)
+        moved = [cursor for cursor in share if cursor.position > cursor.part.lo]
+        names = {cursor.part.topic for cursor in moved}
+        topics = SourceTopics(self._group[0].options.connector, consumer.admin).named(names) if names else {}
+        self._drop({cursor.owner for cursor in moved if _id(topics, cursor) != cursor.part.topic_id}, share)
 
     def answers(self) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
         """Yields each portion of which anything was read, and nothing is wrong: its records, and a row per range."""

@@ -85,6 +85,13 @@ def test_a_topic_that_is_another_by_now_states_nothing() -> None:
     assert set(rows) == {0}
 
 
+def test_of_two_ids_of_a_topic_only_that_of_now_is_stated() -> None:
+    """One connector has noticed that the topic was recreated, and another one has not yet."""
+    before, now = SourceRange("t", "before", 0, 0, 1), SourceRange("t", "id-t", 1, 0, 1)
+    rows = read(consumer_of([[_record(0), _record(1)]], 1), [before], [now])
+    assert set(rows) == {1}
+
+
 def _numbers(asked: Any) -> list[list[int]]:
     """Returns the partitions' numbers of each call of a mock."""
     return [[each.partition for each in call.args[0]] for call in asked.call_args_list]
