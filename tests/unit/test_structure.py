@@ -15,8 +15,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LONGEST_FILE = 450  # lines
-SMALL_MODULE = 60  # lines: below it a module that one other imports says why it stands alone
-APART = re.compile(r"\bon its own (?:because|so that|as)\b", re.IGNORECASE)
 MOST_CONSTRUCTOR_PARAMETERS = 7
 CLOCKS = {
     "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "localtime", "gmtime"},
@@ -124,60 +122,6 @@ def test_files_are_short() -> None:
     """No file of the product has more than 450 lines."""
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _sources("compactor", "connectors")}
     assert [str(path.relative_to(ROOT)) for path, lines in lengths.items() if lines > LONGEST_FILE] == []
-
-
-def _imported(tree: ast.Module) -> set[str]:
-    """The dotted names that a module imports: `from a import b` gives `a` and `a.b`."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                found |= {each.name for each in names}
-            case ast.ImportFrom(module=str(module), names=names):
-                found |= {module, *(f"{module}.{each.name}" for each in names)}
-    return found
-
-
-def _crumbs(modules: dict[str, str]) -> list[str]:
-    """The modules (source by dotted name) that are small, have one importer, and do not say why they stand alone."""
-    trees = {name: ast.parse(source) for name, source in modules.items()}
-    imported = {name: _imported(tree) for name, tree in trees.items()}
-    return [
-        name
-        for name, source in modules.items()
-        if len(source.splitlines()) < SMALL_MODULE
-        and sum(name in names for other, names in imported.items() if other != name) == 1
-        and not APART.search(" ".join((ast.get_docstring(trees[name]) or "").split()))
-    ]
-
-
-def test_small_modules_say_why_they_stand_alone() -> None:
-    """A module under 60 lines with one importer has a reason in its docstring; a command has a file in any case."""
-    paths = [path for path in _sources("compactor", "connectors") if path.name != "__init__.py"]
-    modules = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path.read_text(encoding="utf-8") for path in paths
-    }
-    assert [name for name in _crumbs(modules) if not name.startswith("connectors.cli.")] == []
-
-
-@pytest.mark.parametrize(
-    ("docstring", "importers", "lines", "crumb"),
-    [
-        ("Cuts.", 1, 10, True),
-        ("Cuts. On its own because\nSpark imports it.", 1, 10, False),
-        ("Cuts.", 2, 10, False),
-        ("Cuts.", 0, 10, False),
-        ("Cuts.", 1, 60, False),
-        ("Cuts.", 1, 59, True),
-    ],
-)
-def test_crumbs_are_found(docstring: str, importers: int, lines: int, crumb: bool) -> None:
-    """The search for small modules counts lines and importers, and reads the reason across lines."""
-    source = f'"""{docstring}"""\n'
-    source += "pass\n" * (lines - len(source.splitlines()))
-    others = {f"p.user{number}": "from p import small" for number in range(importers)}
-    found = _crumbs({"p.small": source, **others})
-    assert ("p.small" in found) is crumb
 
 
 def test_a_class_name_means_one_thing() -> None:
