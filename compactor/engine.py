@@ -92,7 +92,7 @@ class Engine:
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once and not ahead)
 
     def counts(self) -> dict[str, int]:
-        """Returns what was counted since this run of the connector began, commits to its catalog among it."""
+        """Returns all counts since this run of the connector began, with its commits to the catalog."""
         return {**self.counters.values(), "catalog_commits": self._catalog.commits}
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Engine:
     def tick(self, now_ms: int) -> None:
         """Publishes what is due at `now_ms`, with or without new records.
 
-        Does nothing while another turn is under way, which publishes as well, nor once the engine is closed.
+        Does nothing once the engine is closed, or while another turn is under way, which publishes as well.
         """
         with self._if_free(0) as free:
             if free:
@@ -147,7 +147,7 @@ class Engine:
     def renew_positions(self, now_ms: int) -> None:
         """Commits positions again before they expire, and publishes nothing, for a connector that is paused.
 
-        Does nothing while another turn is under way, nor once the engine is closed.
+        Does nothing while another turn is under way, or once the engine is closed.
         """
         with self._if_free(0) as free:
             if free:

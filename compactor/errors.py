@@ -49,8 +49,8 @@ class KeyfoldError(Exception):
     `message` says what happened and in which connector, topic, partition, offset; `action` says in one sentence what
     the operator can do next. `retriable` is True if the same call may succeed later although no one has changed
     anything. `topic` is the source topic concerned if that decides what is done next; otherwise None. `aborted` is
-    how many transactions were aborted by a publish that ended with this error.
-    `silent_s` is for how many seconds what did not answer had been silent by then, as far as that is known.
+    how many transactions were aborted by a publish that ended with this error. `silent_s`: for how many seconds the
+    broker or store that did not answer had been silent by then, as far as that is known.
     """
 
     retriable: ClassVar[bool] = False
@@ -205,7 +205,7 @@ class QuarantinedError(KeyfoldError):
 
 
 class StoppedError(KeyfoldError):
-    """A stop came before the work was done: nothing of it counts, and nothing is known of what was not read."""
+    """A stop came before the work was done: nothing of it counts, and files that were not read may be damaged."""
 
     retriable = True
 

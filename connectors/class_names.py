@@ -36,7 +36,7 @@ class ClassName(Struct, frozen=True):
 
 
 class Named(Struct, frozen=True):
-    """A class that a file names, with `side`, the part after `$` (None where it has no variants)."""
+    """A class that a file names, with `side`, the part after `$` (None if it has no variants)."""
 
     of: ClassName
     side: str | None
@@ -50,32 +50,34 @@ class ClassNames:
         self.known: Final = tuple(known)
         self._refused: Final = dict(refused or {})
         self._by_name = {
-            name: Named(one, side)
-            for one in self.known
-            for base in (one.java, one.simple, *one.aliases)
-            for side, name in _variants(base, sided=one.sided)
+            name: Named(class_name, side)
+            for class_name in self.known
+            for base in (class_name.java, class_name.simple, *class_name.aliases)
+            for side, name in _variants(base, sided=class_name.sided)
         }
 
     def find(self, name: str) -> Named:
         """Returns the class that `name` is of. Raises ValueError, which says what there is instead."""
-        found = self._by_name.get(name)
-        if found is not None:
-            return found
+        named = self._by_name.get(name)
+        if named is not None:
+            return named
         simple = name.rpartition(".")[2]
         for refused, why in self._refused.items():
             if name == refused or simple == refused.rpartition(".")[2]:
                 raise ValueError(f"{simple} is not supported: {why}")
         if f"{name}$Value" in self._by_name:
             raise ValueError(f"write {name}$Key or {name}$Value.")
-        near = get_close_matches(simple, [one.rpartition(".")[2] for one in self._by_name], n=1)
+        near = get_close_matches(simple, [candidate.rpartition(".")[2] for candidate in self._by_name], n=1)
         meant = (
-            f'; did you mean "{near[0]}"?' if near else f"; there is: {', '.join(one.simple for one in self.known)}."
+            f'; did you mean "{near[0]}"?'
+            if near
+            else f"; there is: {', '.join(class_name.simple for class_name in self.known)}."
         )
         raise ValueError(f"there is no such {self.kind}{meant}")
 
     def java_names(self) -> list[str]:
         """Lists the Java names of all classes, variants one by one."""
-        return [name for one in self.known for _, name in _variants(one.java, sided=one.sided)]
+        return [name for class_name in self.known for _, name in _variants(class_name.java, sided=class_name.sided)]
 
 
 def _variants(name: str, *, sided: bool) -> tuple[tuple[str | None, str], ...]:

@@ -1,4 +1,4 @@
-"""Reads the machine's clock, behind a Protocol by which tests set their own."""
+"""Reads the machine's clock, through a Protocol by which tests set their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float, event: threading.Event) -> bool:
-        """Waits until `event` is set or `seconds` have passed; returns True where the event was set."""
+        """Waits until `event` is set or `seconds` have passed; returns True if the event was set."""
         ...
 
 
@@ -35,5 +35,5 @@ class SystemClock:
         return time.monotonic()
 
     def wait(self, seconds: float, event: threading.Event) -> bool:
-        """Waits in real time; returns True where `event` was set in time."""
+        """Waits in real time; returns True if `event` was set in time."""
         return event.wait(max(seconds, 0.0))

@@ -58,6 +58,7 @@ from compactor.errors import (
     UnsupportedStorageError,
 )
 
+# The exit codes of commands, as README.md lists them; scripts rely on them.
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -179,7 +180,7 @@ class RecordRefusedError(ConnectorError):
 class DataError(KeyfoldError):
     """A record cannot be converted or transformed (`org.apache.kafka.connect.errors.DataException`): it alone is bad.
 
-    The message says what is wrong with it; where it is says the chain that it was in.
+    The message says what is wrong with it; the chain adds the stage and the class.
     """
 
 

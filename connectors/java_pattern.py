@@ -63,6 +63,7 @@ class JavaPattern:
         self._worked = worked
         self._left_s = _SAVED_S
         """How many seconds slow matches might take at `_counted_at`."""
+        # When (monotonic s) `_left_s` was counted last; time since then earns _SHARE of it.
         self._counted_at = clock()
         self._slow: dict[str, Groups | str | None] = {}
         """By text, what a slow match found; the error's message if it was ended. The oldest are let go."""
@@ -100,13 +101,11 @@ class JavaPattern:
                 return _groups(self._compiled.fullmatch(text, timeout=_QUICK_S))
             except TimeoutError:
                 groups = self._within_limit(text)
-                self._remember(text, groups)
+                newest = islice(slow.items(), max(0, len(slow) - _REMEMBERED + 1), None)
+                self._slow = {**dict(newest), text: groups}
         if isinstance(groups, str):
             raise PatternError(groups, _ACTION)
         return groups
-
-    def _remember(self, text: str, groups: Groups | str | None) -> None:
-        self._slow = {**dict(islice(self._slow.items(), max(0, len(self._slow) - _REMEMBERED + 1), None)), text: groups}
 
     def _within_limit(self, text: str) -> Groups | str | None:
         """Returns what a match finds, or says that it took too long; the time that it takes is counted.

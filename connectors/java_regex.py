@@ -2,7 +2,7 @@
 
 Kafka Connect's `topics.regex` is a java.util.regex pattern that must match the whole name. `regex` (its version 1
 behaviour) means by nearly all of it what Java means: classes within classes and their intersections, possessive
-quantifiers, flags that count from where they stand. What Java writes in another way is rewritten, properties of
+quantifiers, flags that count from their place on. What Java writes in another way is rewritten, properties of
 characters to those of ASCII, as topic names are; what would mean something else, or is no Java, is refused with its
 position.
 """
@@ -37,7 +37,7 @@ _REFUSED_IN_CLASS: Final = (
     (r"\[:", '":" directly after "[" must be written "\\:"'),
     (r"&&(?=[&\]])|(?:(?<=\[)|(?<=\[\^))&&", '"&&" must have a class on both of its sides'),
 )
-"""What is refused where it stands, outside and inside of a class of characters, and why."""
+"""What is refused at its place, outside and inside of a class of characters, and why."""
 
 _PROPERTIES: Final[dict[str, str]] = {
     "Alpha": "a-zA-Z", "L": "a-zA-Z", "IsAlphabetic": "a-zA-Z", "IsL": "a-zA-Z", "IsLetter": "a-zA-Z",
@@ -46,7 +46,7 @@ _PROPERTIES: Final[dict[str, str]] = {
     "Digit": "0-9", "N": "0-9", "Nd": "0-9", "IsDigit": "0-9",
     "Alnum": "a-zA-Z0-9", "XDigit": "0-9a-fA-F", "Punct": "!-/:-@\\[-`{-~", "ASCII": "\\x00-\\x7f",
 }  # fmt: skip
-"""The ASCII part of Java's properties of characters: behind a flag (?i) `regex` takes those of its own otherwise."""
+"""The ASCII part of Java's properties of characters: after a flag (?i) `regex` takes those of its own otherwise."""
 _ESCAPES: Final = "dDwWsSbBAtnrfxu123456789zZ"
 _TOKEN: Final = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\k<(?P<back>[a-zA-Z][a-zA-Z0-9]*)>|\(\?<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>"
@@ -114,10 +114,10 @@ class _Translation:
 
     def run(self) -> str:
         out = []
-        while found := _TOKEN.match(self.pattern, self.at):
+        while token := _TOKEN.match(self.pattern, self.at):
             self._check()
-            out.append(self._rewritten(found))
-            self.at = found.end()
+            out.append(self._rewritten(token))
+            self.at = token.end()
         if self.classes:
             raise self._refusal("a character class is not closed")
         if self.groups:
@@ -133,28 +133,28 @@ class _Translation:
             if re.compile(refused).match(self.pattern, self.at):
                 raise self._refusal(why)
 
-    def _rewritten(self, found: re.Match[str]) -> str:
-        kind = found.lastgroup or ""
+    def _rewritten(self, token: re.Match[str]) -> str:
+        kind = token.lastgroup or ""
         if kind in _REWRITTEN:
-            return _REWRITTEN[kind](found[kind])
+            return _REWRITTEN[kind](token[kind])
         if kind == "name" and not self.classes:
-            return self._named(found)
+            return self._named(token)
         if kind in ("property", "letter"):
-            return self._property(found)
-        return self._escape(found[0]) if found[0][0] == "\\" else self._plain(found[0])
+            return self._property(token)
+        return self._escape(token[0]) if token[0][0] == "\\" else self._plain(token[0])
 
-    def _named(self, found: re.Match[str]) -> str:
-        if found["name"] in self.names:
-            raise self._refusal(f'the name "{found["name"]}" is given twice')
-        self.names.add(found["name"])
+    def _named(self, token: re.Match[str]) -> str:
+        if token["name"] in self.names:
+            raise self._refusal(f'the name "{token["name"]}" is given twice')
+        self.names.add(token["name"])
         self.groups.append(self.at)
-        return found[0]
+        return token[0]
 
-    def _property(self, found: re.Match[str]) -> str:
-        members = _PROPERTIES.get(found["property"] or found["letter"])
-        if members is None or (self.classes and found["sign"] == "P"):
-            raise self._refusal(f"the character class {found[0]} is not supported")
-        return members if self.classes else f"[{'^' if found['sign'] == 'P' else ''}{members}]"
+    def _property(self, token: re.Match[str]) -> str:
+        members = _PROPERTIES.get(token["property"] or token["letter"])
+        if members is None or (self.classes and token["sign"] == "P"):
+            raise self._refusal(f"the character class {token[0]} is not supported")
+        return members if self.classes else f"[{'^' if token['sign'] == 'P' else ''}{members}]"
 
     def _escape(self, pair: str) -> str:
         if len(pair) < 2 or (pair[1].isalnum() and pair[1] not in _ESCAPES):
@@ -162,7 +162,7 @@ class _Translation:
         return "\\Z" if pair[1] == "z" else self._member(pair)
 
     def _member(self, escape: str) -> str:
-        """Notes a member of the open class; refuses it beside its opposite, where `regex` would lose the negation."""
+        """Notes a member of the open class; refuses it with its opposite, as `regex` would lose the negation."""
         opposite = escape.swapcase()
         if any(self.classes) and escape[1].isalpha() and opposite in self.members:
             raise self._refusal(f'"{escape}" and "{opposite}" in one class leave nothing over')

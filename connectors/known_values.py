@@ -23,14 +23,16 @@ _MOST: Final = 2_000
 _MOST_PARTS: Final = 200
 """How many parts of one value are searched for: a file of certificates has as many lines."""
 _SHORTEST: Final = 6
-"""The shortest value (characters) that is hidden everywhere: `true` or `9092` would be hidden where nobody meant it."""
+"""The shortest value (characters) that is hidden everywhere: `true` or `9092` would be hidden in texts that do not mean
+it."""
 _SHORTEST_PART: Final = 4
 """The shortest part of a value that is hidden: a line, an element of a list, the password of USER:PASSWORD."""
 _QUOTED: Final = 100
 _ENDS: Final = (47, 48)
 """How messages quote a value that is longer than `_QUOTED` characters: as many of its beginning, or of both its ends.
-These pieces are searched for, and no shorter beginning: each one that is found would tell whoever may be quoted one
-character more of a guess."""
+These pieces are searched for, and no shorter beginning: each hit would tell the author of a quoted text one more
+character of a guess."""
+# Characters of a value that are looked at: the parts of a longer one are found in its beginning alone.
 _LONGEST: Final = 1 << 20
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 
@@ -43,7 +45,7 @@ _everywhere: list[tuple[str, str]] = []
 
 def remember(written: str, value: str) -> None:
     """Remembers that the placeholder `written` stood for `value`."""
-    global _everywhere  # noqa: PLW0603  # a list that is never changed needs no lock where it is read
+    global _everywhere  # noqa: PLW0603  # a list that is never changed needs no lock to be read
     parts = tuple(dict.fromkeys(part for part in _parts(value) if part))
     if _values.get(written) == parts:
         return
@@ -63,7 +65,7 @@ def hide_all(text: str) -> str:
 
 def hide_in(text: str, settings: Iterable[str]) -> str:
     """Returns `text` without the values of the placeholders in `settings`, texts as a file has them, however short."""
-    written = {found[0] for setting in settings for found in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
+    written = {match[0] for setting in settings for match in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
     with _lock:
         known = [(name, _values[name]) for name in sorted(written & _values.keys())]
     return _replaced(text, sorted(((part, name) for name, parts in known for part in parts), key=_by_length))

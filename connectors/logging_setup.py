@@ -38,7 +38,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:  # type: ignore[override]  # an attribute above, looked up anew here
+    def stream(self) -> TextIO:  # type: ignore[override]  # an attribute above, looked up each time here
         return sys.stderr
 
 
@@ -85,7 +85,7 @@ def hand_on(level: str, style: str) -> None:
 
 
 def configure_as_parent() -> None:
-    """Configures logging of Spark's Python processes as the worker's; does nothing where it is configured already."""
+    """Configures logging of Spark's Python processes as the worker's; does nothing if it is configured already."""
     if not structlog.is_configured():
         configure(*os.environ.get(_HANDED_ON, "info,auto").split(","))
 

@@ -1,5 +1,7 @@
 """Declares the settings of a converter, transform or predicate, and reads them: Connect's ConfigDef in small.
 
+It is apart from the fields of connectors/config: reading tasks read these settings, and must not load pydantic.
+
 A class lists its settings as `OPTIONS`: what a file says, what `/connector-plugins` says of them and what the docs
 list is read from there. A value of a file is text first, as everywhere (connectors/config/fields.py).
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -24,7 +27,7 @@ _BOUNDS: Final = {"INT": 2**31, "LONG": 2**63}
 class Option(Struct, frozen=True):
     """One setting (ConfigDef.ConfigKey). `default` is a value, not a text; `doc` is a sentence or more.
 
-    `allowed`: the only texts that are taken, in any case where `any_case`. `check` returns what is wrong with a value,
+    `allowed`: the only texts that are taken, in any case if `any_case`. `check` returns what is wrong with a value,
     or None. `is_file`: it names a file that the class reads.
     """
 
@@ -72,22 +75,22 @@ def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:
 
     Names in `texts` that are none of the options' are not looked at: `unknown` finds them.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
     for option in options:
         text = texts.get(option.name)
         if text is None:
-            found[option.name] = option.default
+            values[option.name] = option.default
             if option.default is REQUIRED:
                 faults.append((option.name, f"missing; it is required: {option.valid_values}."))
             continue
         try:
-            found[option.name] = _value(option, text.strip())
+            values[option.name] = _value(option, text.strip())
         except ValueError as error:
             faults.append((option.name, f'"{text}" is not allowed: {error}'))
     if faults:
         raise OptionsError(faults)
-    return found
+    return values
 
 
 def unknown(options: Iterable[Option], names: Iterable[str]) -> tuple[str, ...]:
@@ -100,8 +103,8 @@ def _value(option: Option, text: str) -> Any:
     value = _of_kind(option, text)
     if option.allowed:
         each = [text] if option.kind != "LIST" else value
-        allowed = [one.lower() for one in option.allowed] if option.any_case else option.allowed
-        if any((one.lower() if option.any_case else one) not in allowed for one in each):
+        allowed = [word.lower() for word in option.allowed] if option.any_case else option.allowed
+        if any((word.lower() if option.any_case else word) not in allowed for word in each):
             raise ValueError(f"allowed is {option.valid_values}.")
     wrong = option.check(value) if option.check else None
     if wrong:
@@ -123,5 +126,22 @@ def _of_kind(option: Option, text: str) -> Any:
         case "DOUBLE":
             return float(text)
         case "LIST":
-            return [one.strip() for one in text.split(",")] if text else []
+            return [part.strip() for part in text.split(",")] if text else []
     return text
+
+
+PLUGIN_VERSIONS: Final = "plugin versions"
+"""What `connector.plugin.version` and its like belong to (KIP-891)."""
+
+
+def not_available(what: str) -> str:
+    """Returns the sentence for a key that belongs to `what`."""
+    return f"not available yet in keyfold {_installed_version()}: {what}. Remove the key."
+
+
+def _installed_version() -> str:
+    """Returns keyfold's version, or `(not installed)` when it runs from a bare folder."""
+    try:
+        return version("keyfold")
+    except PackageNotFoundError:
+        return "(not installed)"

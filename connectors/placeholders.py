@@ -1,10 +1,10 @@
 """Resolves placeholders: `${env:NAME}`, `${file:PATH:KEY}`, `${directory:PATH:KEY}` (Kafka's ConfigTransformer).
 
-They are resolved where a value is used; what is kept and shown is the placeholder. What they may read is bounded by
+They are resolved when a value is used; what is kept and shown is the placeholder. What they may read is bounded by
 `Limits`, the settings of Kafka's own providers, and looked at before a file is: what is not allowed is not opened.
 
 A setting may come from anyone who may ask REST: files are regular ones and small, a text has few placeholders, and
-each pattern here reads a text once, whatever is in it (possessive quantifiers, none behind a group: Python 3.11.2 ends
+each pattern here reads a text once, whatever is in it (possessive quantifiers, none after a group: Python 3.11.2 ends
 such a match too early).
 """
 
@@ -223,4 +223,4 @@ def _content(file: int) -> bytes:
 
 def _is_allowed(place: str, allowed: tuple[str, ...]) -> bool:
     """Returns whether `place`, in which no link is left, is one of `allowed` or below it."""
-    return any(Path(place).is_relative_to(os.path.realpath(one)) for one in allowed)
+    return any(Path(place).is_relative_to(os.path.realpath(folder)) for folder in allowed)

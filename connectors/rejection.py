@@ -1,10 +1,8 @@
 """Says why a record was rejected, in the one text that a run keeps of it (`rejected` of compactor/model/record.py).
 
-Where a converter or a transform has refused a record, the text begins with the stage and the class:
+If a converter or a transform has refused a record, the text begins with the stage and the class:
 `VALUE_CONVERTER keyfold.Avro DataError: schema 7 does not exist`. Any other text is the reason alone: the record could
 not be folded, or was written by an earlier release.
-
-On its own because one folder writes it and others read it.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ SINK_CLASS: Final = "keyfold.CompactedTopic"
 
 
 class Stage(Enum):
-    """Where a record was when it went wrong (`org.apache.kafka.connect.runtime.errors.Stage`)."""
+    """The stage at which a record went wrong (`org.apache.kafka.connect.runtime.errors.Stage`)."""
 
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
@@ -37,7 +35,7 @@ class Stage(Enum):
 class Rejection(Struct, frozen=True):
     """Why one record was rejected. `class_name` is that of the file: of the converter, transform or predicate.
 
-    `exception` is the error's class, without its module; empty where no error was raised.
+    `exception` is the error's class, without its module; empty if no error was raised.
     """
 
     stage: Stage
@@ -54,10 +52,10 @@ _STAGED: Final = re.compile(rf"({'|'.join(stage.value for stage in Stage)}) (\S+
 
 def rejection_of(text: str) -> Rejection:
     """Reads what `str(rejection)` has written, or takes `text` for the reason why a record could not be folded."""
-    found = _STAGED.fullmatch(text)
-    if found is None:
+    match = _STAGED.fullmatch(text)
+    if match is None:
         return Rejection(Stage.TASK_PUT, SINK_CLASS, "", text)
-    stage, class_name, exception, message = found.groups()
+    stage, class_name, exception, message = match.groups()
     return Rejection(Stage(stage), class_name, exception, message)
 
 
@@ -73,7 +71,7 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (OverflowError, "a number or date in it is too large"),
     (InvalidOperation, "a number in it has too large an exponent"),
 )
-"""What errors of Python and libraries mean of a record whose texts say nothing, or speak of Python."""
+"""What errors of Python and libraries mean for a record, if their own texts say nothing or speak of Python."""
 
 
 def reason_of(error: BaseException) -> str:
@@ -100,14 +98,14 @@ def _said(error: BaseException) -> str:
 
 
 def _defect(error: BaseException) -> str:
-    """Returns that an error is keyfold's own, where in the code it was raised, and what it says."""
+    """Returns that an error is keyfold's own, the place in the code that raised it, and what it says."""
     frames = extract_tb(error.__traceback__)
     at = f" in {frames[-1].name} (line {frames[-1].lineno} of {_module(frames[-1].filename)})" if frames else ""
     return f"keyfold has met a defect of its own{at}: {type(error).__name__} {_said(error)}".rstrip()
 
 
 def _module(path: str) -> str:
-    """Returns the last two parts of a path: the whole of it tells where a machine keeps its files."""
+    """Returns the last two parts of a path: the whole of it would show how a machine keeps its files."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 

@@ -32,7 +32,9 @@ class CancellableThread:
         self.failure: BaseException | None = None
         self._work = work
         self._stopped = threading.Event()
+        # Whether `work` has returned or raised; the thread itself may live on for a moment. Set by the thread.
         self._over = False
+        # Called by the thread at its end; set by `when_over` before the start.
         self._when_over: Callable[[], object] = lambda: None
         self._fields = structlog.contextvars.get_contextvars()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -96,6 +98,7 @@ class CallQueue:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        # The calls that were asked for and not begun. Changed under `_changed`.
         self._calls: deque[Callable[[], object]] = deque()
         self._runs = False
         """Whether the thread is there, which ends with the last call. Only changed under `_changed`."""

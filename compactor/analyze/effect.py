@@ -175,7 +175,7 @@ def _amounts(count: Count) -> tuple[Amount, Amount]:
 
 
 def _folded(effect: Effect, kept: Survivors, stamp_ms: int) -> Effect:
-    """Folds what is unfolded in `effect` by key: its rejected records go, of the others `kept` survive."""
+    """Folds the unfolded records of `effect` by key: rejected records go, and `kept` survive of the others."""
     stamps = [stamp_ms] if kept.stamp.records else []
     return replace(
         effect,

@@ -61,7 +61,7 @@ def preview(
 ) -> FoldPreview:
     """Returns what a clean of `log` would find at `now_ms`; `first_young` as for `publishable`.
 
-    Of a closed topic nothing more is published. Never below what is published: that cannot be taken back.
+    Of a closed topic nothing more is published. The fold never ends below published, which cannot be taken back.
     """
     end = log.published
     if not closed:
@@ -139,7 +139,7 @@ def _pieces(log: PartitionLog, run: Run, counts: RangeCounts) -> Iterator[Run]:
 
 
 def _counted(run: Run, start: int, end: int, count: Count) -> Run:
-    """Returns the part [start, end) of `run` by its figures alone: its one file stands for those that hold it."""
+    """Returns the part [start, end) of `run` with the counts of `count`: one file in place of those that hold it."""
     file = RunFile(
         path="", first=start, last=end - 1, records=count.records, bytes=count.bytes, file_bytes=0, sha256=""
     )

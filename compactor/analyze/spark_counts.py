@@ -1,4 +1,4 @@
-"""Counts what logs hold on Spark: what comes to the driver grows with logs, never with records or keys."""
+"""Counts on Spark what logs hold: the rows that come to the driver grow with logs, never with records or keys."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def sized(spark: SparkSession, storage: Storage, ranges: Sequence[OffsetRange]) 
 
 
 def _counts(frame: DataFrame, bounds: Sequence[tuple[int, ...]]) -> dict[tuple[int, int], Count]:
-    """Returns the count of each log and cell; the number of a cell is that of the bound at which it begins."""
+    """Returns the count of each log and cell; a cell has the number of the bound at which it begins."""
     import pyspark.sql.functions as sf
 
     cells = frame.groupBy(LOG, _cell(bounds).alias("cell")).agg(
@@ -150,7 +150,7 @@ def _survivors(sums: dict[tuple[int, int, str], Row], at: int, log: int) -> Surv
 
 
 def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, SplitKeys]:
-    """Returns of each topic the keys that several partitions hold live; `frame` has what is folded of logs `tps`."""
+    """Returns for each topic the keys that several partitions hold live; `frame` has the foldable rows of `tps`."""
     import pyspark.sql.functions as sf
     from pyspark import StorageLevel
 

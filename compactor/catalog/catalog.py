@@ -8,7 +8,7 @@ A commit of version N is one file that is created if it is absent, then the fold
 **A commit counts from the moment at which it extends the newest version**, whatever becomes of its owner. So:
 
 1. *The number was never used.* Then all instances that decided on version N - 1 compete for one file, and exactly one
-   gets it. The others read what was committed and decide again, or find a higher epoch and stop.
+   gets it. The others read the commit and decide again, or find a higher epoch and stop.
 2. *The number is free again.* Old files are removed. An owner that slept at version 40 while others went on to 900 and
    removed what lies below the checkpoint of 850 creates 41 successfully. But the newest version is never
    removed, so the list in C2 shows 900, and the sleeper is fenced before it believes anything. Readers start from
@@ -20,7 +20,7 @@ A commit of version N is one file that is created if it is absent, then the fold
 
 *Lost answers.* Each commit has a random id. If create fails, it is tried again with the same bytes. A file that is
 there already is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError is raised: this
-instance still stands at N - 1, and its next commit loses to N, reads it, and decides again on what is true.
+instance still stands at N - 1, and its next commit loses to N, reads it, and decides again.
 
 *Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
 stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit
@@ -136,7 +136,7 @@ class Catalog:
         return self._history.view.version
 
     def refresh(self) -> CatalogState:
-        """Reads what was committed since. Raises FencedError if this instance owned and no longer does."""
+        """Reads what was committed since. Raises FencedError if this instance was the owner and no longer is."""
         with self._turn:
             state = self._advance()
             if self.epoch and state.epoch != self.epoch:
@@ -187,7 +187,7 @@ class Catalog:
         """Commits the actions that `decide` returns for the newest state, if there are any; returns the state after.
 
         `decide` may be called again, on a newer state. Raises FencedError; StorageError if nothing was committed;
-        OutcomeUnknownError if it may have been: commit again, `decide` then sees what is true.
+        OutcomeUnknownError if it may have been: commit again, `decide` then gets the true state.
         """
         with self._turn:
             for _ in range(ATTEMPTS):

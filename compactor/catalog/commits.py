@@ -134,6 +134,12 @@ def encode(value: Commit | Checkpoint) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
+class _Format(Struct):
+    format: int
+
+
+_FORMAT_DECODER: Final = msgspec.json.Decoder(_Format)
+
 Kind = TypeVar("Kind", bound=Head)
 
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
@@ -147,36 +153,19 @@ def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
     Raises MissingFileError, StorageError; DamagedError; CatalogError if it is of another format.
     """
     data = storage.read(path)
-    _refuse_other_format(storage, path, data)
-    decoded = _decode(storage, path, data, kind)
-    named = version_of(path)
-    if named is None or named[0] != decoded.version:
-        raise _damaged(storage, path, f"it says that it is version {decoded.version}")
-    return decoded
-
-
-class _Format(Struct):
-    format: int
-
-
-_FORMAT_DECODER: Final = msgspec.json.Decoder(_Format)
-
-
-def _refuse_other_format(storage: Storage, path: str, data: bytes) -> None:
     try:
         file_format = _FORMAT_DECODER.decode(data).format
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(storage, path, str(error)) from error
-    if file_format not in (FORMAT, FORMAT_OF_GENERATIONS):
-        known = f"{FORMAT} and {FORMAT_OF_GENERATIONS}"
-        raise CatalogError(f"{storage.location}/{path} has format {file_format}; this keyfold knows {known}.", UPGRADE)
-
-
-def _decode(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
-    try:
+        if file_format not in (FORMAT, FORMAT_OF_GENERATIONS):
+            known = f"{FORMAT} and {FORMAT_OF_GENERATIONS}"
+            raise CatalogError(
+                f"{storage.location}/{path} has format {file_format}; this keyfold knows {known}.", UPGRADE
+            )
         decoded: Kind = _DECODERS[kind].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
+    named = version_of(path)
+    if named is None or named[0] != decoded.version:
+        raise _damaged(storage, path, f"it says that it is version {decoded.version}")
     return decoded
 
 

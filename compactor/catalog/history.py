@@ -116,7 +116,7 @@ class History:
                 damaged = damaged or error
             else:
                 self.view = view_of(checkpoint)
-                # What was dropped before this checkpoint was dropped at its time at the latest.
+                # A file that was dropped before this checkpoint was dropped no later than the checkpoint's time.
                 self._dropped, self._since_ms = {}, self.view.at_ms
                 break
         return damaged

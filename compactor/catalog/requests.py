@@ -1,12 +1,12 @@
 """Leaves requests of commands for a live worker, and answers them: by files, as the store is all that both share.
 
-    requests/<id>.json         what is asked; made exclusively by `leave`
+    requests/<id>.json         the request; made exclusively by `leave`
     requests/<id>.begun.json   which came first: a worker that carries it out (`begin`), or the asker (`withdraw`)
     requests/<id>.done.json    the answer; made exclusively by `answer`
 
 So each request has one answer, and a request that its asker has taken back is never carried out. If a worker dies
-between `begun` and `done`, the next one carries the request out again: what is asked for must bear that. If an asker
-ends without taking its request back, the request is withdrawn once its time is over (`pending`).
+between `begun` and `done`, the next one carries the request out again: every request must bear to be carried out twice.
+If an asker ends without taking its request back, the request is withdrawn once its time is over (`pending`).
 """
 
 from __future__ import annotations

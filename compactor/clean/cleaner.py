@@ -250,11 +250,11 @@ class Cleaner:
         return len(merges)
 
     def _commit(self, actions: Sequence[AnyAction], now_ms: int) -> None:
-        """Commits with the time that it is by now, but never one before its round's."""
+        """Commits with the present time, but never with one before that of its round."""
         self._catalog.commit(lambda _: actions, self._now_ms(now_ms))
 
     def _now_ms(self, now_ms: int) -> int:
-        """Returns what the clock says, but never a time before that of the round."""
+        """Returns the time of the clock, but never one before `now_ms`, the time of the round."""
         return now_ms if self._clock is None else max(now_ms, self._clock())
 
     def _count_left_out(self, tp: TopicPartition, records: int) -> None:

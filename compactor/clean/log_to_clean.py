@@ -1,6 +1,6 @@
 """Clean, cleanable and uncleanable bytes of a log, from run metadata: the two sides of the dirty ratio.
 
-Cleanable is what lies below published (never more: docs/protocol.md). What is above it, inside
+Cleanable are records below published (never more: docs/protocol.md). A record above it, inside
 min.compaction.lag.ms or not published yet, is uncleanable and counts on neither side. A file counts in full if all
 its records lie on one side of a bound. A file across a bound (a lag ends inside a micro-batch) is straddling until a
 `Restate` has counted its two parts (`compactor.clean.recount`); it is never split in proportion.

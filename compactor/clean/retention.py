@@ -103,7 +103,7 @@ def _beyond(segments: Iterable[_Segment], size: int, limit: int) -> tuple[_Segme
 
 
 def _bytes(run: Run, file: RunFile) -> int:
-    """Returns the bytes that `file` holds of `run`; 0 if a part of it is in the base run: in doubt more is kept."""
+    """Returns the bytes that `file` holds of `run`; 0 if a part of it is in the base run: rather more is kept."""
     return file.bytes if run.start <= file.first else 0
 
 

@@ -44,7 +44,7 @@ _one_at_a_time: Final = threading.Lock()
 
 
 class CompactionTask(Struct, frozen=True, kw_only=True):
-    """A rewrite: what `keep` leaves of each of `ranges` goes by offset into files of `target`, closed at its max_bytes.
+    """A rewrite of `ranges`: the records that `keep` keeps go by offset into files of `target`, up to its max_bytes.
 
     `failpoint` is hit as each is closed. `limit` is what the rewrite reads and writes at most, in bytes per second.
     """
@@ -124,7 +124,7 @@ def fold_job(task: CompactionTask, cores: int) -> FoldJob:
 
 
 def _writing(target: RunTarget, failpoint: str, throttler: Throttler) -> Work:
-    """Returns what a task does: its records become files of `target`; the limit counts what is written, too."""
+    """Returns the work of a task: its records become files of `target`; the limit counts written bytes, too."""
 
     def work(_: int, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         written = writer.write(throttler.throttled(records), target, failpoint)

@@ -20,14 +20,14 @@ class CheapestFold:
     """Folds (`LatestPerKey`) by the cheapest implementation that a job's budget allows; what it leaves goes to Spark.
 
     `work` names what its jobs do in log lines. Once `stopping` returns True, nothing is tried again. For one thread.
-    `implementation` names the one that was used last: `local`, `tasks` or `spark`.
+    `implementation` names the one that was used last (`local`, `tasks` or `spark`), `fallback` says if tasks are used.
     """
 
     def __init__(self, spark: SparkSession, storage: Storage, work: str, stopping: Callable[[], bool]) -> None:
         self._in_memory = InMemory(storage)
         self._in_tasks = InTasks(spark, storage)
         self._on_spark = OnSpark(spark, storage)
-        self._fallback = TaskFallback(work, stopping)
+        self.fallback = TaskFallback(work, stopping)
         # "" before the first fold.
         self.implementation = ""
 
@@ -36,7 +36,7 @@ class CheapestFold:
         if job.budget.here.fits(job.ranges):
             self.implementation = "local"
             done = self._in_memory.run(job)
-        elif self._fallback.uses_tasks:
+        elif self.fallback.uses_tasks:
             self.implementation = "tasks"
             done = self._by_tasks(job)
         else:
@@ -46,15 +46,11 @@ class CheapestFold:
         self.implementation = "spark"
         return Folded([*done.rows, *self._on_spark.run(done.left).rows])
 
-    def gives_up_tasks(self, error: Exception) -> bool:
-        """Returns, once, whether `error` is the end of a task's process: from now on Spark folds (`TaskFallback`)."""
-        return self._fallback.give_up(error)
-
     def _by_tasks(self, job: FoldJob) -> Folded:
         """Folds in tasks. If a task's process ends and the job may be done again, all of the job is left."""
         try:
             return self._in_tasks.run(job)
         except Exception as error:
-            if not job.is_repeatable or not self._fallback.give_up(error):
+            if not job.is_repeatable or not self.fallback.give_up(error):
                 raise
         return Folded([], job)

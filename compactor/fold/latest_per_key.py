@@ -70,7 +70,7 @@ class FoldFilter(Protocol):
         ...
 
     def of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns what is kept of `batch` (SCAN columns); with `by_key` of latest and rejected records alone."""
+        """Returns what is kept of `batch` (SCAN columns), which with `by_key` has latest and rejected records alone."""
         ...
 
     def on_spark(self, frame: DataFrame) -> DataFrame:
@@ -89,8 +89,9 @@ class FoldJob(Struct, frozen=True, kw_only=True):
     range by range, even if there are no ranges or records. None: tasks are cut to about `target_bytes`; the ranges of a
     task may come mixed, as files hold them, and a file that several tasks need is verified once.
 
-    `work` makes what is pickled into Spark's tasks, `work_here` what runs in this process. `limit` is what all of it
-    reads and writes at most, in bytes per second. `is_repeatable`: done in part it has no effect.
+    `work` makes the function that is pickled into Spark's tasks, `work_here` the one that runs in this process.
+    `limit`: bytes per second that the whole job reads and writes at most. `is_repeatable`: a job that ends early has no
+    effect.
     """
 
     ranges: Sequence[OffsetRange]

@@ -113,7 +113,7 @@ class _Rejected:
         return numbered.filter(pc.invert(rejected)) if rejected.true_count else numbered
 
     def bits(self) -> NDArray[np.uint8]:
-        """Returns the bits as Arrow packs them, the first row in the lowest bit. Ends it: what was kept is released."""
+        """Returns the bits as Arrow packs them, the first row in the lowest bit; the masks are released."""
         (_, data), self._masks = pa.concat_arrays(self._masks).buffers(), []
         return np.frombuffer(data or b"", np.uint8)[: -(-self.count // 8)].copy()
 
@@ -192,7 +192,7 @@ class OffsetMap:
         return self._spilled[number]
 
     def _fold(self) -> None:
-        """Folds what is held to one row for each key, the last."""
+        """Folds the held rows to the last one of each key."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._held, _HELD)

@@ -74,7 +74,7 @@ def split_by_offset(ranges: Sequence[OffsetRange], target_bytes: int, cores: int
     return tuple(
         RangeSplit(log, start, task)
         for task, packed in enumerate(pack(pieces, Until(size, lambda piece: piece[2])))
-        for log, start in _starts(packed)
+        for log, start in sorted({log: start for log, start, _ in reversed(packed)}.items())  # the first of each log
     )
 
 
@@ -86,12 +86,6 @@ def task_bytes(total: int, target: int, cores: int) -> int:
 
 _Piece = tuple[int, int, int]
 """(log, first offset, bytes)"""
-
-
-def _starts(pieces: Sequence[_Piece]) -> Iterator[tuple[int, int]]:
-    """Yields each log of `pieces` with the offset at which it begins among them."""
-    first = {log: start for log, start, _ in reversed(pieces)}
-    yield from sorted(first.items())
 
 
 def _pieces(log: int, part: OffsetRange, size: int) -> Iterator[_Piece]:

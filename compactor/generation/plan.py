@@ -5,7 +5,7 @@ forward by name, in the output's own generation           a gap, stated and coun
 back, or to the source's start                            a new generation (`BeginGeneration`)
 to a start of the source that lies above the position     the same if the loss is accepted: it is counted as a gap
 anywhere, source or output recreated, or the source cut   a new generation of all logs of the topic
-anywhere, the output still holds the generation before    a new generation: a gap would keep what is to go
+anywhere, the output still holds the generation before    a new generation: a gap would keep those records
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FoundTopic(Struct, frozen=True):
 class FoundPartition(Struct, frozen=True, kw_only=True):
     """What the brokers say of a partition: the source's log start and last stable offset, and the output's end.
 
-    `position` is the source offset from which publishing would go on, None if neither group nor output tell;
+    `position` is the source offset from which publishing would go on, None if neither group nor output have one;
     `output_end` is None without an output.
     """
 
@@ -60,7 +60,7 @@ class FoundPartition(Struct, frozen=True, kw_only=True):
 
 
 class ChangePlan(Struct, frozen=True, kw_only=True):
-    """What is to be done to the logs, by partition; a partition that is in none of it stays as it is."""
+    """The changes of logs, by partition; a partition without any stays as it is."""
 
     renewed: tuple[RenewTopic, ...] = ()
     skips: tuple[Skip, ...] = ()
@@ -100,18 +100,18 @@ def plan_change(
     for tp, offset in sorted(change.offsets.items()):
         log, reported = _known(state, tp, topics, partitions)
         topic = state.topics[tp.topic]
-        recreated = _is_recreated(topic, topics[tp.topic])
+        ids = topics[tp.topic]
+        recreated = ids.is_cut or (topic.topic_id, topic.output_id) != (ids.topic_id, ids.output_id)
         if recreated:
             _check_whole_topic(state, change, topic)
         to = reported.start if offset is None else _within(state, tp, offset, reported)
         if topic.closed is not None or recreated:
-            ids = topics[tp.topic]
             renewed[tp.topic] = RenewTopic(topic=tp.topic, topic_id=ids.topic_id, output_id=ids.output_id)
         if not recreated and _is_gap(log, offset, reported, change):
             _check_nothing_is_sent(state, log, reported)
             skips.append(Skip(topic=tp.topic, partition=tp.partition, end=to))
         elif recreated or change.anew or not _stands_at(log, to, reported):
-            if topic.topic_id == topics[tp.topic].topic_id:
+            if topic.topic_id == ids.topic_id:
                 _check_loss(state, log, to, reported, change)
                 lost |= _lost(log, to, reported)
             generations[tp] = Generation(
@@ -160,10 +160,6 @@ def _known(
             "Create it with at least as many partitions as it had; or leave it out.",
         )
     return log, reported
-
-
-def _is_recreated(topic: Topic, reported: FoundTopic) -> bool:
-    return reported.is_cut or (topic.topic_id, topic.output_id) != (reported.topic_id, reported.output_id)
 
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:
@@ -215,8 +211,9 @@ def _lost(log: PartitionLog, to: int, reported: FoundPartition) -> dict[TopicPar
 def _check_nothing_is_sent(state: CatalogState, log: PartitionLog, reported: FoundPartition) -> None:
     """Raises OffsetChangeError if a part of a fold was sent, or what an older copy of the catalog never read.
 
-    What is given up leaves the log, which would not know any more what the output has of it: neither the next snapshot,
-    from which readers go on above it, nor the next record of a key that has an identity.
+    Offsets that are given up leave the log, which then does not know what the output has of them. The next snapshot
+    would lack them, although its readers go on above; the next record of a key with an identity would not retire their
+    encodings of it.
     """
     if reported.position is not None and reported.position > log.published:
         raise OffsetChangeError(

@@ -27,7 +27,7 @@ HELD_BYTES: Final = 128 << 20
 class Prefold:
     """Records (record.RUN) of any number of partitions on their way to a file.
 
-    `superseded` counts, by partition, what was left out of what has come out by now.
+    `superseded` counts, by partition, the records that were left out of the batches yielded so far.
     """
 
     def __init__(self, held_bytes: int = HELD_BYTES) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -56,7 +56,12 @@ class RangeReports:
     def rows(self) -> pa.RecordBatch:
         """Returns all of them, once everything is written: the fields of record.RANGE as columns, and SUPERSEDED."""
         self._close()
-        return _as_rows(self._done)
+        reports = [report for report, _ in self._done]
+        rows = pa.concat_batches(reports) if reports else pa.RecordBatch.from_pylist([], record.SOURCE)
+        fields = [pc.struct_field(rows["range"], name) for name in record.RANGE.names]
+        superseded = pa.array([left_out for _, left_out in self._done], SUPERSEDED.type)
+        columns = [rows["topic"], rows["partition"], *fields, superseded]
+        return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *record.RANGE.names, SUPERSEDED.name])
 
     def _close(self) -> None:
         """Closes the open reports: the records before them are folded and written by now."""
@@ -96,14 +101,3 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
         for name in (record.KEY_IDENTITY, record.KEY_ENCODING)
     ]
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected, *compared], schema=record.RUN)
-
-
-def _as_rows(reports: Sequence[tuple[pa.RecordBatch, int]]) -> pa.RecordBatch:
-    """Returns the reports with the fields of `range` as columns, and how many records of each were left out."""
-    names = record.RANGE.names
-    superseded = [left_out for _, left_out in reports]
-    none = pa.RecordBatch.from_pylist([], record.SOURCE)
-    rows = pa.concat_batches([report for report, _ in reports]) if reports else none
-    fields = [pc.struct_field(rows["range"], name) for name in names]
-    columns = [rows["topic"], rows["partition"], *fields, pa.array(superseded, SUPERSEDED.type)]
-    return pa.RecordBatch.from_arrays(columns, names=["topic", "partition", *names, SUPERSEDED.name])

@@ -109,7 +109,7 @@ class Quarantined(Struct, frozen=True, kw_only=True):
     """Why a log is in quarantine; times in ms.
 
     `error` is the text of the error. The log has failed `failures` times in a row since `since_ms`, and is verified
-    again at `retry_ms`. `publishing`: what is not published yet is damaged, so that publishing stops too.
+    again at `retry_ms`. `publishing`: the unpublished records are damaged, so that publishing stops too.
     """
 
     since_ms: int
@@ -139,11 +139,11 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     `bucket` numbers the transactional id that publishes it. It changes only in a take-over, once every older
     transactional id is fenced: a partition that moved between two live ids would be published twice. `backlog_end` is
     the last stable offset when the partition was first seen; None once that is published. `output` is the newest commit
-    of the output with source offset `published`, `base_output` the one at `clean_end`.
-    `last_full_fold_ms` is the latest `now` of a clean; None is none yet. `ahead_ms` is when sending began of what
-    is above `published`, `behind_ms` a time not later than when sending began of what is above `clean_end`: from then
-    on a reader of the output may have seen some of it. None: nothing above was sent. `begun`: a fold was planned, so
-    the output may hold records of the log; older versions did not write it.
+    of the output with source offset `published`, `base_output` the one at `clean_end`. `last_full_fold_ms` is the
+    latest `now` of a clean; None is none yet. `ahead_ms` is when the worker began to send records above `published`;
+    `behind_ms` is the same, or an earlier time, for records above `clean_end`: from then on a reader of the output may
+    have seen some of them. None: nothing above was sent. `begun`: a fold was planned, so the output may hold records of
+    the log; older versions did not write it.
 
     `generation` is None in the first one. A later one may begin with tombstones for the keys that the output held:
     they have the offsets from `start` up to 0, below every offset of the source.

@@ -196,7 +196,7 @@ def _check_end(log: PartitionLog, clean_end: int) -> None:
 
 
 def _output_at(log: PartitionLog, clean_end: int, planned: OutputPoint | None) -> OutputPoint | None:
-    """Returns the commit of the output at `clean_end`; in doubt an earlier one, from which resuming is safe as well."""
+    """Returns the commit of the output at `clean_end`; an earlier one, from which it is safe to resume, if unknown."""
     points = (point for point in (planned, log.output) if point and point.source_offset == clean_end)
     return next(points, log.base_output)
 

@@ -191,7 +191,7 @@ PARTITION: Final = ("topic", "partition")
 
 
 def partition_starts(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Returns the rows at which a partition begins other than that of the row before; the first row is among them."""
+    """Returns the first row of each stretch of rows of one partition."""
     changes = [pc.not_equal(batch[name].slice(1), batch[name].slice(0, len(batch) - 1)) for name in PARTITION]
     return np.concatenate(([0], 1 + pc.indices_nonzero(pc.or_(*changes)).to_numpy().astype(np.int64)))
 

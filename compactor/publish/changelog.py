@@ -203,7 +203,7 @@ class Changelog:
         Positions cannot be read before its transaction is aborted. Raises FencedError if there is a newer owner: its
         producers must not be fenced.
         """
-        if not self._executor.fold.gives_up_tasks(error):
+        if not self._executor.fold.fallback.give_up(error):
             return False
         self._broker.fence(range(self._catalog.refresh().buckets))
         return True

@@ -93,8 +93,8 @@ class Positions:
     def to_renew(self, state: CatalogState) -> list[PublishTarget]:
         """Returns the positions to be committed again before anything is sent: they name fewer ids than there are.
 
-        Who rebuilds a lost catalog knows the ids from the positions alone. Renewed by an id that they do not name yet,
-        a position at worst comes late; a record would come twice.
+        A rebuild of a lost catalog knows the ids from the positions alone. An id that they do not name yet may send
+        positions, which at worst come late; a record that it sends could come twice.
         """
         most = min(state.buckets, MOST_BUCKETS)
         return self._renewals(state, published_logs(state), lambda tp: self._named.get(tp, most) < most)
@@ -116,7 +116,7 @@ class Positions:
         return [renewal_of(state, log, point) for log, point in due if point.committed is not None and not point.hold]
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:
-        """Returns whether the position of `tp` is to be committed again, as positions expire one by one.
+        """Returns whether the position of `tp` is to be committed again: positions expire one by one.
 
         The age of one that an earlier run of the connector has committed is not known: it is committed again soon
         (offsets.retention.minutes, `settings.first_refresh_ms`).

@@ -32,7 +32,7 @@ RETIRED: Final = "retired"
 # More would take more memory in a task (Arrow bytes, records); less reads the log below more often.
 _TOGETHER_BYTES: Final = 64 << 20
 _TOGETHER_RECORDS: Final = 500_000
-"""How much of what is sent is held while the log below it is read once for all of it."""
+"""How much is held of the records to be sent, while the log below them is read once for all of them."""
 
 _FILES: Final = 10_000
 """How many files a process remembers to have verified."""

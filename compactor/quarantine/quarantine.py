@@ -87,7 +87,7 @@ class QuarantineManager:
             yield step
 
     def suspects_damage(self, error: BaseException) -> bool:
-        """Returns whether files should be verified because of `error`: not while stopping, nor if no file causes it."""
+        """Returns whether `error` is a reason to verify files: a file can cause it, and no stop is under way."""
         return not self._stopping.is_set() and may_be_damage(error)
 
     def quarantine_damaged(
@@ -166,7 +166,12 @@ class QuarantineManager:
                 if not self._damaged((log,), error, now_ms):
                     failed.append((log, error))
         if not done and len(failed) > 1 and not any(log.tp in self._failures for log, _ in failed):
-            raise self._systemic(failed[0][1], len(failed)) from failed[0][1]
+            cause = failed[0][1]
+            raise FoldFailedError(
+                f"Connector {self._catalog.state.connector}: the folds of {len(failed)} partitions failed, each by "
+                f"itself, and all their files are sound: {briefly(cause)}",
+                "See whether Spark has room (spark.local.dir, memory), and the worker's log; nothing was changed.",
+            ) from cause
         self._failed_alone(failed, now_ms, asked=asked)
         return tuple(done)
 
@@ -179,13 +184,6 @@ class QuarantineManager:
         if not damaged and isinstance(error, StorageError):
             raise error
         return damaged
-
-    def _systemic(self, error: Exception, logs: int) -> FoldFailedError:
-        return FoldFailedError(
-            f"Connector {self._catalog.state.connector}: the folds of {logs} partitions failed, each by itself, and "
-            f"all their files are sound: {briefly(error)}",
-            "See whether Spark has room (spark.local.dir, memory), and the worker's log; nothing was changed.",
-        )
 
     def _verified(
         self, logs: Iterable[PartitionLog], needs: Callable[[PartitionLog], OffsetRange]

@@ -31,7 +31,7 @@ _LONG_AGO_MS: Final = 0
 
 
 class LostLog(OfPartition, Struct, frozen=True, kw_only=True):
-    """What is known of the log of a partition: its position, and what the brokers say.
+    """The known facts about the log of a partition: its position, and what the brokers say.
 
     `source_start` and `source_end` are the source's log start and last stable offset, `output_end` is the output's end.
     """
@@ -119,7 +119,7 @@ def ids_of(held: Mapping[TopicPartition, Position | None], buckets: int) -> int:
 
 
 def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) -> Position:
-    """Returns what the group is to hold: the position as it was, but of this catalog, or that of the restored log.
+    """Returns the position for the group: the one that it had, but of this catalog, or that of the restored log.
 
     `ids`: those of the lost catalog too, which a worker then initialises before it publishes, if we end before that.
     """

@@ -1,4 +1,4 @@
-"""Names run files by the job that makes them, so that it is known when no commit can name one any more.
+"""Names run files by the job that makes them: once the job is over, no commit can name its files any more.
 
     runs/<epoch>-<job>-<random>.parquet
 
@@ -49,7 +49,7 @@ class RunningBatches(Struct, frozen=True):
         return _number(self.engine_id, str(job)) > self.done
 
     def after(self, paths: Iterable[str]) -> RunningBatches:
-        """Returns what is under way once the micro-batch with files at `paths` is in the catalog."""
+        """Returns the batches under way once the micro-batch with files at `paths` is in the catalog."""
         numbers = (_number(self.engine_id, job[1]) for path in paths if (job := job_of(path)))
         return RunningBatches(self.engine_id, max((self.done, *numbers)))
 

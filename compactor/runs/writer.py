@@ -38,7 +38,7 @@ SHARED_GROUP_BYTES: Final = 1 << 20
 """How many bytes a shared row group has at most."""
 
 SHARING: Final = 16
-"""How many partitions share a row group at most: to read one of them is to read all, and damage concerns all."""
+"""How many partitions share a row group at most: a reader of one reads all, and damage concerns all."""
 
 _LOOSE: Final = 4 << 20
 """How many bytes of other rows a slice may keep alive; beyond that it is copied."""

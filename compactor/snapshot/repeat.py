@@ -96,7 +96,7 @@ def copy_data(
 def _check_sizes(place: Storage, path: str, files: Iterable[DataFile]) -> None:
     """Raises SnapshotStorageError if a copy is not there or has another size.
 
-    A server that overlooks what an object is to be copied from makes an empty one, and some answer before it is there.
+    A server that ignores the source of a copy makes an empty object, and some servers answer before the copy is there.
     """
     sizes = {info.path: info.bytes for info in place.walk(path)}
     for file in files:

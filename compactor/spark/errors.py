@@ -83,7 +83,7 @@ def unwrapping() -> Iterator[None]:
 
 
 def tag(error: KeyfoldError) -> str:
-    """Returns the line that stands for `error` in a text."""
+    """Returns the line that carries `error` in a text."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
     payload = _Payload(kinds, error.message, error.action, error.topic, error.aborted, error.silent_s)
     return MARK + base64.b64encode(msgspec.json.encode(payload)).decode()

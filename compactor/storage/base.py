@@ -41,7 +41,7 @@ _RIGHTS: Final = {
 
 
 def refused(what: str, where: str, said: str, action: str) -> StorageRefusedError:
-    """Returns the error for a store that has answered `said`, as the right to do `what` at `where` is missing."""
+    """Returns the error for a store that refuses the right to do `what`; `said` is its answer."""
     right = _RIGHTS.get(what, what)
     return StorageRefusedError(f"Could not {what} {where}: the right to {right} is refused: {said}.", action)
 

@@ -30,7 +30,7 @@ PROBE: Final = f"{TEMPORARY}clock"
 
 _HOLDER: Final = "keyfoldholder"
 _HOLDER_CHARS: Final = 16
-"""Characters of a holder's name, by which the end of a lock's content is known from that of an older version."""
+"""Characters of a holder's name, by which a lock's content is told from that of an older version, which has none."""
 
 _log = structlog.get_logger()
 

@@ -65,7 +65,7 @@ _ACTIONS: Final = {
 
 
 class LocalStorage:
-    """`root` and what is below it; a relative root counts from the current folder at the time of the call.
+    """The files below `root`; a relative root counts from the current folder at the time of the call.
 
     The accounts that may read the folder `readers` may read what is written; None: only this account.
     """

@@ -10,7 +10,7 @@ from compactor.storage.base import Storage
 
 
 class NumberedFiles(Struct, frozen=True):
-    """The files of `folder` that have a number as their name: of so many `digits`, with `suffix` behind it."""
+    """The files of `folder` that have a number as their name: of so many `digits`, with `suffix` after it."""
 
     folder: str
     digits: int

@@ -27,6 +27,7 @@ from connectors.chain.spec import (
     settings_with_placeholders,
 )
 from connectors.converters.converter import Converter
+from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
@@ -40,7 +41,7 @@ from connectors.transforms.transform import Predicate, Side, Transform
 NO_KEY: Final = "null key"
 """Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
 NO_TIMESTAMP: Final = -1
-"""What a record has without a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
+"""What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
 _SEARCHED: Final = 20_000
@@ -50,7 +51,7 @@ _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_EN
 
 
 class RejectedError(Exception):
-    """A record cannot be converted or transformed; `rejection` says where, and why."""
+    """A record cannot be converted or transformed; `rejection` says at which stage, and why."""
 
     def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
         super().__init__(stage, class_name, error)
@@ -108,7 +109,7 @@ class Conversion(Struct):
     reads: bool
 
     def read(self, topic: str, headers: list[Header], data: bytes | None) -> tuple[Any, Any]:
-        """Returns schema and value of `data`, or `data` itself where no step looks at it.
+        """Returns schema and value of `data`, or `data` itself if no step looks at it.
 
         Raises RejectedError, RegistryError.
         """
@@ -139,22 +140,24 @@ class Chain:
     """
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
-        predicates = {alias: made(one, PREDICATES, resolve) for alias, one in spec.predicates.items()}
-        self._steps = tuple(_transform_stage(one, predicates, spec, resolve) for one in spec.steps)
+        predicates = {alias: made(class_spec, PREDICATES, resolve) for alias, class_spec in spec.predicates.items()}
+        self._steps = tuple(_transform_stage(step, predicates, spec, resolve) for step in spec.steps)
         reads = _reads(self._steps)
         self._key = _conversion(spec, Side.KEY, reads, resolve)
         self._value = _conversion(spec, Side.VALUE, reads, resolve)
         self._header_name = spec.header.name
-        self._header = HEADER_CONVERTERS.find(spec.header.name).of.load()(
-            options_of(spec.header, HEADER_CONVERTERS, resolve)
-        )
+        kind = HEADER_CONVERTERS.find(spec.header.name).of.load()
+        self._header = header_converter(kind, options_of(spec.header, HEADER_CONVERTERS, resolve))
         self._ask_only()
         self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
+        # The output topic of each topic that records had so far, as `output.topic` makes it; one entry a topic.
         self._outputs: dict[str, str] = {}
         self._settings = settings_with_placeholders(spec)
         self._keyed = keyed
+        # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
         self.filtered: Counter[TopicPartition] = Counter()
+        # The limit of the block that has borrowed the chain now (`wait_with`); without one nothing is limited.
         self._patience = Patience()
 
     def wait_with(self, patience: Patience) -> None:
@@ -165,7 +168,7 @@ class Chain:
 
     def _ask_only(self) -> None:
         """Tells the value's converter what the first step that looks at values leaves out."""
-        first = next((one for one in self._steps if Side.VALUE in _reads([one])), None)
+        first = next((step for step in self._steps if Side.VALUE in _reads([step])), None)
         if first is not None and first.predicate is None:
             self._value.converter.ask_only(first.transform.fields_of)
 
@@ -191,7 +194,7 @@ class Chain:
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are.
 
-        Where keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
+        If keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
         RegistryError, PortionLateError.
         """
         rows = _Rows(batch)
@@ -215,7 +218,7 @@ class Chain:
         return str(error.without_values(self._settings))
 
     def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
-        """Finds the identities of all keys; a record whose key has none is rejected, and is again as it was read."""
+        """Finds the identity of each key. A record with a key that has none is rejected and restored as it was read."""
         rows.compared = [None] * len(rows.keys)
         for row, key in enumerate(rows.keys):
             self._patience.check()
@@ -231,12 +234,12 @@ class Chain:
 
     def _transform(self, rows: _Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
-        topic, headers = rows.topics[row], list(rows.headers_of(row))
+        topic, headers, ms = rows.topics[row], list(rows.headers_of(row)), rows.timestamps[row]
         try:
             key_schema, key = self._key.read(topic, headers, rows.keys[row])
             value_schema, value = self._value.read(topic, headers, rows.values[row])
             before = ConnectRecord(
-                topic, rows.partitions[row], rows.offsets[row], _timestamp(rows.timestamps[row]),
+                topic, rows.partitions[row], rows.offsets[row], None if ms == NO_TIMESTAMP else ms,
                 key_schema, key, value_schema, value, tuple(headers),
             )  # fmt: skip
             record = self._through_steps(before)
@@ -250,15 +253,15 @@ class Chain:
             raise rows.located(error, row) from error
 
     def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
-        found: ConnectRecord | None = record
+        current: ConnectRecord | None = record
         for step in self._steps:
-            if found is None:
+            if current is None:
                 break
-            found = step.of(found)
-        return found
+            current = step.of(current)
+        return current
 
     def _put(self, rows: _Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
-        """Writes what has changed; all of it or, where something is refused, nothing."""
+        """Writes what has changed: all of it, or nothing if a part is refused."""
         headers = list(record.headers)
         topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]
@@ -276,10 +279,10 @@ class Chain:
         rows.set(row, key, value)
 
     def _output_of(self, topic: str) -> str:
-        found = self._outputs.get(topic)
-        if found is None:
-            found = self._outputs[topic] = self._output.replace("${topic}", topic)
-        return found
+        output = self._outputs.get(topic)
+        if output is None:
+            output = self._outputs[topic] = self._output.replace("${topic}", topic)
+        return output
 
     def _encoded(self, topic: str, header: Header) -> tuple[str, bytes | None]:
         if not header.is_new:
@@ -306,22 +309,26 @@ class _Rows:
         self.partitions: list[int] = batch["partition"].to_pylist()
         self.offsets: list[int] = batch["offset"].to_pylist()
         self.timestamps: list[int] = batch["timestamp"].to_pylist()
+        # `set` and `restore` replace elements of the next two lists; the batch itself keeps what was read.
         self.keys: list[bytes | None] = batch["key"].to_pylist()
         self.values: list[bytes | None] = batch["value"].to_pylist()
         self.rejected: list[str | None] = batch["rejected"].to_pylist()
         has_headers = len(pc.list_flatten(batch["headers"])) > 0
+        # None if no row has a header, as in most topics: no list is made for each row then.
         self._headers: list[Any] | None = batch["headers"].to_pylist() if has_headers else None
+        # Whether a row has got other headers; if not, `batch` returns the column that was read.
         self._changes_headers = False
+        # The numbers of the rows that a transform has dropped; `batch` leaves them out.
         self._dropped: set[int] = set()
         self.compared: list[Compared | None] | None = None
 
     def headers_of(self, row: int) -> Sequence[Header]:
         """Returns the headers of a row as they were read."""
         own = self._headers[row] if self._headers is not None else None
-        return [Header(one["key"], one["value"]) for one in own] if own else ()
+        return [Header(header["key"], header["value"]) for header in own] if own else ()
 
     def located(self, error: RegistryError, row: int) -> RegistryError:
-        """Returns `error` with where its record is, unless it is the whole portion that is late."""
+        """Returns `error` with the place of its record, unless it is the whole portion that is late."""
         if isinstance(error, PortionLateError):
             return error
         where = f"topic {self.topics[row]}, partition {self.partitions[row]}, offset {self.offsets[row]}"
@@ -361,23 +368,18 @@ class _Rows:
             "rejected": pa.array(self.rejected, pa.string()),
         }
         if self._changes_headers:
-            changed["headers"] = pa.array([one or [] for one in self._headers or ()], HEADERS)
+            changed["headers"] = pa.array([headers or [] for headers in self._headers or ()], HEADERS)
         columns = [changed.get(name, self._batch[name]) for name in SOURCE.names]
-        found = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
+        batch = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
         if self.compared is not None:
-            pairs = [one or (None, None) for one in self.compared]
+            pairs = [compared or (None, None) for compared in self.compared]
             identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
             more = [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
-            found = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
+            batch = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
         if self._dropped:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
-            found = found.take(pa.array(kept, pa.int64()))
-        return found
-
-
-def _timestamp(ms: int) -> int | None:
-    """Returns a timestamp; None for -1, by which a topic of an old message format says that there is none."""
-    return None if ms == NO_TIMESTAMP else ms
+            batch = batch.take(pa.array(kept, pa.int64()))
+        return batch
 
 
 def _hidden(text: str, settings: Sequence[str]) -> str:
@@ -385,7 +387,7 @@ def _hidden(text: str, settings: Sequence[str]) -> str:
 
 
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
-    return [one for one in headers if one.key not in names]
+    return [header for header in headers if header.key not in names]
 
 
 def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> TransformStage:
@@ -398,8 +400,8 @@ def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpe
 
 def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:
     """Returns what of a record any step looks at, or its predicate."""
-    found = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
-    return frozenset().union(*found)
+    sides = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
+    return frozenset().union(*sides)
 
 
 def _conversion(spec: ChainSpec, side: Side, reads: frozenset[Side], resolve: Resolve) -> Conversion:

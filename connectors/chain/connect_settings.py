@@ -1,4 +1,4 @@
-"""Settings that Connect's files have beside a class, and ours has not: without effect, other names, and refused ones.
+"""Settings of Connect's classes that ours do not have: those without effect, other names, and refused ones.
 
 Connect ignores every setting that a class does not know, so files have many. A typo has to be found: what is accepted
 here is accepted by its name.
@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
-from connectors.later import PLUGIN_VERSIONS, not_available
-from connectors.options import Option
+from connectors.options import PLUGIN_VERSIONS, Option, not_available
 
 PLUGIN_VERSION: Final = "plugin.version"
-"""Connect's version of a class, beside each (KIP-891)."""
+"""Connect's setting for the version of a class (KIP-891)."""
 NO_EFFECT: Final[dict[str, tuple[str, ...]]] = {"schemas.enable": ()}
 """Settings that any converter takes, and the only values; none: any. Connect's StringConverter ignores this one."""
 NO_EFFECT_WITH_REGISTRY: Final[dict[str, tuple[str, ...]]] = {
@@ -41,7 +40,7 @@ OTHER_NAMES: Final[dict[str, str]] = {
     "apicurio.registry.auto-register": "auto.register.schemas",
     APICURIO_URL: _URL,
 }
-"""Second names that converters with a registry take; the first one wins where a file has both."""
+"""Second names that converters with a registry take; the first name wins if a file has both."""
 _TLS: Final = "OpenSSL is used, not Java's security providers"
 _PEM: Final = "a truststore is PEM, which has no password; export a Java keystore (keytool -exportcert -rfc)"
 _KEY: Final = "a keystore is PEM: the certificate, and its key, whose password is schema.registry.ssl.key.password"
@@ -84,18 +83,18 @@ def settled(options: Iterable[Option], texts: Mapping[str, str], *, converts: bo
     """
     known = {option.name for option in options}
     registers = texts.get("apicurio.registry.auto-register", "").strip().lower() == "true"
-    found = {
+    kept = {
         name: text
         for name, text in texts.items()
         if name in known or not (converts and _is_idle(name, text, known, registers=registers))
     }
     if _URL in known:
         for name, ours in OTHER_NAMES.items():
-            text = found.get(name)
+            text = kept.get(name)
             if text is not None and name not in known and (own := _confluents(name, text)) is not None:
-                del found[name]
-                found.setdefault(ours, own)
-    return found
+                del kept[name]
+                kept.setdefault(ours, own)
+    return kept
 
 
 def name_in_file(name: str, texts: Mapping[str, str]) -> str:
@@ -129,8 +128,8 @@ def _is_idle(name: str, text: str, known: Iterable[str], *, registers: bool) -> 
 
 
 def _confluents(name: str, text: str) -> str | None:
-    """Returns the text of a second name as the first has it; None where there is none: Apicurio's other addresses."""
+    """Returns the text of a second name as the first has it; None if there is none: Apicurio's other addresses."""
     if name != APICURIO_URL:
         return text
-    urls = [_NATIVE.sub("/apis/ccompat/v7", one.strip()) for one in text.split(",")]
+    urls = [_NATIVE.sub("/apis/ccompat/v7", address.strip()) for address in text.split(",")]
     return ",".join(urls) if all("/apis/ccompat/" in url for url in urls) else None

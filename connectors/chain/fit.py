@@ -1,6 +1,6 @@
 """Finds what a chain's converters and transforms cannot do together, before any record is lost for it. Pure.
 
-What each class takes is checked where it is named (`spec.chain_faults`); here a worker's converters count too.
+`spec.chain_faults` checks what each class takes. The checks here take the worker's converters into account too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _JSON: Final = "keyfold.Json"
 _NO_FIELDS: Final = frozenset(
     {BYTES, *(f"keyfold.{name}" for name in ("String", "Boolean", "Short", "Integer", "Long", "Float", "Double"))}
 )
-"""Converters whose values are never of fields."""
+"""Converters that never give values with fields."""
 _NEEDS_FIELDS: Final = frozenset(
     {"ExtractField", "Flatten", "HeaderFrom", "InsertField", "MaskField", "ReplaceField", "SetSchemaMetadata"}
 )
@@ -46,7 +46,7 @@ _WITH_SCHEMA: Final = (
 
 
 class _Whole(Enum):
-    """What a key or a value is behind the steps so far."""
+    """What a key or a value is after the steps so far."""
 
     READ = "what the converter has made of it"
     HOISTED = "that, as the field of a struct"
@@ -55,7 +55,7 @@ class _Whole(Enum):
 
 
 class _Part(Struct):
-    """A key or a value on its way: its converter, `named` where a file names that; `by` made it what it is."""
+    """A key or a value on its way. `named`: a file names its converter. `by`: the step that made it what it is."""
 
     key: str
     converter: ClassSpec
@@ -75,21 +75,21 @@ def fit_faults(
 ) -> tuple[Fault, ...]:
     """Returns what cannot work of a chain in which each class by itself is right.
 
-    `worker` has the worker's converters. Where it is None they are not known: of a key or value whose converter the
-    connector does not name nothing is said. `limits` are those of the connector's placeholders.
+    `worker` has the worker's converters. If it is None they are not known, and a key or value gets no fault if the
+    connector does not name its converter. `limits` are those of the connector's placeholders.
     """
     given = {**settings} if worker is None else {**worker, **settings}
     spec = chain_spec(settings, worker, limits)
     parts = {side: _part(spec, side, given) for side in Side}
     known = {key for key in _KEYS.values() if worker is not None or key in settings}
-    found: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for step in spec.steps:
         for key, text in _step_faults(step, parts, resolve):
-            found.setdefault(key, text)
+            faults.setdefault(key, text)
     for part in parts.values():
         for key, text in _written_faults(part):
-            found.setdefault(key, text)
-    return tuple((key, text) for key, text in found.items() if _converter_of(key) in known)
+            faults.setdefault(key, text)
+    return tuple((key, text) for key, text in faults.items() if _converter_of(key) in known)
 
 
 def _converter_of(key: str) -> str:
@@ -157,7 +157,7 @@ def _schema_faults(step: StepSpec, value: _Part, resolve: Resolve) -> Iterator[F
 
 
 def _written_faults(part: _Part) -> Iterator[Fault]:
-    """Yields what the default converter cannot write; where a file names it, a field may be bytes that it does."""
+    """Yields what the default converter cannot write. If a file names it, a field may be bytes, which it writes."""
     made = part.whole in {_Whole.HOISTED, _Whole.MADE} or (part.whole is _Whole.TAKEN and not part.named)
     if part.java == BYTES and made:
         what = f'"{part.converter.name}" writes bytes alone' if part.named else "missing"

@@ -2,8 +2,6 @@
 
 A class says what is wrong with the value that it is given. Of a setting with a placeholder only that is said which
 does not depend on the value: the text of the file, and what is allowed.
-
-On its own because checks of a file need it, and reading tasks, whose machines may have other files.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _STYLES: Final = ((",", ":"), (", ", ": "))
 
 
 class Compared(NamedTuple):
-    """What a key is compared by, None where that is the key itself; and its `key_encoding` (`record.RUN`)."""
+    """What a key is compared by, None if that is the key itself; and its `key_encoding` (`record.RUN`)."""
 
     identity: bytes | None
     encoding: str | None
@@ -112,10 +112,10 @@ def _style(text: str, value: Any) -> str | None:
     for number, separators in enumerate(_STYLES):
         for is_ascii in (True, False):
             try:
-                found = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
+                written = json.dumps(value, separators=separators, ensure_ascii=is_ascii)
             except TypeError:  # a number that is not whole: it has other forms
                 return None
-            if found == text:
+            if written == text:
                 shape = hashlib.blake2b(_shape(value).encode(), digest_size=6).hexdigest()
                 return f"{number}{int(is_ascii)}{shape}"
     return None
@@ -125,7 +125,7 @@ def _shape(value: Any) -> str:
     """Returns the names of all members, in their order; with it, the value's text says how it was written."""
     match value:
         case dict():
-            return f"{{{','.join(json.dumps(name) + _shape(one) for name, one in value.items())}}}"
+            return f"{{{','.join(json.dumps(name) + _shape(member) for name, member in value.items())}}}"
         case list():
             return f"[{','.join(map(_shape, value))}]"
         case _:
@@ -140,7 +140,7 @@ def key_identity(name: str, converter: Converter) -> KeyIdentity | None:
 
 
 def key_identity_of(spec: ChainSpec, resolve: Resolve) -> KeyIdentity | None:
-    """Makes what finds the identities of a connector's keys; None where they are compared by their bytes."""
+    """Makes what finds the identities of a connector's keys; None if they are compared by their bytes."""
     return key_identity(spec.identity, made_converter(spec.key, resolve, is_key=True))
 
 
@@ -149,7 +149,7 @@ UNREADABLE: Final = b"\xff"
 
 
 def compared(identity: KeyIdentity, headers: Sequence[Header], key: bytes) -> Compared:
-    """Returns what a key of the output is compared by: by itself where it cannot be read. Raises RegistryError."""
+    """Returns what a key of the output is compared by: by itself if it cannot be read. Raises RegistryError."""
     try:
         return identity.of(headers, key)
     except RegistryError:

@@ -1,6 +1,6 @@
-"""Finds the topic that a connector's routers make of a source topic, before any record is there: a log has one output.
+"""Finds the topic that a connector's routers make of a source topic, before any record is there.
 
-On its own because configuration, source and broker ask it, and none of them has records.
+A log has one output.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def _naming(setting: str) -> Iterator[None]:
 @lru_cache(maxsize=256)
 def _routers(encoded: bytes, resolve: Resolve) -> tuple[_Router, ...]:
     spec = msgspec.json.decode(encoded, type=ChainSpec)
-    found = []
+    routers = []
     for step in filter(is_router, spec.steps):
         transform = made(step.of, TRANSFORMS, resolve)
         predicate = made(spec.predicates[step.predicate], PREDICATES, resolve) if step.predicate else None
         assert isinstance(transform, Transform)
         assert predicate is None or isinstance(predicate, Predicate)
-        found.append(_Router(step, transform, predicate))
-    return tuple(found)
+        routers.append(_Router(step, transform, predicate))
+    return tuple(routers)

@@ -31,7 +31,7 @@ TRANSFORM_OPTIONS: Final = (
     Option("predicate", "STRING", None, "The predicate that says to which records it is applied. Not set: to all."),
     Option("negate", "BOOLEAN", default=False, doc="Apply it to the records of which the predicate is not true."),
 )
-"""Settings that every transform has beside its own."""
+"""Settings that every transform has in addition to its own."""
 PREDICATE_OPTIONS: Final = (Option("type", "CLASS", None, "The predicate's class.", importance="HIGH"),)
 _DEFAULTS: Final = {KEY_CONVERTER: BYTES, VALUE_CONVERTER: BYTES, HEADER_CONVERTER: SIMPLE}
 _CLASSES: Final = {
@@ -102,8 +102,8 @@ def chain_spec(
 ) -> ChainSpec:
     """Reads the chain of a connector with `settings`, in which `defaults`, the worker's, stand for missing converters.
 
-    A converter's own settings come from where its class is named. Nothing is checked: `chain_faults` does. `limits` are
-    those of the connector's placeholders; the worker's have none.
+    A converter's own settings come from the file that names its class. Nothing is checked: `chain_faults` does.
+    `limits` are those of the connector's placeholders; the worker's have none.
     """
     worker = defaults or {}
     steps = (_step(alias, _of(settings, f"transforms.{alias}."), limits) for alias in _aliases(settings, "transforms"))
@@ -125,7 +125,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
     """Returns everything that is wrong with what `settings` say of converters, transforms and predicates.
 
     Classes are made to see whether they take their settings; nothing is asked over the network. `limits` are those of
-    the placeholders, whose values no fault shows.
+    the placeholders; no fault shows their values.
     """
     return (
         *(fault for key in _CLASSES for fault in _converter_faults(settings, key, resolve, limits)),
@@ -149,7 +149,7 @@ def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[s
 
 
 def _file_faults(options: Iterable[Option], texts: Mapping[str, str], limits: Limits) -> Iterator[Fault]:
-    """Yields a fault for each file that a setting sent over REST names and nobody has allowed: it is not opened."""
+    """Yields a fault for each file that a setting sent over REST names and that is not allowed: it is not opened."""
     for option in options:
         if option.is_file and option.name in texts:
             try:
@@ -202,7 +202,7 @@ def is_plain(spec: ChainSpec) -> bool:
 def settings_with_placeholders(spec: ChainSpec) -> tuple[str, ...]:
     """Returns the texts of all settings in which a placeholder stands."""
     classes = (spec.key, spec.value, spec.header, *(step.of for step in spec.steps), *spec.predicates.values())
-    return tuple(text for one in classes for text in one.texts.values() if has_placeholder(text))
+    return tuple(text for class_spec in classes for text in class_spec.texts.values() if has_placeholder(text))
 
 
 def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str], limits: Limits) -> ClassSpec:
@@ -212,7 +212,7 @@ def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str],
 
 
 def _aliases(settings: Mapping[str, str], key: str) -> list[str]:
-    return [one.strip() for one in settings.get(key, "").split(",") if one.strip()]
+    return [alias.strip() for alias in settings.get(key, "").split(",") if alias.strip()]
 
 
 def _of(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
@@ -239,9 +239,9 @@ def _converter_faults(settings: Mapping[str, str], key: str, resolve: Resolve, l
 
 def _list_faults(settings: Mapping[str, str], key: str) -> Iterator[Fault]:
     aliases = _aliases(settings, key)
-    for alias in sorted({one for one in aliases if aliases.count(one) > 1}):
+    for alias in sorted({candidate for candidate in aliases if aliases.count(candidate) > 1}):
         yield key, f'"{alias}" is named twice; each alias stands for one of {key}.'
-    strange = {one for name in _of(settings, f"{key}.") if (one := name.partition(".")[0]) not in aliases}
+    strange = {stray for name in _of(settings, f"{key}.") if (stray := name.partition(".")[0]) not in aliases}
     for alias in sorted(strange):
         yield f"{key}.{alias}", f'{key} does not name "{alias}"; add it there, or remove these settings.'
 
@@ -251,7 +251,8 @@ def _step_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits) 
     for alias in dict.fromkeys(_aliases(settings, "transforms")):
         at, texts = f"transforms.{alias}", _of(settings, f"transforms.{alias}.")
         step = _step(alias, texts, limits)
-        shown = _shown_faults(step, limits)
+        # The output is called what a router says, so that a placeholder in its settings would be shown.
+        shown = _shown_in(step.of.texts, limits) if is_router(step) else []
         yield from ((f"{at}.{name}", text) for name, text in shown)
         if not shown:
             yield from _class_faults(step.of, TRANSFORMS, f"{at}.type", resolve, at)
@@ -263,11 +264,6 @@ def _step_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits) 
             yield f"{at}.predicate", f'predicates does not name "{step.predicate}".'
         elif not _is_of_topics(step, settings):
             yield f"{at}.predicate", _ONE_OUTPUT
-
-
-def _shown_faults(step: StepSpec, limits: Limits) -> list[Fault]:
-    """Returns a fault for each placeholder of a router that was sent over REST: the output is called what it says."""
-    return _shown_in(step.of.texts, limits) if is_router(step) else []
 
 
 def _shown_in(texts: Mapping[str, str], limits: Limits) -> list[Fault]:
@@ -337,7 +333,7 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
         yield name_in_file(name, spec.texts), text
     try:
         with values_hidden(spec.texts, kind.OPTIONS):
-            options = read([one for one in kind.OPTIONS if one.name not in secret], texts)
+            options = read([declared for declared in kind.OPTIONS if declared.name not in secret], texts)
             if not secret:
                 _try(named, options, is_key=key == KEY_CONVERTER)
     except OptionsError as error:

@@ -23,6 +23,7 @@ _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
     "producer": {"transactional.id": "keyfold-check"},
     "admin": {},
 }
+# Characters. A shorter value is not masked in librdkafka's words: it would be replaced in the middle of other words.
 _SHORTEST_SECRET: Final = 4
 _STORE: Final = "ssl.keystore.location with ssl.keystore.type=PEM"
 _JAVA: Final = {
@@ -72,15 +73,12 @@ def _readable(path: Path) -> bool:
 
 
 def _quoted(kind: ClientKind, worker: WorkerConfig, connector: ConnectorConfig | None) -> list[str]:
-    """Returns the settings with placeholders that librdkafka might quote: all but passwords and keys."""
+    """Returns the settings with placeholders that librdkafka might quote: all but secrets, and of those OAuth's."""
     settings = {f"{kind}.{name}": text for name, text in getattr(worker, kind).items()}
     if connector is not None:
         settings |= {f"{kind}.override.{name}": text for name, text in getattr(connector, f"{kind}_override").items()}
-    return [name for name, text in settings.items() if has_placeholder(text) and not _is_never_quoted(name)]
-
-
-def _is_never_quoted(name: str) -> bool:
-    return is_secret(name) and "oauthbearer" not in name
+    quotable = {name: text for name, text in settings.items() if not is_secret(name) or "oauthbearer" in name}
+    return [name for name, text in quotable.items() if has_placeholder(text)]
 
 
 def _refusal(kind: ClientKind, config: Mapping[str, Any], quoted: list[str]) -> str | None:
@@ -92,7 +90,7 @@ def _refusal(kind: ClientKind, config: Mapping[str, Any], quoted: list[str]) -> 
 
 
 def _with_java(text: str) -> str:
-    """Puts Java's name beside the first name of librdkafka's in `text` that differs from it."""
+    """Adds Java's name to the first name of librdkafka's in `text` that differs from it."""
     name = next((name for name in _JAVA if name in text), None)
     return text.replace(name, f"{name} ({_JAVA[name]})", 1) if name else text
 

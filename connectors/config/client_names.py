@@ -48,7 +48,7 @@ CLIENT_SETTINGS: Final[dict[str, ClientKind | None]] = {
     **dict.fromkeys(_CONSUMERS.split(), "consumer"),
     **dict.fromkeys(_PRODUCERS.split(), "producer"),
 }
-"""The names of librdkafka's CONFIGURATION.md that are passed on, and whose they are; None: any client's.
+"""The names of librdkafka's CONFIGURATION.md that are passed on, and the client that each belongs to; None: any client.
 
 Left out are callbacks, what is deprecated there, and what stands in `REFUSED`.
 """

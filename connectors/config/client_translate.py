@@ -13,7 +13,6 @@ from typing import Final
 from connectors.config import client_names, errors, librdkafka
 from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
 from connectors.config.errors import Fault, RefusedValueError, refused
-from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ClientKind
 from connectors.placeholders import has_placeholder
 
@@ -42,7 +41,7 @@ JAVA: Final[dict[str, str]] = {
     "ssl.truststore.location": "ssl.ca.location",
     "sasl.oauthbearer.assertion.template.file": "sasl.oauthbearer.assertion.jwt.template.file",
 }
-"""Java's names where librdkafka has another one."""
+"""Java's names for which librdkafka has another."""
 
 STORE_TYPES: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "ssl.truststore.type": (("PEM",), EXPORT_TRUST),
@@ -58,6 +57,7 @@ _LOGIN_CLASS: Final = "OAuthBearerLoginCallbackHandler"
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SYNONYMS: Final = {("ssl.endpoint.identification.algorithm", ""): "none"}
 _BLOCK: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]+-----)([A-Za-z0-9+/=\s]+)(-----END [A-Z0-9 ]+-----)")
+# Characters of a line of PEM (RFC 7468); Java takes a key or certificate in one line, OpenSSL does not.
 _LINE: Final = 64
 
 
@@ -106,59 +106,59 @@ def target(kind: ClientKind, name: str) -> str:
     """
     if name == "request.timeout.ms" and kind != "producer":
         return "socket.timeout.ms"
-    found = JAVA.get(name) or ALIASES.get(name, name)
-    why = client_names.reason(found) or client_names.reason(name)
+    native = JAVA.get(name) or ALIASES.get(name, name)
+    why = client_names.reason(native) or client_names.reason(name)
     if why:
         raise ValueError(f"cannot be set: {why}.")
-    if found in (*STORE_TYPES, _JAAS, _LOGIN):
-        return found
-    if found not in CLIENT_SETTINGS:
+    if native in (*STORE_TYPES, _JAAS, _LOGIN):
+        return native
+    if native not in CLIENT_SETTINGS:
         raise ValueError(errors.unknown(name, _KNOWN, f"setting of a {kind} client"))
-    owner = "producer" if name in _PRODUCERS_IN_JAVA else CLIENT_SETTINGS[found]
+    owner = "producer" if name in _PRODUCERS_IN_JAVA else CLIENT_SETTINGS[native]
     if owner not in (None, kind):
         raise ValueError(f"is a {owner}'s setting, it does nothing for a client of kind {kind}.")
-    return found
+    return native
 
 
 def to_librdkafka(kind: ClientKind, name: str, text: str) -> dict[str, str]:
     """Translates one setting to librdkafka's; several for a JAAS entry. Raises ValueError with the reason."""
-    found = target(kind, name)
-    if found == _JAAS:
+    native = target(kind, name)
+    if native == _JAAS:
         return parse_jaas(text)
-    if found == _LOGIN:
+    if native == _LOGIN:
         return _login(text)
-    value = _converted(name, found, text)
-    _check(found, value)
-    return {found: value}
+    value = _converted(name, native, text)
+    _check(native, value)
+    return {native: value}
 
 
-def _converted(name: str, found: str, text: str) -> str:
-    value = _CONVERTED.get(name, str)(_SYNONYMS.get((found, text), text))
+def _converted(name: str, native: str, text: str) -> str:
+    value = _CONVERTED.get(name, str)(_SYNONYMS.get((native, text), text))
     return value.lower() if value.lower() in ("true", "false") else value
 
 
-def _check(found: str, value: str) -> None:
-    if found in STORE_TYPES:
-        words, export = STORE_TYPES[found]
+def _check(native: str, value: str) -> None:
+    if native in STORE_TYPES:
+        words, export = STORE_TYPES[native]
         return _check_words(value.upper(), words, f" librdkafka reads no other store: {export}.")
-    if found == "sasl.mechanism":
+    if native == "sasl.mechanism":
         return _check_words(value, _MECHANISMS)
-    if found == "ssl.cipher.suites" and "_WITH_" in value:
+    if native == "ssl.cipher.suites" and "_WITH_" in value:
         raise RefusedValueError("these are Java's names; write OpenSSL's, as ECDHE-RSA-AES256-GCM-SHA384.")
     if not value:
         raise RefusedValueError("it is empty.")
-    return _ask(found, value)
+    return _ask(native, value)
 
 
-def _ask(found: str, value: str) -> None:
+def _ask(native: str, value: str) -> None:
     """Raises ValueError for a value that librdkafka does not take; of numbers it would take "5x" too, and mean 5."""
-    asked = librdkafka.describe(found)
+    asked = librdkafka.describe(native)
     if asked.kind == "number":
-        _check_number(value, TRANSACTIONAL.get(found, range(asked.least, asked.most + 1)), fractions=asked.fractions)
+        _check_number(value, TRANSACTIONAL.get(native, range(asked.least, asked.most + 1)), fractions=asked.fractions)
     elif asked.kind == "flag" and value not in ("true", "false"):
         raise RefusedValueError("allowed is true, false.")
-    elif asked.kind == "words" and not librdkafka.takes(found, value):
-        allowed = f"allowed is {', '.join(WORDS[found])}" if found in WORDS else "librdkafka does not know it"
+    elif asked.kind == "words" and not librdkafka.takes(native, value):
+        allowed = f"allowed is {', '.join(WORDS[native])}" if native in WORDS else "librdkafka does not know it"
         raise RefusedValueError(f"{allowed}.")
 
 
@@ -183,12 +183,12 @@ def _login(text: str) -> dict[str, str]:
 def doubled(kind: ClientKind, names: Iterable[str]) -> Mapping[str, str]:
     """Finds names that mean the same as one before them: the name → the one before. Unknown names are left out."""
     seen: dict[str, str] = {}
-    found: dict[str, str] = {}
+    repeats: dict[str, str] = {}
     for name in names:
         key = _target_or_none(kind, name)
         if key and seen.setdefault(key, name) != name:
-            found[name] = seen[key]
-    return found
+            repeats[name] = seen[key]
+    return repeats
 
 
 def _target_or_none(kind: ClientKind, name: str) -> str | None:
@@ -217,3 +217,58 @@ def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
             to_librdkafka(kind, name, text)
         except RefusedValueError as error:
             yield refused(name, text, str(error))
+
+
+_ENTRY = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL | re.IGNORECASE)
+_OPTION = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)'|([^\s;\"']+))", re.DOTALL)
+_PASSWORDS: Final = {"username": "sasl.username", "password": "sasl.password"}
+_MODULES: Final[dict[str, dict[str, str]]] = {
+    "PlainLoginModule": _PASSWORDS,
+    "ScramLoginModule": _PASSWORDS,
+    "OAuthBearerLoginModule": {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    },
+}
+_EXTENSION: Final = "extension_"
+
+
+def parse_jaas(text: str) -> dict[str, str]:
+    """Reads the settings of one JAAS entry: `…PlainLoginModule required username="u" password="p";`.
+
+    Raises ValueError, which never holds the entry's values, for another module, an unknown option or bad form.
+    """
+    entry = _ENTRY.fullmatch(text)
+    if not entry:
+        raise RefusedValueError('it must have the form MODULE required NAME="VALUE" …;')
+    names = _MODULES.get(entry[1].rpartition(".")[2])
+    if names is None:
+        raise RefusedValueError(f"the login modules known are {', '.join(_MODULES)}.")
+    return _settings(names, _options(entry[2]))
+
+
+def _options(text: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    at = 0
+    while text[at:].strip():
+        option = _OPTION.match(text, at)
+        if not option:
+            raise RefusedValueError('an option after the module\'s name does not have the form NAME="VALUE".')
+        options[option[1]] = _value(option)
+        at = option.end()
+    return options
+
+
+def _value(option: re.Match[str]) -> str:
+    quoted = option[2] if option[2] is not None else option[3]
+    return option[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+
+
+def _settings(names: dict[str, str], options: dict[str, str]) -> dict[str, str]:
+    extensions = [f"{n.removeprefix(_EXTENSION)}={v}" for n, v in options.items() if n.startswith(_EXTENSION)]
+    strange = [name for name in options if name not in names and not name.startswith(_EXTENSION)]
+    if strange:
+        raise RefusedValueError(f"librdkafka has no equal for options besides {', '.join(names)}.")
+    translated = {names[name]: value for name, value in options.items() if name in names}
+    return translated | ({"sasl.oauthbearer.extensions": ",".join(extensions)} if extensions else {})

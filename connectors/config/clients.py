@@ -65,32 +65,29 @@ def _merge(
     for prefix, settings, limits in layers:
         for name, text in settings.items():
             try:
-                found = _resolved(kind, name, text, limits)
+                translated = _resolved(kind, name, text, limits)
             except ValueError as error:
-                faults.append(_fault(prefix + name, text, error))
+                is_refused, key = isinstance(error, RefusedValueError), prefix + name
+                faults.append(refused(key, text, str(error)) if is_refused else Fault(key, str(error)))
                 continue
-            merged |= {key: _Given(prefix + name, value) for key, value in found.items()}
+            merged |= {key: _Given(prefix + name, value) for key, value in translated.items()}
     return merged, faults
 
 
 def _resolved(kind: ClientKind, name: str, text: str, limits: Limits) -> dict[str, str]:
-    found = client_translate.to_librdkafka(kind, name, resolve(text, limits))
+    translated = client_translate.to_librdkafka(kind, name, resolve(text, limits))
     if limits.over_rest:
-        _check_over_rest(found, limits)
-    return found
+        _check_over_rest(translated, limits)
+    return translated
 
 
-def _check_over_rest(found: Mapping[str, str], limits: Limits) -> None:
-    """Raises ValueError for settings by which whoever may ask REST would run code here, or read what the worker can."""
-    for name, value in found.items():
+def _check_over_rest(settings: Mapping[str, str], limits: Limits) -> None:
+    """Raises ValueError for settings by which a user of REST could run code here, or read what the worker can."""
+    for name, value in settings.items():
         if name in NOT_OVER_REST:
             raise RefusedValueError(f"{NOT_OVER_REST[name]}; set it in the worker file, or make a connector file.")
         if name in FILES and (value != SYSTEMS or not name.endswith("ca.location")):
             check_path(value, limits)
-
-
-def _fault(key: str, text: str, error: ValueError) -> Fault:
-    return refused(key, text, str(error)) if isinstance(error, RefusedValueError) else Fault(key, str(error))
 
 
 def _combine(merged: dict[str, _Given]) -> list[Fault]:

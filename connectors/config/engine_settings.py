@@ -41,7 +41,7 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 
 
 def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> dict[str, Any]:
-    """Returns the settings of `connector` by the fields of `kind`, whose names they have after `prefix`."""
+    """Returns, for each field of `kind`, the setting of `connector` with that name after `prefix`, if there is one."""
     names = (name for name in kind.__struct_fields__ if prefix + name in ConnectorConfig.model_fields)
     return {name: getattr(connector, prefix + name) for name in names}
 
@@ -51,7 +51,7 @@ def warn_of_readers(worker: WorkerConfig, connector: str) -> None:
     if not is_folder(worker.storage_location):
         return
     folder = worker.storage_path / connector
-    if all(_is_open(one) for one in (folder, worker.storage_path)):
+    if all(_is_open(place) for place in (folder, worker.storage_path)):
         _log.warning(
             "others may read what is kept", connector=connector, folder=str(folder), close=f"chmod 700 {folder}"
         )
@@ -69,19 +69,19 @@ def other_snapshots(
     worker: WorkerConfig, connector: ConnectorConfig, state: CatalogState
 ) -> dict[str, tuple[str, ...]]:
     """Lists snapshots in the connector's folder that are not of its catalog, by topic, as far as it can be read."""
-    storage, found = snapshot_storage(worker, connector), dict[str, tuple[str, ...]]()
+    storage, others = snapshot_storage(worker, connector), dict[str, tuple[str, ...]]()
     if storage is None:
         return {}
     from compactor.snapshot import listing
 
     with suppress(StorageError):
         for topic in sorted(state.topics):
-            found[topic] = listing.list_others(storage, state, topic)
-    return found
+            others[topic] = listing.list_others(storage, state, topic)
+    return others
 
 
 def kept_catalog(storage: Storage, connector: str) -> Catalog:
-    """Opens the catalog in `storage` for a command about what it keeps. Raises UsageError where that is nothing."""
+    """Opens the catalog in `storage` for a command about what it keeps. Raises UsageError if that is nothing."""
     from compactor.catalog.catalog import Catalog
 
     catalog = Catalog.open(storage, connector)

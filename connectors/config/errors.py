@@ -16,7 +16,7 @@ from connectors.config.definitions import Definition
 from connectors.config.fields import RefusalError
 from connectors.config.secrets import printable, without_urls_secrets
 from connectors.errors import ConfigError
-from connectors.later import PLUGIN_VERSIONS, not_available
+from connectors.options import PLUGIN_VERSIONS, not_available
 from connectors.placeholders import SecretError, has_placeholder
 
 CONNECT_LATER: Final[dict[str, str]] = {
@@ -34,6 +34,8 @@ CONNECT_LATER: Final[dict[str, str]] = {
 
 A key that keyfold takes from some release on is removed here.
 """
+# How alike a name has to be to be proposed, from 0 to 1: difflib's own default. A lower one proposes names that have
+# little in common with the typo, a higher one recognises fewer typos.
 _CUTOFF: Final = 0.6
 
 
@@ -83,11 +85,11 @@ class SeveralFaultsError(ValueError):
 
 def raise_all(errors: Iterable[FaultyConfigError]) -> None:
     """Raises one ConfigError with the faults of all `errors`, in their order; does nothing when there are none."""
-    found = tuple(errors)
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        raise ConfigError("\n".join(error.message for error in found))
+    faulty = tuple(errors)
+    if len(faulty) == 1:
+        raise faulty[0]
+    if faulty:
+        raise ConfigError("\n".join(error.message for error in faulty))
 
 
 def faults_of(error: ValidationError, known: Mapping[str, Definition], texts: Mapping[str, str]) -> Iterator[Fault]:
@@ -147,13 +149,13 @@ def unknown(name: str, known: Iterable[str], what: str = "key") -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name most like `name`, or None where nothing is like it.
+    """Returns the known name most like `name`, or None if nothing is like it.
 
     Case, and `_` or `-` in place of `.`, do not count as differences.
     """
     by_plain = {_plain(candidate): candidate for candidate in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=_CUTOFF)
-    return by_plain[found[0]] if found else None
+    matches = difflib.get_close_matches(_plain(name), by_plain, n=1, cutoff=_CUTOFF)
+    return by_plain[matches[0]] if matches else None
 
 
 def _plain(name: str) -> str:

@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, core_schema
 from connectors.placeholders import UNLIMITED, Limits, resolve
 
 CONNECTOR_CLASS: Final = "keyfold.CompactedTopic"
+# The bounds of Java's short, int and long, which Kafka's own settings have.
 SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
@@ -38,6 +39,7 @@ _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
 _LISTENER = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]*):(\d{1,5})/?", re.IGNORECASE)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Characters of a path: Linux's PATH_MAX without the NUL that ends it.
 _PATH_MAX = 4_095
 
 
@@ -62,7 +64,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class RefusalError(ValueError):
-    """A value is refused with a whole sentence, that needs neither the value nor what is allowed beside it."""
+    """A value is refused with a whole sentence, to which neither the value nor what is allowed is added."""
 
 
 class Allowed(msgspec.Struct, frozen=True):
@@ -142,11 +144,11 @@ def local_path(text: str) -> Path:
     if not text.strip():
         raise ValueError("no folder is named")
     scheme = _SCHEME.match(text)
-    found = _path_of_url(text, scheme[1].lower()) if scheme else Path(text)
-    if "\0" in str(found) or len(text) > _PATH_MAX:
+    path = _path_of_url(text, scheme[1].lower()) if scheme else Path(text)
+    if "\0" in str(path) or len(text) > _PATH_MAX:
         raise ValueError(f"no folder can have that name: at most {_PATH_MAX} characters, and no NUL")
     try:
-        return found if scheme else found.expanduser()
+        return path if scheme else path.expanduser()
     except RuntimeError:
         raise ValueError("there is no such user, or it has no home folder") from None
 
@@ -251,15 +253,10 @@ def _class(text: str) -> str:
     return CONNECTOR_CLASS
 
 
-def _folder(text: str) -> str:
-    local_path(text)
-    return text
-
-
 def store_location(text: str) -> str:
     """Returns a location as `open_storage` takes it: of a folder the path, of an object store the URL as it is.
 
-    Raises ValueError, with the reason, where it names neither.
+    Raises ValueError, with the reason, if it names neither.
     """
     scheme = _SCHEME.match(text)
     if scheme is None or scheme[1].lower() == "file":
@@ -287,7 +284,10 @@ def _location_or_none(text: str) -> str | None:
 
 
 def _folder_or_none(text: str) -> str | None:
-    return None if text.lower() == "none" else _folder(text)
+    if text.lower() == "none":
+        return None
+    local_path(text)
+    return text
 
 
 def _file(text: str) -> Path:
@@ -298,8 +298,8 @@ def _file(text: str) -> Path:
 
 def _servers(text: str) -> str:
     for part in _listed(text):
-        found = _SERVER.fullmatch(part)
-        if not found or not 0 < int(found[2]) < 65536:
+        match = _SERVER.fullmatch(part)
+        if not match or not 0 < int(match[2]) < 65536:
             raise ValueError(f'"{part}" is not HOST:PORT')
     return text
 
@@ -309,10 +309,10 @@ def _listeners(text: str) -> tuple[Listener, ...]:
 
 
 def _listener(text: str) -> Listener:
-    found = _LISTENER.fullmatch(text)
-    if not found or int(found[3]) > 65535:
+    match = _LISTENER.fullmatch(text)
+    if not match or int(match[3]) > 65535:
         raise ValueError(f'"{text}" is not http://HOST:PORT or https://HOST:PORT')
-    return Listener(found[1].lower(), found[2].strip("[]") or "0.0.0.0", int(found[3]))  # noqa: S104  # as in Connect
+    return Listener(match[1].lower(), match[2].strip("[]") or "0.0.0.0", int(match[3]))  # noqa: S104  # as in Connect
 
 
 def _matching(pattern: re.Pattern[str]) -> BeforeValidator:
@@ -354,8 +354,8 @@ ConnectorName = Annotated[
     str,
     _matching(_CONNECTOR_NAME),
     Allowed(
-        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_" and not ending in "."'
-        " (it names a folder, a consumer group and transactional ids)"
+        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_", not ending in "."'
+        " (it names a folder, a group and transactional ids)"
     ),
 ]
 JavaRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression")]
@@ -370,7 +370,6 @@ Locations = Annotated[
 FilePath = Annotated[Path, _of_text(_file), Folder(), Allowed("a file's path")]
 Text = Annotated[str, _of_text(str), Allowed("a text")]
 HostName = Annotated[str, _matching(_HOST), Allowed("a host name or an address")]
-FolderName = Annotated[str, _of_text(_folder), Folder(), Allowed("a folder: a path or a file: URL")]
 FolderNameOrNone = Annotated[
     str | None, _of_text(_folder_or_none), Folder(optional=True), Allowed("a folder: a path or a file: URL, or none")
 ]

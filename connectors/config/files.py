@@ -14,11 +14,11 @@ from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
+from connectors.config.flat_file import check_size
 from connectors.config.json_file import read_object
 from connectors.config.override_policy import override_faults
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
-from connectors.config.sizes import check_size
 from connectors.config.snapshot_places import place_clash, place_of, rest_faults_of_place
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
@@ -63,7 +63,7 @@ def load_worker(path: Path | None) -> WorkerConfig:
 
 def _worker_settings(path: Path) -> dict[str, Any]:
     keys = definitions(WorkerConfig)
-    here = {STORAGE: keys[STORAGE].default}  # the default too is a folder beside the file
+    here = {STORAGE: keys[STORAGE].default}  # the default too counts from the file's folder
     return anchored({**here, **read_object(path)}, keys, folder_of(path))
 
 
@@ -75,8 +75,8 @@ def load_connector(path: Path, worker: WorkerConfig | None = None) -> ConnectorF
     raw = read_object(path)
     limits = worker.limits(over_rest=False) if worker else UNLIMITED
     try:
-        found = anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path), limits)
-        config = ConnectorConfig.model_validate(found, context=limits)
+        settings = anchored(unwrapped(raw), definitions(ConnectorConfig), folder_of(path), limits)
+        config = ConnectorConfig.model_validate(settings, context=limits)
     except FaultyConfigError as error:
         raise error.of(str(path)) from None
     faults = _together(config, worker)
@@ -150,7 +150,7 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
 
     Raises ConfigError with all faults of all files.
     """
-    found: list[ConnectorFile] = []
+    files: list[ConnectorFile] = []
     errors = []
     before: list[OtherFile] = []
     for path in paths:
@@ -160,12 +160,12 @@ def load_connectors(paths: Sequence[Path], worker: WorkerConfig | None = None) -
             errors.append(error)
             before.append(other_file(path))
             continue
-        found.append(file)
+        files.append(file)
         doubled = clashes(file.config, before)
         before.append(OtherFile(path, file.config.name, file.config))
         errors += [FaultyConfigError(str(path), doubled)] if doubled else []
     raise_all(errors)
-    return tuple(found)
+    return tuple(files)
 
 
 def other_file(path: Path) -> OtherFile:
@@ -178,9 +178,9 @@ def other_file(path: Path) -> OtherFile:
 
 
 def clashes(config: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
-    """Returns faults for each file of `others` whose connector has the name of `config`, or an output topic of it.
+    """Returns faults for each file of `others` that has the name of `config`, or shares an output topic with it.
 
-    Also for each among whose snapshots those of `config` would be, if that was made over REST.
+    Also for each that would have the snapshots of `config` among its own, if `config` was made over REST.
     """
     return tuple(fault for other in others for fault in _clash(config, other))
 
@@ -206,17 +206,15 @@ def unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
     inner = raw.get("config")
     if not isinstance(inner, Mapping):
         return dict(raw)
-    faults = [Fault(name, _refusal(name)) for name in raw if name not in ("name", "config")]
+    strange = [name for name in raw if name not in ("name", "config")]
+    why = "unknown here; beside config there is only name. Settings go into config."
+    faults = [Fault(name, errors.not_yet(name) or why) for name in strange]
     outside, inside = raw.get("name"), inner.get("name")
     if None not in (outside, inside) and outside != inside:
         faults.append(Fault("name", f'"{outside}" outside of config and "{inside}" inside; they must be equal.'))
     if faults:
         raise FaultyConfigError("connector", faults)
     return ({"name": raw["name"]} if "name" in raw else {}) | dict(inner)
-
-
-def _refusal(name: str) -> str:
-    return errors.not_yet(name) or "unknown here; beside config there is only name. Settings go into config."
 
 
 def _together(config: ConnectorConfig, worker: WorkerConfig | None) -> tuple[Fault, ...]:
@@ -235,45 +233,45 @@ def _place_faults(config: ConnectorConfig, worker: WorkerConfig) -> Iterator[Fau
         yield from rest_faults_of_place(config, worker.storage_location, worker.snapshot_prefixes)
 
 
-def _shared_output(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output topic that both publish to, as a name or a template; None where nothing says that there is one.
+def _shared_output(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output topic that both publish to, as a name or a template; None if nothing says that there is one.
 
     Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
     published (`connectors.sinks.output_reader`).
     """
-    if not one.publishes or not other.publishes:
+    if not own.publishes or not other.publishes:
         return None
-    shared = one.named_outputs.keys() & other.named_outputs.keys()
-    return min(shared, default=None) or _by_pattern(one, other) or _by_pattern(other, one) or _both_patterns(one, other)
+    shared = own.named_outputs.keys() & other.named_outputs.keys()
+    return min(shared, default=None) or _by_pattern(own, other) or _by_pattern(other, own) or _both_patterns(own, other)
 
 
-def _output_faults(one: ConnectorConfig, other: ConnectorConfig, where: object) -> tuple[Fault, ...]:
-    """Returns the fault of `one` where it would share an output topic with `other`, of the file `where`."""
+def _output_faults(own: ConnectorConfig, other: ConnectorConfig, file: object) -> tuple[Fault, ...]:
+    """Returns the fault of `own` if it would share an output topic with `other`, which is in `file`."""
     try:
-        name = _shared_output(one, other)
-    except PatternError:  # of the other one, which fails by it; that of `one` was matched when it was checked
+        name = _shared_output(own, other)
+    except PatternError:  # of the other one, which fails by it; that of `own` was matched when it was checked
         return ()
     if name is None:
         return ()
-    if any(has_placeholder(text) for config in (one, other) for text in config.given.values()):
-        name = one.given.get("output.topic", "${topic}.compacted")
-    text = f'"{name}" is also the output topic of connector "{other.name}" in {where}; each needs one of its own.'
+    if any(has_placeholder(text) for config in (own, other) for text in config.given.values()):
+        name = own.given.get("output.topic", "${topic}.compacted")
+    text = f'"{name}" is also the output topic of connector "{other.name}" in {file}; each needs one of its own.'
     return (Fault("output.topic", text),)
 
 
-def _by_pattern(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output of `one`'s named topics that `other` gives the same topic, which its pattern matches."""
+def _by_pattern(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    """Returns an output of `own`'s named topics that `other` gives the same topic, which its pattern matches."""
     if other.topics_regex is None:
         return None
-    for name, topic in one.named_outputs.items():
+    for name, topic in own.named_outputs.items():
         if other.output_topic(topic) == name and matches(other, topic):
             return name
     return None
 
 
-def _both_patterns(one: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    same = one.topics_regex is not None and (one.topics_regex, one.output_topic_template) == (
+def _both_patterns(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
+    same = own.topics_regex is not None and (own.topics_regex, own.output_topic_template) == (
         other.topics_regex,
         other.output_topic_template,
     )
-    return one.output_topic_template if same else None
+    return own.output_topic_template if same else None

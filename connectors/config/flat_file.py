@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError, ValidationInfo
 
@@ -51,17 +51,17 @@ def _by_alias(
     model: type[BaseModel], values: Mapping[str, str | RefusalError]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Sorts `values` by the aliases of the model's fields, a family in one mapping; and finds names that fit none."""
-    found: dict[str, Any] = {prefix: {} for prefix in families(model)}
+    by_alias: dict[str, Any] = {prefix: {} for prefix in families(model)}
     strange = []
     for name, value in values.items():
         prefix = family_of(model, name)
         if name in definitions(model):
-            found[name] = value
+            by_alias[name] = value
         elif prefix:
-            found[prefix][name.removeprefix(prefix)] = value
+            by_alias[prefix][name.removeprefix(prefix)] = value
         else:
             strange.append(name)
-    return found, tuple(strange)
+    return by_alias, tuple(strange)
 
 
 def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint: Callable[[str], str | None]) -> Fault:
@@ -85,7 +85,8 @@ def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_s
 
     def read_texts(values: Mapping[str, str | RefusalError], info: ValidationInfo) -> dict[str, str]:
         texts = {name: text.strip() for name, text in values.items() if isinstance(text, str)}
-        faults = [*_refusals(values), *check(texts)]
+        faults = [Fault(name, str(value)) for name, value in values.items() if isinstance(value, RefusalError)]
+        faults += check(texts)
         for name, text in texts.items() if are_shown else ():
             try:
                 texts[name] = text_of(text, limits_of(info))
@@ -98,11 +99,30 @@ def family_texts(check: Callable[[Mapping[str, str]], Iterable[Fault]], *, are_s
     return BeforeValidator(read_texts)
 
 
-def _refusals(values: Mapping[str, str | RefusalError]) -> Iterator[Fault]:
-    return (Fault(name, str(value)) for name, value in values.items() if isinstance(value, RefusalError))
-
-
 def effective(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | None]:
     """Returns all settings as texts that may be printed: `given`, secrets hidden, and the defaults of the others."""
     shown = masked(given)
     return {name: shown.get(name, each.default) for name, each in definitions(model).items()} | shown
+
+
+MOST_SETTINGS: Final = 1_000
+"""Settings of a connector: five for each of two hundred transforms. Each may be looked for among all names."""
+LONGEST_SETTINGS: Final = 256 << 10
+"""Characters of all names and texts: ten thousand topics, or a large schema.content. To check them takes a second."""
+MOST_STEPS: Final = 100
+"""Transforms, or predicates. Each is made to see whether it takes its settings."""
+_LISTS: Final = ("transforms", "predicates")
+
+
+def check_size(given: Mapping[str, str], subject: str) -> None:
+    """Raises FaultyConfigError naming `subject` if its settings are beyond the bounds."""
+    length = sum(len(name) + len(text) for name, text in given.items())
+    if len(given) > MOST_SETTINGS:
+        raise FaultyConfigError(subject, [Fault("", f"has {len(given)} settings; allowed are {MOST_SETTINGS}.")])
+    if length > LONGEST_SETTINGS:
+        text = f"has {length} characters of settings; allowed are {LONGEST_SETTINGS}. Name topics by topics.regex."
+        raise FaultyConfigError(subject, [Fault("", text)])
+    for name in _LISTS:
+        count = given.get(name, "").count(",") + 1
+        if count > MOST_STEPS:
+            raise FaultyConfigError(subject, [Fault(name, f"names {count}; allowed are {MOST_STEPS}.")])

@@ -21,14 +21,14 @@ _TEMPORARY: Final = ".tmp-keyfold-"
 
 
 def storage_faults(worker: WorkerConfig, *, asks: bool = False) -> tuple[Fault, ...]:
-    """Returns a fault where storage.location cannot be written to; an object store is asked only where it `asks`."""
+    """Returns a fault if storage.location cannot be written to; an object store is asked only if `asks`."""
     if is_folder(worker.storage_location):
         return _faults("storage.location", worker.storage_path, worker.given)
     return _store_faults("storage.location", worker_storage(worker)) if asks else ()
 
 
 def check_storage(worker: WorkerConfig) -> None:
-    """Raises StorageError where storage.location cannot be written to: nothing has begun yet."""
+    """Raises StorageError if storage.location cannot be written to: nothing has begun yet."""
     if not is_folder(worker.storage_location):
         _check_store(worker_storage(worker))
         return
@@ -37,7 +37,7 @@ def check_storage(worker: WorkerConfig) -> None:
 
 
 def snapshot_faults(worker: WorkerConfig, connector: ConnectorConfig, *, asks: bool = False) -> tuple[Fault, ...]:
-    """Returns a fault where snapshot.location cannot be written to; an object store is asked only where it `asks`."""
+    """Returns a fault if snapshot.location cannot be written to; an object store is asked only if `asks`."""
     if connector.snapshot_location is None:
         return ()
     if is_folder(connector.snapshot_location):
@@ -55,7 +55,7 @@ def _store_faults(key: str, storage: Storage) -> tuple[Fault, ...]:
 
 
 def _check_store(storage: Storage) -> None:
-    """Raises StorageError where the store is not reached, refuses, or does not create objects exclusively."""
+    """Raises StorageError if the store is not reached, refuses, or does not create objects exclusively."""
     if isinstance(storage, ObjectStorage):
         storage.check_creates()
 
@@ -68,9 +68,9 @@ def _faults(key: str, folder: Path, given: Mapping[str, str]) -> tuple[Fault, ..
 
 
 def refusal(folder: Path) -> str | None:
-    """Returns why `folder` cannot be made or written to; None where it can. Nothing of the trial is left.
+    """Returns why `folder` cannot be made or written to; None if it can. Nothing of the trial is left.
 
-    Permissions do not tell: root has them on what is read-only, and in /proc, where nothing can be made.
+    Permissions do not tell: root has them on what is read-only, and in /proc, in which nothing can be made.
     """
     there = next(place for place in (folder, *folder.parents) if place.exists() or place.is_symlink())
     try:

@@ -32,7 +32,7 @@ _NOT_JSON: Final = {
 
 
 class JsonError(ValueError):
-    """A text that is no JSON object: what is wrong, and where."""
+    """A text that is no JSON object: what is wrong, and at which place."""
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -74,16 +74,16 @@ def parse_object(data: bytes, what: str = "file") -> dict[str, Any]:
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise JsonError(f'the key "{name}" stands twice; remove one.')
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _sentence(error: json.JSONDecodeError, what: str) -> str:
-    """Returns `line L, column C: this is not JSON: …`, counted from 1: the place where the text has to be changed."""
+    """Returns `line L, column C: this is not JSON: …`, counted from 1: the place at which the text has to change."""
     text = error.doc
     start = _BLANK.match(text, error.pos).end()  # type: ignore[union-attr]  # it matches anything
     at, said = _place(error, start, what) if text.strip() else (0, f"the {what} is empty")
@@ -98,25 +98,25 @@ def _place(error: json.JSONDecodeError, at: int, what: str) -> tuple[int, str]:
     if text[at : at + 1] == ",":  # newer Pythons stop at the comma itself
         at = _BLANK.match(text, at + 1).end()  # type: ignore[union-attr]
     before = text[:at].rstrip()
-    found = text[at : at + 1]
-    if not found and not error.msg.startswith("Unterminated"):
+    unexpected = text[at : at + 1]
+    if not unexpected and not error.msg.startswith("Unterminated"):
         return max(0, len(before) - 1), f"the {what} ends before its object does; a closing brace is missing"
-    return _by_character(before, at, found) or _by_message(error, before, found)
+    return _by_character(before, at, unexpected) or _by_message(error, before, unexpected)
 
 
-def _by_character(before: str, at: int, found: str) -> tuple[int, str] | None:
-    """Returns what `found` at `at`, behind `before`, says by itself; None where the decoder's message is needed."""
-    if found in _CLOSING and before.endswith(","):
-        return len(before) - 1, f"a comma before the closing {_CLOSING[found]}; remove it"
-    if found in _NOT_JSON:
-        return at, _NOT_JSON[found]
+def _by_character(before: str, at: int, unexpected: str) -> tuple[int, str] | None:
+    """Returns the fault that `unexpected`, at `at` after `before`, shows by itself; None if the message is needed."""
+    if unexpected in _CLOSING and before.endswith(","):
+        return len(before) - 1, f"a comma before the closing {_CLOSING[unexpected]}; remove it"
+    if unexpected in _NOT_JSON:
+        return at, _NOT_JSON[unexpected]
     return None
 
 
-def _by_message(error: json.JSONDecodeError, before: str, found: str) -> tuple[int, str]:
+def _by_message(error: json.JSONDecodeError, before: str, unexpected: str) -> tuple[int, str]:
     if error.msg.startswith("Expecting ','"):
         return len(before), "a comma is missing"
-    if error.msg.startswith("Expecting value") and found in _CLOSING:
+    if error.msg.startswith("Expecting value") and unexpected in _CLOSING:
         return len(before), "a value is missing"
     said = next((said for begin, said in _WORDS if error.msg.startswith(begin)), "it cannot be read from here on")
     return error.pos, said

@@ -1,6 +1,6 @@
 """Asks librdkafka about its settings, without a broker, so that its ranges are copied nowhere.
 
-A client is made of the setting in question, and of a name that librdkafka cannot know behind it. Settings are checked
+A client is made of the setting in question, followed by a name that librdkafka cannot know. Settings are checked
 in that order, so the answer is always an error about the one or the other, and no client comes to be.
 """
 
@@ -33,7 +33,7 @@ _ANSWERS: Final[tuple[tuple[str, Kind], ...]] = (
 
 
 class PropertyDescription(msgspec.Struct, frozen=True):
-    """What librdkafka's setting is: its kind, and where that is `number` the least and the greatest one."""
+    """What librdkafka's setting is: its kind, and for `number` the least and the greatest one."""
 
     kind: Kind
     least: int = 0
@@ -44,15 +44,15 @@ class PropertyDescription(msgspec.Struct, frozen=True):
 
 @cache
 def describe(name: str) -> PropertyDescription:
-    """Asks librdkafka about its setting `name`; kind `unknown` where it has none of that name."""
+    """Asks librdkafka about its setting `name`; kind `unknown` if it has none of that name."""
     answer = _answer(name, _NONSENSE)
     kind: Kind = next((kind for begin, kind in _ANSWERS if answer and answer.startswith(begin)), "text")
     if kind != "number":
         return PropertyDescription(kind)
-    found = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
-    if found is None:
+    match = _RANGE.search(_answer(name, _TOO_LITTLE) or "")
+    if match is None:
         raise AssertionError(f"librdkafka {name}: no range in {_answer(name, _TOO_LITTLE)!r}")
-    return PropertyDescription(kind, int(found[2]), int(found[3]), fractions=found[1] != _TOO_LITTLE)
+    return PropertyDescription(kind, int(match[2]), int(match[3]), fractions=match[1] != _TOO_LITTLE)
 
 
 def takes(name: str, value: str) -> bool:
@@ -61,13 +61,13 @@ def takes(name: str, value: str) -> bool:
 
 
 def _answer(name: str, value: str) -> str | None:
-    """Returns what librdkafka says against `value`; None where it takes it."""
+    """Returns what librdkafka says against `value`; None if it takes it."""
     text = refusal("producer", {name: value, _UNKNOWN: ""})
     return None if text is None or _UNKNOWN in text else text
 
 
 def refusal(kind: ClientKind, config: Mapping[str, Any]) -> str | None:
-    """Returns why librdkafka makes no client of `config`, in its own words; None where it does. The client is closed.
+    """Returns why librdkafka makes no client of `config`, in its own words; None if it does. The client is closed.
 
     The words may hold values of `config`, secrets too.
     """

@@ -1,6 +1,6 @@
 """Decides which settings of Kafka clients a connector may override: `connector.client.config.override.policy`.
 
-On its own because the policies are Kafka Connect's (KIP-458, org.apache.kafka.connect.connector.policy).
+The policies are Kafka Connect's (KIP-458, org.apache.kafka.connect.connector.policy).
 """
 
 from __future__ import annotations

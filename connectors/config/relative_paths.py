@@ -37,13 +37,13 @@ def _anchored(name: str, value: Any, keys: Mapping[str, Definition], folder: Pat
     if not isinstance(value, str):
         return value
     end = value.rfind("}") + 1  # up to there each search ends soon, whatever a value holds
-    text = _PROVIDED.sub(lambda found: f"${{{found[1]}:{folder}/{found[2]}}}", value[:end]) + value[end:]
+    text = _PROVIDED.sub(lambda provided: f"${{{provided[1]}:{folder}/{provided[2]}}}", value[:end]) + value[end:]
     place = _place(name, keys)
     return text if place is None else _from(text, folder, place, limits)
 
 
 def _place(name: str, keys: Mapping[str, Definition]) -> Callable[[str], Path] | None:
-    """Returns how the path in the setting `name` is read; None where it holds none."""
+    """Returns how the path in the setting `name` is read; None if it holds none."""
     if name in keys:
         return _folder if keys[name].is_folder else None
     return _clients_file if _FAMILIES.match(name) and name.endswith(_FILES) else None

@@ -1,7 +1,4 @@
-"""Checks the rules of the worker file that take more than one setting: who may reach REST, and what HTTPS needs.
-
-On its own because the settings themselves are declared, and what they mean together is decided.
-"""
+"""Checks the rules of the worker file that take more than one setting: who may reach REST, and what HTTPS needs."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ def rest_faults(worker: WorkerConfig) -> tuple[Fault, ...]:
 
 
 def _all(worker: WorkerConfig) -> tuple[tuple[str, Listener], ...]:
-    found = [("listeners", one) for one in worker.listeners]
-    return (*found, *(("admin.listeners", one) for one in worker.admin_listeners or ()))
+    listeners = [("listeners", listener) for listener in worker.listeners]
+    return (*listeners, *(("admin.listeners", listener) for listener in worker.admin_listeners or ()))
 
 
 def _reach(worker: WorkerConfig) -> Iterator[Fault]:

@@ -44,8 +44,8 @@ KEYFOLDS_OWN: Final[dict[str, str]] = {
 def check(values: Mapping[str, Any], placeholders: Mapping[str, str]) -> tuple[Fault, ...]:
     """Runs the rules on `values`: the fields, with their values, that have no fault of their own.
 
-    Beside them `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it.
-    `placeholders` has the fields whose values come from placeholders, with their keys: a fault shows none of those.
+    In addition `outputs` has the output topic of each topic of `topics`, as far as nothing is wrong with what says it.
+    `placeholders` has the fields that get their values from placeholders, with their keys: a fault shows no such value.
     """
     return tuple(
         _without_values(fault, rule, {placeholders[n] for n in needs if n in placeholders})
@@ -63,7 +63,7 @@ def _without_values(fault: Fault, rule: Rule, placeholders: Collection[str]) -> 
 
 
 def output_name(template: str, topic: str) -> str | None:
-    """Returns the output topic of `topic`; None where nothing is published."""
+    """Returns the output topic of `topic`; None if nothing is published."""
     return None if template == "none" else template.replace("${topic}", topic)
 
 
@@ -187,4 +187,4 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
 _QUOTE_NOTHING: Final = frozenset(
     [_one_source, _letters_need_tolerance, _needs_letters, _snapshots_need_place, _raw_copy, _regex_output]
 )
-"""Rules whose faults hold no value: what they say may be shown of placeholders too."""
+"""Rules with faults that hold no value: what they say may be shown of placeholders too."""

@@ -1,8 +1,8 @@
-"""Masks secrets where text is printed: those that are written out in files, and what placeholders stand for.
+"""Masks secrets in text that is printed: those that are written out in files, and what placeholders stand for.
 
 Texts come from anyone who may ask REST, and a pattern that is matched keeps all threads waiting: each pattern here
 reads a text once, however long it is and whatever is in it (possessive quantifiers, and no start within a word).
-No possessive quantifier stands behind a group: Python 3.11.2 ends such a match too early.
+No possessive quantifier follows a group: Python 3.11.2 ends such a match too early.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
 """The end of a sentence that quotes another one with its end."""
 _UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")
 _USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
-"""Where, in a text that ends with its only @, a user and a password begin: not at a port."""
+"""The place at which a user and a password begin, in a text that ends with its only @: not at a port."""
 _QUERY: Final = re.compile(r"(?P<url>://[^\s\"'<>?#]*+)(?P<query>[?#][^\s\"'<>]*+)?")
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
 _NAME_MAX: Final = 1_000
@@ -84,17 +84,19 @@ def without_urls_secrets(text: str) -> str:
 
 
 def _hidden_user(part: re.Match[str]) -> str:
-    found = _USERINFO.search(part[0]) if part[0].endswith("@") else None
-    return f"{part[0][: found.end()]}{HIDDEN}@" if found else part[0]
+    userinfo = _USERINFO.search(part[0]) if part[0].endswith("@") else None
+    return f"{part[0][: userinfo.end()]}{HIDDEN}@" if userinfo else part[0]
 
 
-def _hidden(found: re.Match[str]) -> str:
-    return found[0] if _PLACEHOLDER.fullmatch(found["value"]) else f"{found['name']}{HIDDEN}"
+def _hidden(match: re.Match[str]) -> str:
+    return match[0] if _PLACEHOLDER.fullmatch(match["value"]) else f"{match['name']}{HIDDEN}"
 
 
-def _hidden_query(found: re.Match[str]) -> str:
-    query = found["query"] or ""
-    return found["url"] + _PARAMETER.sub(lambda one: one[0] if _PLACEHOLDER.fullmatch(one[0]) else HIDDEN, query)
+def _hidden_query(match: re.Match[str]) -> str:
+    query = match["query"] or ""
+    return match["url"] + _PARAMETER.sub(
+        lambda parameter: parameter[0] if _PLACEHOLDER.fullmatch(parameter[0]) else HIDDEN, query
+    )
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Bounds where a connector made over REST may have its snapshots, among folders and buckets that the worker may write.
+"""Bounds the places of snapshots of connectors made over REST, among folders and buckets that the worker may write.
 
 A connector writes, lists and removes below `<snapshot.location>/<name>`. That may not be in `storage.location` or
 around it, nor in the snapshots of another connector or around them: there it would change what is not its own. Links
@@ -33,7 +33,7 @@ def place_of(location: str) -> Place:
 
 
 def rest_faults_of_place(config: ConnectorConfig, storage: str, allowed: Sequence[str] | None) -> Iterator[Fault]:
-    """Yields a fault if the snapshots of a connector made over REST may not be where it says.
+    """Yields a fault if the snapshots of a connector made over REST may not be at the place that it names.
 
     `storage` is the worker's storage.location, `allowed` its list of prefixes, None if it has none.
     """
@@ -52,7 +52,7 @@ def rest_faults_of_place(config: ConnectorConfig, storage: str, allowed: Sequenc
 
 
 def place_clash(config: ConnectorConfig, other: ConnectorConfig) -> Fault | None:
-    """Returns the fault of a connector made over REST whose snapshots would be among those of `other`, or around."""
+    """Returns the fault of a connector made over REST if its snapshots would be among those of `other`, or around."""
     here, there = config.snapshot_location, other.snapshot_location
     if not config.limits.over_rest or here is None or there is None or here == there:  # names differ, and so do folders
         return None
@@ -72,8 +72,8 @@ def _of_container(place: Place) -> Place:
     return (f"az://{container}" if store.startswith("abfss://") else store, *folders)
 
 
-def _overlap(one: Place, other: Place) -> bool:
-    return _is_in(one, other) or _is_in(other, one)
+def _overlap(place: Place, other: Place) -> bool:
+    return _is_in(place, other) or _is_in(other, place)
 
 
 def _is_in(inner: Place, outer: Place) -> bool:

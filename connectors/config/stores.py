@@ -39,7 +39,7 @@ def connector_storage(worker: WorkerConfig, connector: str) -> Storage:
 
 
 def snapshot_storage(worker: WorkerConfig, connector: ConnectorConfig) -> Storage | None:
-    """Opens snapshot.location; None where the connector takes no snapshots."""
+    """Opens snapshot.location; None if the connector takes no snapshots."""
     if connector.snapshot_location is None:
         return None
     return open_storage(store_location(connector.snapshot_location), store_options(worker), shared=True)
@@ -47,7 +47,7 @@ def snapshot_storage(worker: WorkerConfig, connector: ConnectorConfig) -> Storag
 
 def store_options(worker: WorkerConfig) -> StoreOptions:
     """Returns how the worker file says that object stores are reached."""
-    s3_http, azure_http, gcs_http = (getattr(worker, f"storage_{one}_allow_http") for one in ("s3", "azure", "gcs"))
+    s3_http, azure_http, gcs_http = (getattr(worker, f"storage_{store}_allow_http") for store in ("s3", "azure", "gcs"))
     flags = {"s3": s3_http, "az": azure_http, "gs": gcs_http}
     s3 = _set(worker, "storage_s3_", dict(zip(_S3, _S3, strict=True)))
     return StoreOptions(

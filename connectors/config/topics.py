@@ -42,7 +42,7 @@ class TopicPattern(msgspec.Struct, frozen=True):
 
 
 def source_of(template: str, output: str) -> str | None:
-    """Returns the topic whose output would be `output` by a template with `${topic}`; None where there can be none."""
+    """Returns the topic that has the output `output` by a template with `${topic}`; None if there can be none."""
     before, placeholder, after = template.partition("${topic}")
     if not placeholder or len(output) <= len(before) + len(after):
         return None

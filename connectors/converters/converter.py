@@ -1,16 +1,14 @@
-"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26; with headers: KIP-440).
-
-On its own because every converter is one.
-"""
+"""What a converter is (`org.apache.kafka.connect.storage.Converter`, KIP-26, KIP-440), and the default one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from connectors.data.record import Header
-from connectors.data.schema import Schema
+from connectors.data.schema import Schema, Type
+from connectors.errors import DataError
 from connectors.options import Option
 from connectors.registry.patience import Patience
 
@@ -45,8 +43,8 @@ class Converter(ABC):
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
         """Returns schema and value of `data`.
 
-        Raises DataError for data that is not what the converter reads; RegistryError where the registry does not
-        answer, which says nothing of the record, or PortionLateError where it was waited for too long.
+        Raises DataError for data that is not what the converter reads; RegistryError if the registry does not
+        answer, which says nothing of the record, or PortionLateError if it was waited for too long.
         """
 
     @abstractmethod
@@ -55,3 +53,28 @@ class Converter(ABC):
 
         Raises DataError for a value that it cannot write; RegistryError as above.
         """
+
+
+OPTIONAL_BYTES: Final = Schema(type=Type.BYTES, optional=True)
+
+
+class BytesConverter(Converter):
+    """The default: values are bytes, with a schema that says so."""
+
+    def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
+        """See `Converter`; it raises nothing."""
+        return OPTIONAL_BYTES, data
+
+    def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
+        """See `Converter`."""
+        if schema is not None and schema.type is not Type.BYTES:
+            raise DataError(
+                f"keyfold.Bytes cannot write a value of type {schema.type.value}.",
+                "Set the converter that its reader expects, for example keyfold.Json.",
+            )
+        if value is None or isinstance(value, bytes):
+            return value
+        raise DataError(
+            f"keyfold.Bytes cannot write a {type(value).__name__}.",
+            "Set the converter that its reader expects, for example keyfold.Json.",
+        )

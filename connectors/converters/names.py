@@ -14,48 +14,39 @@ _KAFKA: Final = "org.apache.kafka.connect.converters."
 _HERE: Final = "connectors.converters."
 
 
-def _converter(name: str, place: str, *aliases: str) -> ClassName:
-    return ClassName(f"keyfold.{name}", f"{_HERE}{place}", aliases=aliases)
+def _converter(name: str, place: str, *javas: str) -> ClassName:
+    """Returns a class by keyfold's name, its Java names, and the first of these without its package."""
+    return ClassName(f"keyfold.{name}", f"{_HERE}{place}", aliases=(*javas, javas[0].rpartition(".")[2]))
 
+
+_NUMBERS: Final = [
+    _converter(name, f"primitive_converters:{name}Converter", f"{_KAFKA}{name}Converter")
+    for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
+]
+_JSON: Final = _converter("Json", "json.converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter")
+_STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
+_BYTE_ARRAY: Final = f"{_KAFKA}ByteArrayConverter"
+_REGISTERED: Final = (
+    _converter(
+        "Avro",
+        "avro.converter:AvroConverter",
+        "io.confluent.connect.avro.AvroConverter",
+        "io.apicurio.registry.utils.converter.AvroConverter",
+    ),
+    _converter(
+        "JsonSchema", "json.schema_converter:JsonSchemaConverter", "io.confluent.connect.json.JsonSchemaConverter"
+    ),
+    _converter("Protobuf", "protobuf.converter:ProtobufConverter", "io.confluent.connect.protobuf.ProtobufConverter"),
+)
 
 CONVERTERS: Final = ClassNames(
     "converter",
     (
-        _converter("Bytes", "bytes_converter:BytesConverter", f"{_KAFKA}ByteArrayConverter", "ByteArrayConverter"),
-        _converter(
-            "String",
-            "string_converter:StringConverter",
-            "org.apache.kafka.connect.storage.StringConverter",
-            "StringConverter",
-        ),
-        _converter("Boolean", "number_converters:BooleanConverter", f"{_KAFKA}BooleanConverter", "BooleanConverter"),
-        _converter("Short", "number_converters:ShortConverter", f"{_KAFKA}ShortConverter", "ShortConverter"),
-        _converter("Integer", "number_converters:IntegerConverter", f"{_KAFKA}IntegerConverter", "IntegerConverter"),
-        _converter("Long", "number_converters:LongConverter", f"{_KAFKA}LongConverter", "LongConverter"),
-        _converter("Float", "number_converters:FloatConverter", f"{_KAFKA}FloatConverter", "FloatConverter"),
-        _converter("Double", "number_converters:DoubleConverter", f"{_KAFKA}DoubleConverter", "DoubleConverter"),
-        _converter(
-            "Json", "json.converter:JsonConverter", "org.apache.kafka.connect.json.JsonConverter", "JsonConverter"
-        ),
-        _converter(
-            "Avro",
-            "avro.converter:AvroConverter",
-            "io.confluent.connect.avro.AvroConverter",
-            "io.apicurio.registry.utils.converter.AvroConverter",
-            "AvroConverter",
-        ),
-        _converter(
-            "JsonSchema",
-            "json.schema_converter:JsonSchemaConverter",
-            "io.confluent.connect.json.JsonSchemaConverter",
-            "JsonSchemaConverter",
-        ),
-        _converter(
-            "Protobuf",
-            "protobuf.converter:ProtobufConverter",
-            "io.confluent.connect.protobuf.ProtobufConverter",
-            "ProtobufConverter",
-        ),
+        _converter("Bytes", "converter:BytesConverter", _BYTE_ARRAY),
+        _converter("String", "primitive_converters:StringConverter", _STRING),
+        *_NUMBERS,
+        _JSON,
+        *_REGISTERED,
     ),
     {
         "io.apicurio.registry.utils.converter.ExtJsonConverter": (
@@ -73,42 +64,14 @@ HEADER_CONVERTERS: Final = ClassNames(
             "Simple",
             "header_converters:SimpleHeaderConverter",
             "org.apache.kafka.connect.storage.SimpleHeaderConverter",
-            "SimpleHeaderConverter",
         ),
-        _converter(
-            "String",
-            "header_converters:StringHeaderConverter",
-            "org.apache.kafka.connect.storage.StringConverter",
-            "StringConverter",
-        ),
-        _converter(
-            "Bytes",
-            "header_converters:ByteArrayHeaderConverter",
-            f"{_KAFKA}ByteArrayConverter",
-            "ByteArrayConverter",
-        ),
-        _converter(
-            "Json",
-            "converted_headers:JsonHeaderConverter",
-            "org.apache.kafka.connect.json.JsonConverter",
-            "JsonConverter",
-        ),
-        *(
-            _converter(
-                name,
-                f"converted_headers:{name}HeaderConverter",
-                f"{_KAFKA}{name}Converter",
-                f"{name}Converter",
-            )
-            for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double")
-        ),
+        _converter("String", "header_converters:StringHeaderConverter", _STRING),
+        _converter("Bytes", "header_converters:ByteArrayHeaderConverter", _BYTE_ARRAY),
+        _JSON,
+        *_NUMBERS,
     ),
     dict.fromkeys(
-        (
-            *("io.confluent.connect.avro.AvroConverter", "keyfold.Avro"),
-            *("io.confluent.connect.json.JsonSchemaConverter", "keyfold.JsonSchema"),
-            *("io.confluent.connect.protobuf.ProtobufConverter", "keyfold.Protobuf"),
-        ),
+        (name for converter in _REGISTERED for name in (converter.aliases[0], converter.java)),
         "it converts keys and values, and no headers; header.converter may be SimpleHeaderConverter, the default, "
         "StringConverter, JsonConverter, ByteArrayConverter, or one for numbers.",
     ),

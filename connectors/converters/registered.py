@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Final
 from connectors.converters.converter import Converter
 from connectors.converters.wire_format import LONG_IDS, WireFormat
 from connectors.data.bounds import DEEPEST_SCHEMA, LONGEST_SCHEMA, MOST_REFERENCES
-from connectors.data.kept import Kept, weight_of
+from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.registry.patience import Patience
-from connectors.registry.refusals import Refusals
 from connectors.registry.schema_registry import Reference, RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 
@@ -74,34 +73,36 @@ class _References:
     """Collects the schemas that one of `size` characters refers to, which `ask` returns by subject and version."""
 
     def __init__(self, ask: Callable[[str, int], RegisteredSchema], size: int) -> None:
+        # What was collected, in the order of use: a schema comes after all that it refers to.
         self.texts: dict[Reference, str] = {}
         self._ask = ask
         self._size = size  # of all texts that were collected
+        # References that were asked for, so that each is asked for once; MOST_REFERENCES bounds it.
         self._seen: set[Reference] = set()
 
     def add(self, registered: RegisteredSchema, depth: int = 1) -> None:
         """Adds what a schema refers to. Raises DataError for what is beyond the bounds."""
-        for one in registered.references:
-            if one in self._seen:
+        for reference in registered.references:
+            if reference in self._seen:
                 continue
-            self._seen.add(one)
+            self._seen.add(reference)
             if len(self._seen) > MOST_REFERENCES or depth > DEEPEST_SCHEMA:
                 raise DataError(
                     f"The schema refers to more than {MOST_REFERENCES} others, or more than {DEEPEST_SCHEMA} deep.",
                     "Put them into fewer subjects.",
                 )
-            inner = self._ask(one.subject, one.version)
+            inner = self._ask(reference.subject, reference.version)
             self._size += len(inner.text)
             if self._size > LONGEST_SCHEMA:
                 raise DataError(
                     f"The schema has more than {LONGEST_SCHEMA} characters, with all that it refers to.", "Split it."
                 )
             self.add(inner, depth + 1)
-            self.texts[one] = inner.text
+            self.texts[reference] = inner.text
 
 
 class RegisteredConverter(Converter):
-    """A converter whose schemas are in a registry. `registry` is one that tests give."""
+    """A converter with schemas in a registry. `registry` is one that tests give."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = REGISTERED
     KIND = "AVRO"
@@ -127,7 +128,7 @@ class RegisteredConverter(Converter):
     def referenced(self, registered: RegisteredSchema) -> dict[Reference, str]:
         """Returns the texts of the schemas that one refers to, and of those that they refer to, these first.
 
-        Raises DataError where they are more, deeper or longer than `bounds` allows: a registry's answers may refer to
+        Raises DataError if they are more, deeper or longer than `bounds` allows: a registry's answers may refer to
         ever new ones.
         """
         references = _References(self.registry.version, len(registered.text))
@@ -136,20 +137,20 @@ class RegisteredConverter(Converter):
 
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
-        found = self._ids.get((topic, text, name))
-        if found is None:
+        schema_id = self._ids.get((topic, text, name))
+        if schema_id is None:
             subject = self.subject(topic, name)
             asked = RegisteredSchema(text, self.KIND)
             normalize = self.options["normalize.schemas"]
             if self.options["auto.register.schemas"]:
-                found = self.registry.register(subject, asked, normalize=normalize)
+                schema_id = self.registry.register(subject, asked, normalize=normalize)
             else:
-                found = self.registry.find(subject, asked, normalize=normalize)
-            self._ids.put((topic, text, name), found, weight_of(topic, text))
-        return found
+                schema_id = self.registry.find(subject, asked, normalize=normalize)
+            self._ids.put((topic, text, name), schema_id, weight_of(topic, text))
+        return schema_id
 
     def subject(self, topic: str, name: str | None) -> str:
-        """Returns the subject of a schema with the record name `name`. Raises DataError where it needs one."""
+        """Returns the subject of a schema with the record name `name`. Raises DataError if it needs one."""
         if self._strategy == "TopicNameStrategy":
             return f"{topic}-{self._side}"
         if name is None:

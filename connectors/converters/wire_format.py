@@ -2,8 +2,6 @@
 
 Confluent's wire format is a byte 0 and 4 bytes of id; Apicurio's older one has 8 bytes; its newer one puts the id into
 a header, `apicurio.value.globalId` or `…contentId` (`…key…` for keys), and nothing before the data.
-
-On its own because every converter with a registry has it.
 """
 
 from __future__ import annotations
@@ -16,11 +14,12 @@ from connectors.data.record import Header
 from connectors.errors import DataError
 from connectors.options import Option
 
+# The first byte of Confluent's wire format, before the id.
 MAGIC: Final = 0
 _NAMING: Final = ("globalId", "contentId", "contentHash", "groupId", "artifactId", "version", "msgType")
 """What Apicurio's headers say of how a key or value is written (its `KafkaSerdeHeaders`)."""
-NAMING_HEADERS: Final = {side: frozenset(f"apicurio.{side}.{one}" for one in _NAMING) for side in ("key", "value")}
-"""The headers that say with which schema a side is written: they are wrong of bytes that are written anew."""
+NAMING_HEADERS: Final = {side: frozenset(f"apicurio.{side}.{name}" for name in _NAMING) for side in ("key", "value")}
+"""The headers that say with which schema a side is written: they are wrong for bytes that are written again."""
 _ID: Final = struct.Struct(">bI")
 _LONG_ID: Final = struct.Struct(">bq")
 _HEADER_ID: Final = struct.Struct(">q")
@@ -46,7 +45,7 @@ class WireFormat:
         return header.key in self._headers and isinstance(header.value, bytes) and len(header.value) == _HEADER_ID.size
 
     def read(self, headers: Sequence[Header], data: bytes) -> tuple[int, int]:
-        """Returns the id of the schema, and where the data begins. Raises DataError."""
+        """Returns the id of the schema, and the position of the data. Raises DataError."""
         for header in headers:
             if self.is_id(header):
                 return int(_HEADER_ID.unpack(header.value)[0]), 0

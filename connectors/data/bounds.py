@@ -1,6 +1,6 @@
 """Bounds what a record or a schema may ask of the worker before anything is done with it: how deep, how long, how many.
 
-Without them a few bytes take hours or gigabytes: a number with an exponent of eight digits, a schema whose types hold
+Without them a few bytes take hours or gigabytes: a number with an exponent of eight digits, a schema of types that hold
 each other twice, a list of empty objects with a thousand fields each. Each bound is far above what databases and
 Kafka's own classes give; docs/converters.md has them.
 """
@@ -18,7 +18,7 @@ DEEPEST: Final = 200
 DEEPEST_SCHEMA: Final = 100
 """Levels of a schema, each of which takes up to six of those. Protobuf's own limit is 100, too."""
 MOST_TYPES: Final = 20_000
-"""Types of a schema in which each named type counts where it is used: 0.1 s to make. The widest table that MySQL has
+"""Types of a schema in which each named type counts at each use: 0.1 s to make. The widest table that MySQL has
 (4,096 columns) has 8,192 before and after a change."""
 MOST_ABSENT: Final = 500_000
 """Fields of one record that it does not have itself, which only cost room (36 bytes) and time: 0.1 s in all."""
@@ -32,6 +32,7 @@ LONGEST_SCHEMA: Final = 4 << 20
 """Characters of a schema together with all that it refers to, as many as one answer of a registry may have."""
 EMPTY_PARTS: Final = 16
 """Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
+# The bound of Java's int.
 _INT: Final = 1 << 31
 _WHOLE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 """A whole number that may fit into 32 bits: Python refuses to read more than 4,300 digits."""
@@ -54,7 +55,9 @@ class Extent:
     """Counts the types of one schema while it is made: how many there were, and how deep it is now."""
 
     def __init__(self) -> None:
+        # Types of the whole schema that were begun; it never falls.
         self._types = 0
+        # Types that are open at the moment, one within the other.
         self._depth = 0
 
     def __enter__(self) -> None:
@@ -79,6 +82,7 @@ class Absences:
     """Counts the fields that one record does not have itself, and that are made nevertheless: nulls and defaults."""
 
     def __init__(self) -> None:
+        # How many more fields the present record may lack; `begin` sets it for each record.
         self._left = MOST_ABSENT
 
     def begin(self, size: int = 0) -> None:

@@ -79,7 +79,7 @@ def plain(schema: Schema | None, value: Any) -> Any:
         case Type.STRUCT:
             return _struct(schema, value)
         case Type.ARRAY:
-            return [plain(schema.value_schema, one) for one in value]
+            return [plain(schema.value_schema, item) for item in value]
         case Type.MAP:
             return _map(schema, value)
         case _:
@@ -87,20 +87,20 @@ def plain(schema: Schema | None, value: Any) -> Any:
 
 
 def _struct(schema: Schema, value: Mapping[str, Any]) -> Any:
-    held = [(one, value.get(one.name)) for one in schema.fields]
+    held = [(member, value.get(member.name)) for member in schema.fields]
     if schema.name == UNION:
-        return next((_branch(schema, field, one) for field, one in held if one is not None), None)
-    return {field.name: plain(field.schema, one) for field, one in held if not (one is field.schema.default is None)}
+        return next((_branch(schema, field, part) for field, part in held if part is not None), None)
+    return {field.name: plain(field.schema, part) for field, part in held if not (part is field.schema.default is None)}
 
 
 def _branch(union: Schema, field: Field, value: Any) -> Any:
-    """Returns a value of a union, with the name of its type where another type of it could have the same text."""
-    found, shape = plain(field.schema, value), _shape(field.schema)
-    alike = [one.schema for one in union.fields if _shape(one.schema) == shape]
-    if len(alike) == 1 or (shape != "object" and not any(one.name for one in alike)):
-        return found
+    """Returns a value of a union, with the name of its type if another type of it could have the same text."""
+    plain_value, shape = plain(field.schema, value), _shape(field.schema)
+    alike = [branch.schema for branch in union.fields if _shape(branch.schema) == shape]
+    if len(alike) == 1 or (shape != "object" and not any(schema.name for schema in alike)):
+        return plain_value
     full = field.schema.name or field.name
-    return Branch(full if full.rpartition(".")[2] == field.name else field.name, found)
+    return Branch(full if full.rpartition(".")[2] == field.name else field.name, plain_value)
 
 
 def _shape(schema: Schema) -> str:
@@ -113,22 +113,22 @@ def _shape(schema: Schema) -> str:
 
 
 def _map(schema: Schema, value: Mapping[Any, Any]) -> Any:
-    found = [(plain(schema.key_schema, name), plain(schema.value_schema, one)) for name, one in value.items()]
-    if all(isinstance(name, str) for name, _ in found):
-        return dict(found)
-    return sorted(([name, one] for name, one in found), key=text_of)
+    pairs = [(plain(schema.key_schema, name), plain(schema.value_schema, item)) for name, item in value.items()]
+    if all(isinstance(name, str) for name, _ in pairs):
+        return dict(pairs)
+    return sorted(([name, item] for name, item in pairs), key=text_of)
 
 
 def has_one_encoding(schema: Schema | None) -> bool:
     """Returns whether values of `schema` with one text are equal; not those with a float, which has two zeros.
 
-    Nor unions of several types, maps, which have no order, and Decimals, whose bytes may begin with zeros.
+    Nor unions of several types, nor maps, which have no order, nor Decimals, as their bytes may begin with zeros.
     """
     if schema is None:
         return True
     match schema.type:
         case Type.STRUCT:
-            return schema.name != UNION and all(has_one_encoding(one.schema) for one in schema.fields)
+            return schema.name != UNION and all(has_one_encoding(field.schema) for field in schema.fields)
         case Type.ARRAY:
             return has_one_encoding(schema.value_schema)
         case Type.FLOAT32 | Type.FLOAT64 | Type.MAP:

@@ -1,19 +1,14 @@
-"""Writes values as Java's `toString` does, which is what Kafka's StringConverter writes of anything but text.
-
-On its own because Connect has another text of the same values (`values.convert_to_string`), which is that of
-its SimpleHeaderConverter.
-"""
+"""Writes values as Java's `toString` does, which is what Kafka's StringConverter writes of anything but text."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, Final
 
 from connectors.data.java_calendar import DAY_MS, moment_of
-from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
-from connectors.data.values import Date, decimal_of, java_double, java_float
+from connectors.data.schema import DATE, TIME, TIMESTAMP, Schema, Type
+from connectors.data.values import Date, bytes_text, float_text
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -22,7 +17,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 def to_string(schema: Schema | None, value: Any) -> str:
     """Returns `value` as text: `Struct{id=1}`, `{a=1, b=null}`, `[1, 2]`, dates as java.util.Date has them in UTC.
 
-    Bytes, of which Java writes where they are in memory, are in Base64.
+    Bytes are in Base64; Java writes their address in memory.
     """
     write = _WRITERS.get(dict if isinstance(value, dict) else type(value))
     if write is None:
@@ -32,31 +27,21 @@ def to_string(schema: Schema | None, value: Any) -> str:
 
 def _list_text(schema: Schema | None, value: list[Any]) -> str:
     inner = schema.value_schema if schema else None
-    return f"[{', '.join(to_string(inner, one) for one in value)}]"
+    return f"[{', '.join(to_string(inner, item) for item in value)}]"
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
     if schema is not None and schema.type is Type.STRUCT:
         return _struct_text(schema, value)
     keys, values = (schema.key_schema, schema.value_schema) if schema else (None, None)
-    return f"{{{', '.join(f'{to_string(keys, name)}={to_string(values, one)}' for name, one in value.items())}}}"
+    return f"{{{', '.join(f'{to_string(keys, name)}={to_string(values, item)}' for name, item in value.items())}}}"
 
 
 def _struct_text(schema: Schema, value: dict[Any, Any]) -> str:
     """Returns the text of a struct: fields that are null are left out, also those that have a default."""
-    there = ((one, value.get(one.name)) for one in schema.fields)
-    fields = (f"{one.name}={to_string(one.schema, held)}" for one, held in there if held is not None)
+    there = ((field, value.get(field.name)) for field in schema.fields)
+    fields = (f"{field.name}={to_string(field.schema, held)}" for field, held in there if held is not None)
     return f"Struct{{{','.join(fields)}}}"
-
-
-def _float_text(schema: Schema | None, value: float) -> str:
-    return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
-
-
-def _bytes_text(schema: Schema | None, value: bytes) -> str:
-    if schema is not None and schema.name == DECIMAL:
-        return str(decimal_of(schema, value))
-    return base64.b64encode(value).decode()
 
 
 def _int_text(schema: Schema | None, value: int) -> str:
@@ -81,9 +66,9 @@ _WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {
     str: lambda _, value: value,
     Date: lambda _, value: _moment_text(value),
     Decimal: lambda _, value: str(value),
-    bytes: _bytes_text,
+    bytes: bytes_text,
     int: _int_text,
-    float: _float_text,
+    float: float_text,
     list: _list_text,
     dict: _dict_text,
 }

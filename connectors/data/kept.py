@@ -6,6 +6,7 @@ they are parsed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Mapping
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from connectors.data.schema import Schema
+from connectors.errors import DataError
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -36,6 +38,7 @@ class Kept(Generic[Key, Value]):
         self._most = max(1, most)
         self._heaviest = heaviest
         self._weight = 0  # of all that is in `_kept`
+        # Each value with its weight (bytes), in the order in which they were put: the first is the oldest.
         self._kept: dict[Key, tuple[Value, int]] = {}
 
     def __len__(self) -> int:
@@ -65,23 +68,23 @@ def weight_of(*values: Any) -> int:
     """Returns about how many bytes `values` take, which are schemas, texts, and lists and dicts of them."""
     weight, left = 0, list(values)
     while left:
-        one = left.pop()
-        if isinstance(one, Schema):
+        value = left.pop()
+        if isinstance(value, Schema):
             weight += _TYPE
-            left += [field.schema for field in one.fields]
-            weight += sum([getsizeof(field.name) for field in one.fields])
-            left += [part for part in (one.key_schema, one.value_schema, one.default) if part is not None]
-            left += [part for part in (one.name, one.doc, one.parameters) if part]
-        elif isinstance(one, str | bytes):
-            weight += getsizeof(one)
-        elif isinstance(one, Struct):
-            left += [getattr(one, name) for name in one.__struct_fields__]
-        elif isinstance(one, Mapping):
-            weight += getsizeof(one)
-            left += [*one, *one.values()]
-        elif isinstance(one, list | tuple):
-            weight += getsizeof(one)
-            left += one
+            left += [field.schema for field in value.fields]
+            weight += sum([getsizeof(field.name) for field in value.fields])
+            left += [part for part in (value.key_schema, value.value_schema, value.default) if part is not None]
+            left += [part for part in (value.name, value.doc, value.parameters) if part]
+        elif isinstance(value, str | bytes):
+            weight += getsizeof(value)
+        elif isinstance(value, Struct):
+            left += [getattr(value, name) for name in value.__struct_fields__]
+        elif isinstance(value, Mapping):
+            weight += getsizeof(value)
+            left += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            weight += getsizeof(value)
+            left += value
         else:
             weight += _PLAIN
     return weight
@@ -105,3 +108,35 @@ class OfSchema:
             made = self._derive(schema)
             kept = self._kept.put(id(schema), (schema, made), 2 * weight_of(schema))
         return kept[1]
+
+
+Result = TypeVar("Result")
+
+KEPT_S: Final = 30.0
+"""For how long (s) an error is kept: what is missing may be there later."""
+_MOST: Final = 1_000
+_HEAVIEST: Final = 4 << 20
+"""How many are kept, and how many bytes of them: the ids of malformed records may be any, and what is asked a text."""
+
+
+class Refusals:
+    """The errors of the last moments, by what was asked. Used by one thread."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._kept: Kept[Hashable, tuple[float, DataError]] = Kept(_MOST, _HEAVIEST)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, asked: Hashable, make: Callable[[], Result]) -> Result:
+        """Returns what `make` does. Raises the DataError that it has raised less than KEPT_S ago, or a new one."""
+        kept = self._kept.get(asked)
+        if kept is not None and self._monotonic() < kept[0]:
+            raise DataError(kept[1].message, kept[1].action)
+        try:
+            return make()
+        except DataError as error:
+            held = self._monotonic() + KEPT_S, DataError(error.message, error.action)
+            self._kept.put(asked, held, weight_of(asked, error.message, error.action))
+            raise

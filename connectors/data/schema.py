@@ -35,7 +35,7 @@ TIMESTAMP: Final = "org.apache.kafka.connect.data.Timestamp"
 UNION: Final = "io.confluent.connect.avro.Union"
 """The name of a STRUCT that stands for a union of several types: one of its fields is not null, and is the value."""
 SCALE: Final = "scale"
-"""The parameter of a Decimal's schema: how many digits are behind the point."""
+"""The parameter of a Decimal's schema: how many digits follow the point."""
 
 
 class Type(Enum):
@@ -60,7 +60,7 @@ BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 
 class Schema(Struct, frozen=True, kw_only=True):
-    """A schema. `default` is None where there is none: Connect has no default that is null and says something.
+    """A schema. `default` is None if there is none: Connect has no default that is null and says something.
 
     `fields` are a STRUCT's, in order; two of one name raise DataError, as in SchemaBuilder. `value_schema` is that of
     an ARRAY or a MAP, `key_schema` a MAP's. Equal by content, and not hashable, as parameters are not: `kept.OfSchema`
@@ -79,8 +79,8 @@ class Schema(Struct, frozen=True, kw_only=True):
     value_schema: Schema | None = None
 
     def __post_init__(self) -> None:
-        if len({one.name for one in self.fields}) != len(self.fields):
-            double = Counter(one.name for one in self.fields).most_common(1)[0][0]
+        if len({field.name for field in self.fields}) != len(self.fields):
+            double = Counter(field.name for field in self.fields).most_common(1)[0][0]
             raise DataError(
                 f"Cannot create field because of field name duplication {double:.250}.",
                 "Give one of the two fields another name, or leave one out.",
@@ -88,7 +88,7 @@ class Schema(Struct, frozen=True, kw_only=True):
 
     def field(self, name: str) -> Field | None:
         """Returns the field `name` of a STRUCT, or None."""
-        return next((one for one in self.fields if one.name == name), None)
+        return next((field for field in self.fields if field.name == name), None)
 
     def as_optional(self) -> Schema:
         """Returns the same schema, of values that may be null."""

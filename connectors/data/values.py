@@ -51,7 +51,7 @@ def _exact(number: int) -> Decimal:
 def bytes_of_decimal(scale: int, number: Decimal) -> bytes:
     """Returns the encoded form of `number`. Raises DataError.
 
-    A number that has more digits behind the point than `scale` is none, nor one of more than NUMBER_DIGITS in all:
+    A number that has more digits after the point than `scale` is none, nor one of more than NUMBER_DIGITS in all:
     an exponent of a few digits would take hours and gigabytes.
     """
     sign, digits, exponent = number.as_tuple()
@@ -77,12 +77,12 @@ def bytes_of_int(number: int) -> bytes:
 
 
 def scale_of(schema: Schema) -> int:
-    """Returns how many digits a Decimal has behind the point. Raises DataError for what is no number of 32 bits."""
+    """Returns how many digits a Decimal has after the point. Raises DataError for what is no number of 32 bits."""
     return whole_of((schema.parameters or {}).get(SCALE, "0"), "scale of a Decimal")
 
 
 def float32(number: float) -> float:
-    """Returns the float of 32 bits that is nearest to `number`; infinite where it is too large."""
+    """Returns the float of 32 bits that is nearest to `number`; infinite if it is too large."""
     try:
         return float(_FLOAT.unpack(_FLOAT.pack(number))[0])
     except OverflowError:
@@ -112,11 +112,7 @@ def _shortest(number: float) -> str:
     """
     first = 1 if abs(number) < _NORMAL else 6
     texts = (f"{number:.{digits}g}" for digits in range(first, 9))
-    return next((text for text in texts if _is_float(text, number)), f"{number:.9g}")
-
-
-def _is_float(text: str, number: float) -> bool:
-    return float32(float(text)) == number
+    return next((text for text in texts if float32(float(text)) == number), f"{number:.9g}")
 
 
 def _java_float(number: float, text: str) -> str:
@@ -129,7 +125,7 @@ def _java_float(number: float, text: str) -> str:
         sign, digits, exponent = Decimal(f"{number:.1e}").as_tuple()
     assert isinstance(exponent, int)
     minus, plain = "-" if sign else "", "".join(map(str, digits)).rstrip("0")
-    point = len(digits) + exponent  # where the point stands, counted from the first digit
+    point = len(digits) + exponent  # the place of the point, counted from the first digit
     if not plain:
         return f"{minus}0.0"
     if -2 <= point <= 7:
@@ -155,17 +151,18 @@ def _text(schema: Schema | None, value: Any, *, embedded: bool) -> str:
     return write(schema, value)
 
 
-def _float_text(schema: Schema | None, value: float) -> str:
+def float_text(schema: Schema | None, value: float) -> str:
+    """Returns a float as Java writes it, of 32 bits if `schema` says so."""
     return java_float(value) if schema is not None and schema.type is Type.FLOAT32 else java_double(value)
 
 
 def _list_text(schema: Schema | None, value: list[Any]) -> str:
     inner = schema.value_schema if schema else None
-    return "[" + ",".join(_text(inner, one, embedded=True) for one in value) + "]"
+    return "[" + ",".join(_text(inner, item, embedded=True) for item in value) + "]"
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
-    return "{" + ",".join(_pair(schema, name, one) for name, one in value.items()) + "}"
+    return "{" + ",".join(_pair(schema, name, item) for name, item in value.items()) + "}"
 
 
 def _pair(schema: Schema | None, name: Any, value: Any) -> str:
@@ -181,7 +178,8 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _bytes_text(schema: Schema | None, value: bytes) -> str:
+def bytes_text(schema: Schema | None, value: bytes) -> str:
+    """Returns bytes in Base64, and those of a Decimal as its number."""
     if schema is not None and schema.name == DECIMAL:
         return str(decimal_of(schema, value))
     return base64.b64encode(value).decode()
@@ -209,9 +207,9 @@ _WRITERS: Final[dict[type, Callable[[Schema | None, Any], str]]] = {
     bool: lambda _, value: "true" if value else "false",
     Date: lambda _, value: iso_timestamp(value),
     Decimal: lambda _, value: str(value),
-    bytes: _bytes_text,
+    bytes: bytes_text,
     int: _int_text,
-    float: _float_text,
+    float: float_text,
     list: _list_text,
     dict: _dict_text,
 }

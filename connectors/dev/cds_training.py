@@ -1,4 +1,4 @@
-"""The runs whose classes go into the archives of cds_archive.py: a worker's without a broker, and a broker's alone.
+"""The runs that give the archives of cds_archive.py their classes: a worker's without a broker, and a broker's alone.
 
     python -m connectors.dev.cds_training spark|kafka ARCHIVE
 
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 Batches = Iterable[pa.RecordBatch]
 
+# Records of each partition: kinds of work decide which classes are loaded, not amounts.
 _RECORDS: Final = 20
 _HEADERS: Final = [{"key": "h", "value": b"v"}]
+# How long (s) the stream, or the end of the JVM, which writes the archive, may take.
 _WAIT_S: Final = 120
 
 

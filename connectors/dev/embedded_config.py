@@ -7,7 +7,6 @@ commas and log4j would replace what looks like a variable.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -56,36 +55,20 @@ rootLogger.appenderRef.file.ref = file
 """
 
 
-@dataclass(frozen=True)
 class Layout:
-    """The files of one embedded broker, all below its data directory."""
+    """The files of one embedded broker, all below its data directory.
 
-    root: Path
+    `data`: its partitions (log.dirs). `log_file`: its log and its standard output. `server_file` and `log4j_file`: its
+    settings, written at every start. `meta_file`: the ids of cluster and node, which Kafka's StorageTool writes.
+    """
 
-    @property
-    def data(self) -> Path:
-        """The broker's partitions (log.dirs)."""
-        return self.root / _DATA
-
-    @property
-    def log_file(self) -> Path:
-        """Where the broker logs, and where its standard output goes."""
-        return self.root / "kafka.log"
-
-    @property
-    def server_file(self) -> Path:
-        """The server properties, written at every start."""
-        return self.root / "server.properties"
-
-    @property
-    def log4j_file(self) -> Path:
-        """The settings of the broker's log, written at every start."""
-        return self.root / "log4j2.properties"
-
-    @property
-    def meta_file(self) -> Path:
-        """What Kafka's StorageTool writes: the ids of the cluster and of the node."""
-        return self.data / "meta.properties"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.data = root / _DATA
+        self.log_file = root / "kafka.log"
+        self.server_file = root / "server.properties"
+        self.log4j_file = root / "log4j2.properties"
+        self.meta_file = self.data / "meta.properties"
 
     @property
     def formatted(self) -> bool:
@@ -96,7 +79,7 @@ class Layout:
 def server_properties(port: int, controller_port: int, extra: Mapping[str, str]) -> dict[str, str]:
     """Returns a broker's properties: one KRaft node on 127.0.0.1; `extra` wins, but its listeners are added to ours.
 
-    One whose `process.roles` is `broker` is no controller, and has to be given the `controller.quorum.voters`.
+    A node with `process.roles=broker` is no controller, and has to be given the `controller.quorum.voters`.
     """
     controls = "controller" in extra.get("process.roles", _PROPERTIES["process.roles"])
     controller = f"CONTROLLER://{HOST}:{controller_port}" if controls else ""

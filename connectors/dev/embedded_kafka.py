@@ -32,12 +32,16 @@ from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.kafka.admin import Admin
 from connectors.kafka.retry import poll_until
 
+# How long (s) a broker may take from its start until a client has seen it; a first start formats its directory too.
 START_TIMEOUT_S: Final = 60.0
+# How long (s) a broker may take to end after SIGTERM before it is killed.
 STOP_TIMEOUT_S: Final = 30.0
+# How often another port is tried, if another process takes the chosen one before the broker binds it.
 _PORT_ATTEMPTS: Final = 5
+# Lines of the broker's log that an error shows.
 _TAIL_LINES: Final = 20
 _LINE: Final = 300
-"""Longer lines, which name thousands of partitions, are cut off where a log is shown."""
+"""Longer lines, which name thousands of partitions, are cut off when a log is shown."""
 # Below the range from which the system takes ports for outgoing connections: a client that retries a port in
 # that range can connect to itself, and the broker could never have the port back after a restart.
 _PORTS: Final = range(20_000, 30_000)
@@ -65,7 +69,7 @@ class EmbeddedKafka:
     `port`: None chooses a free one at the first start and keeps it for later ones. `properties`: server
     properties that win over the defaults; `listeners` in them (SASL_PLAINTEXT://127.0.0.1:PORT) come on top of
     the plain one. `heap`: the JVM's largest heap, as for -Xmx. `java_options`: further ones for the broker's JVM.
-    `joins`: a broker that runs, of whose cluster this one becomes a further node.
+    `joins`: a running broker; this one becomes a further node of its cluster.
     """
 
     def __init__(
@@ -81,10 +85,13 @@ class EmbeddedKafka:
         self._port = port
         self._properties = {**(joins.next_node() if joins else {}), **(properties or {})}
         self._joins = joins
+        # Nodes of its cluster, this one among them; `next_node` counts those that join.
         self._nodes = 1
         self._options = [f"-Xmx{heap}", *java_options]
+        # The broker, and the shell that ends it with this process (`_LIFELINE`); None while it does not run.
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: subprocess.Popen[bytes] | None = None
+        # Bytes of the log before the present start: what is older is not looked at.
         self._log_start = 0
         self._lock = OwnerLock(LocalStorage(str(self._layout.root)))
 
@@ -146,7 +153,7 @@ class EmbeddedKafka:
         )
 
     def stop(self) -> None:
-        """Ends the broker cleanly; does nothing where it is not running."""
+        """Ends the broker cleanly; does nothing if it is not running."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -164,7 +171,7 @@ class EmbeddedKafka:
     def require_running(self) -> None:
         """Raises UnreachableError, with the end of the broker's log, when its process has ended.
 
-        Where it has logged that it is at a limit of the machine, the error names that.
+        If it has logged that it is at a limit of the machine, the error names that.
         """
         if not self.running:
             raise UnreachableError(
@@ -190,7 +197,7 @@ class EmbeddedKafka:
         try:
             self._launch(jars)
             self._await_ready(port, time.monotonic() + START_TIMEOUT_S)
-        except BaseException:  # also Ctrl-C while waiting: no broker may stay behind
+        except BaseException:  # also Ctrl-C while waiting: no broker may be left running
             self.kill()
             raise
 
@@ -289,7 +296,7 @@ class EmbeddedKafka:
 
 
 def limit_in_the_way(log: str) -> str | None:
-    """Returns which limit of the machine a broker's log names, and what to do; None where it names none."""
+    """Returns which limit of the machine a broker's log names, and what to do; None if it names none."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # Java raises its own to the most that is allowed
     maps = Path("/proc/sys/vm/max_map_count")
     held = maps.read_text(encoding="ascii").strip() if maps.exists() else "unknown"

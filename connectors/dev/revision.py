@@ -1,6 +1,6 @@
 """Tells which commit of the repository something was tried or measured on.
 
-On its own because `make bench` and `make faults` note it for other files: pages may change while either runs.
+`make bench` and `make faults` note it when they begin: pages may change while either runs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 def revision(*paths: str, root: Path = ROOT) -> str:
-    """Returns the short hash of the newest commit that changed any of `paths`, and a `+` where they changed since.
+    """Returns the short hash of the newest commit that changed any of `paths`, and a `+` if they changed since.
 
-    "unknown" where `root` is no clone of the repository.
+    "unknown" if `root` is no clone of the repository.
     """
     try:
         commit = _git(root, "log", "-1", "--format=%h", "--", *paths)
@@ -26,9 +26,9 @@ def revision(*paths: str, root: Path = ROOT) -> str:
         return UNKNOWN
 
 
-def is_exact(found: str) -> bool:
-    """Returns whether a revision says which code it is: not so where it was changed, or there is no repository."""
-    return found not in ("", UNKNOWN) and not found.endswith(CHANGED)
+def is_exact(noted: str) -> bool:
+    """Returns whether a revision says which code it is: not so if it was changed, or there is no repository."""
+    return noted not in ("", UNKNOWN) and not noted.endswith(CHANGED)
 
 
 def _git(root: Path, *arguments: str) -> str:

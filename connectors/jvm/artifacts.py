@@ -1,6 +1,6 @@
 """Fetches the embedded broker's JAR files once, from Maven into the user's cache, and checks them before each use.
 
-`kafka-<version>.sha256` beside this file pins every file, so a directory is complete and genuine or not used.
+`kafka-<version>.sha256` next to this file pins every file, so a directory is complete and genuine or not used.
 The Ivy inside PySpark's own JARs does the fetching: nothing has to be installed for it.
 """
 
@@ -28,6 +28,7 @@ from connectors.jvm.surroundings import java_properties, java_variables
 KAFKA_VERSION: Final = "4.3.1"
 SETTINGS_VARIABLE: Final = "KEYFOLD_IVY_SETTINGS"
 _PINS: Final = Path(__file__).with_name(f"kafka-{KAFKA_VERSION}.sha256")
+# Lines of Ivy's output in an error: the last ones say which file failed at which address.
 _TAIL_LINES: Final = 15
 
 # Kafka brings slf4j 1.7 and log4j 2, but no bridge between them: without it the broker has no log.
@@ -59,7 +60,7 @@ def faults(directory: Path) -> list[str]:
 def ensure_kafka(cache: Path | None = None) -> Path:
     """Returns the directory with the broker's JARs, which are fetched now if it is not complete.
 
-    Safe beside other processes: one fetches, the others wait for it. Says on stderr what it is doing when
+    Several processes may call it at once: one fetches, the others wait for it. Says on stderr what it is doing when
     it has to fetch. Raises UnreachableError when Maven's repository cannot be reached or gives other files.
     """
     name = f"kafka-{KAFKA_VERSION}"
@@ -100,7 +101,7 @@ def retrieve(dependencies: str, scratch: Path, fetched: Path, settings: str | No
     """Fetches what an Ivy module file `dependencies` asks for into `fetched`, with everything else below `scratch`.
 
     `settings` is the text of an Ivy settings file that counts if the user names none. Nothing else of the user's is
-    read or left behind. Raises UnreachableError.
+    read, and nothing is left in it. Raises UnreachableError.
     """
     module = scratch / "ivy.xml"
     module.write_text(dependencies, encoding="utf-8")

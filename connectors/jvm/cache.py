@@ -1,10 +1,8 @@
 """Names the folder in which keyfold keeps what it has fetched or made once for an account: its cache.
 
-    $XDG_CACHE_HOME/keyfold        an absolute path, as the XDG Base Directory Specification asks for
-    ~/.cache/keyfold               if the account has a home
-    <temporary>/keyfold-cache-UID  if neither can be written: a container's account may have no home at all
-
-On its own because the embedded broker, Spark's home, class archives and archives for executors all lie there.
+$XDG_CACHE_HOME/keyfold        an absolute path, as the XDG Base Directory Specification asks for
+~/.cache/keyfold               if the account has a home
+<temporary>/keyfold-cache-UID  if neither can be written: a container's account may have no home at all
 """
 
 from __future__ import annotations

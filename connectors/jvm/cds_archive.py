@@ -1,8 +1,8 @@
-"""Makes archives of Java's classes, which a JVM maps instead of reading and checking thousands of classes anew.
+"""Makes archives of Java's classes, which a JVM maps instead of reading and checking thousands of classes again.
 
     python -m connectors.jvm.cds_archive   makes those for Spark and the embedded broker, once, in the user's cache
 
-Java calls it class data sharing (JEP 350). An archive belongs to one Java and one class path: it lies beside the JARs
+Java calls it class data sharing (JEP 350). An archive belongs to one Java and one class path: it lies next to the JARs
 that it was made from, and its name is made of both. Whatever else does not fit, the JVM finds out itself and goes
 without it, silently; so does one that finds none.
 """
@@ -24,6 +24,8 @@ from connectors.jvm.java import which_java
 
 SPARK: Final = "spark"
 KAFKA: Final = "kafka"
+# How long (s) a training run may take. It takes half a minute; a busy machine needs more, and a JVM that hangs must not
+# hold up `make setup` for ever.
 _TRAINING_S: Final = 300.0
 
 
@@ -37,12 +39,12 @@ def archive_of(jars: Path) -> Path | None:
 
 
 def _identity(*files: Path) -> list[tuple[str, int, int]]:
-    """Returns what the JVM compares of each JAR; the same of Java itself, whose updates replace it."""
+    """Returns what the JVM compares of each JAR; the same of Java itself, which updates replace."""
     return sorted((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
 
 
 def sharing(jars: Path) -> list[str]:
-    """Returns the options with which a JVM takes the archive of `jars`; none where it is not there."""
+    """Returns the options with which a JVM takes the archive of `jars`; none if it is not there."""
     archive = archive_of(jars)
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"] if archive is not None and archive.is_file() else []
 
@@ -98,7 +100,7 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Makes what is missing, the broker's only where its JARs have been fetched; homes of a Spark that is gone go."""
+    """Makes what is missing, the broker's only if its JARs have been fetched; homes of a Spark that is gone go."""
     from connectors.jvm.spark_home import JARS, ensure_home
 
     cache = default_cache()

@@ -13,6 +13,7 @@ from typing import Final
 from connectors.errors import ConfigError
 from connectors.jvm.stderr import reason_in
 
+# The oldest major version that Spark 4 and Kafka 4 run on.
 OLDEST: Final = 17
 _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or set JAVA_HOME to one."
 
@@ -21,30 +22,30 @@ _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or
 def find_java() -> str:
     """Returns the `java` that JAVA_HOME names, else the first on PATH, as Spark chooses it too.
 
-    Raises ConfigError where there is none, or one older than Spark 4 and Kafka 4 run on.
+    Raises ConfigError if there is none, or one older than Spark 4 and Kafka 4 run on.
     """
-    found = which_java()
-    if found is None:
+    java = which_java()
+    if java is None:
         home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME ({home})" if home else "PATH"
         raise ConfigError(f"There is no `java` in {where}.", _ACTION)
-    answer = _ask_version(str(found))
+    answer = _ask_version(str(java))
     version = major_version(answer)
     if version is None:
         why = reason_in(answer.splitlines()) or "it said nothing"
         given = [name for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS") if os.environ.get(name)]
         action = f"Correct {' and '.join(given)}." if given else f"Give it more memory if it lacks that. {_ACTION}"
-        raise ConfigError(f"{found} does not run: {why}.", action)
+        raise ConfigError(f"{java} does not run: {why}.", action)
     if version < OLDEST:
-        raise ConfigError(f"{found} is Java {version}.", _ACTION)
-    return str(found)
+        raise ConfigError(f"{java} is Java {version}.", _ACTION)
+    return str(java)
 
 
 def which_java() -> Path | None:
-    """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None where there is none."""
+    """Returns the `java` that JAVA_HOME names, else the first on PATH, of any version; None if there is none."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    return Path(found).absolute() if found else None  # a broker's process runs in another folder
+    path = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    return Path(path).absolute() if path else None  # a broker's process runs in another folder
 
 
 def major_version(text: str) -> int | None:

@@ -1,7 +1,4 @@
-"""Passes on what a JVM writes to stderr, without lines that need no action, and keeps the last ones.
-
-On its own because it knows nothing of Spark, whose session it serves.
-"""
+"""Passes on what a JVM writes to stderr, without lines that need no action, and keeps the last ones."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _ROOT: Final = Path("/")
 def java_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables in which a JVM's environment differs from `environment`.
 
-    With LC_ALL=C Java cannot open a file whose name is not ASCII. Python overrides the weaker LC_CTYPE and LANG
+    With LC_ALL=C Java cannot open a file with a name that is not ASCII. Python overrides the weaker LC_CTYPE and LANG
     itself (PEP 538), for its child processes as well.
     """
     return {_LOCALE: _UTF_8} if environment.get(_LOCALE) in _ASCII_ONLY else {}

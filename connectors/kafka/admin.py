@@ -23,18 +23,20 @@ from msgspec import Struct
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
-from connectors.kafka.answers import answer_of, answered
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import MISSING, cause, is_settling, typed
 from connectors.kafka.groups import CommittedOffset
 from connectors.kafka.retry import call_again, poll_until
 
+# How long (s) one request of an admin client may take. Waiting for the future takes up to twice as long, so that
+# librdkafka's own time-out, which names the broker, comes first.
 REQUEST_S: Final = 20.0
 POSITIONS_A_CALL: Final = 1_000
 """A request with many positions that each have metadata must stay well below the broker's limit."""
 OFFSETS_A_CALL: Final = 250
 """librdkafka looks for each answer among all partitions that were asked for: of 3,000 at once that takes six times the
 processor time of as many in calls of this size."""
+# Between two tries (s) while brokers are settling (`is_settling`).
 _PAUSE_S: Final = 0.05
 _PENDING_S: Final = 60.0
 """How long (s) to wait for positions in an undecided transaction."""
@@ -42,9 +44,10 @@ _PENDING_S: Final = 60.0
 GONE_AFTER_S: Final = 10.0
 """A topic is gone when no broker has known it for so long.
 
-A broker that was just started, or that lags behind the controller, does not know topics that exist. One answer that a
-topic is there is enough; that it is gone counts only when no broker has known it for a while.
+A broker that was just started, or that has not caught up with the controller, does not know topics that exist. One
+answer that a topic is there is enough; that it is gone counts only when no broker has known it for a while.
 """
+# Between two questions (s) for a topic that no broker knows, until GONE_AFTER_S is over.
 _GONE_PAUSE_S: Final = 0.5
 
 K = TypeVar("K")
@@ -83,6 +86,7 @@ class Admin:
 
     def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
         self._config = {"log_level": 2, **config}
+        # None after `close`, until the next request makes another client.
         self._made: AdminClient | None = new_client(self._config)
         self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
         self._deadline_s = deadline_s
@@ -106,9 +110,9 @@ class Admin:
         return sorted(self._cluster("The topics cannot be listed").topics)
 
     def cluster_id(self) -> str:
-        """Returns the id of the cluster, "" where the brokers have none."""
-        found: str | None = self._cluster("The cluster cannot be asked for its id").cluster_id
-        return found or ""
+        """Returns the id of the cluster, "" if the brokers have none."""
+        cluster_id: str | None = self._cluster("The cluster cannot be asked for its id").cluster_id
+        return cluster_id or ""
 
     def brokers(self) -> int:
         """Counts the brokers."""
@@ -116,13 +120,13 @@ class Admin:
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
         """Describes those of `topics` that exist, by name."""
-        found: dict[str, TopicInfo] = {}
+        infos: dict[str, TopicInfo] = {}
         for name, answer in self.describe_each(topics).items():
             if isinstance(answer, KafkaError):
                 error = KafkaException(answer)
                 raise self._typed(error, f"Topic {name} cannot be described", f"Describe on topic {name}") from error
-            found[name] = answer
-        return found
+            infos[name] = answer
+        return infos
 
     def describe_each(self, topics: Iterable[str]) -> dict[str, TopicInfo | KafkaError]:
         """Describes those of `topics` that exist, by name; has the error in place of a topic without an answer."""
@@ -138,7 +142,7 @@ class Admin:
         }
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Returns the last stable offset of each partition: where a read_committed reader has to stop."""
+        """Returns the last stable offset of each partition: a read_committed reader has to stop there."""
         return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -154,15 +158,15 @@ class Admin:
     ) -> dict[TopicPartition, int | KafkaError]:
         """Returns the offset of each partition that `spec` asks for as a read_committed reader sees it, or the error.
 
-        An offset is negative where the leader did not answer. Nothing is asked again.
+        An offset is negative if the leader did not answer. Nothing is asked again.
         """
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
-        found: dict[TopicPartition, int | KafkaError] = {}
+        offsets: dict[TopicPartition, int | KafkaError] = {}
         futures = self._list_offsets(wanted, IsolationLevel.READ_COMMITTED) if wanted else {}
-        for one, answer in answered(futures, self._deadline_s * 2).items():
+        for place, answer in answered(futures, self._deadline_s * 2).items():
             offset = answer if isinstance(answer, KafkaError) else int(answer.offset)
-            found[TopicPartition(one.topic, one.partition)] = offset
-        return found
+            offsets[TopicPartition(place.topic, place.partition)] = offset
+        return offsets
 
     def create_topics(self, topics: Sequence[NewTopic]) -> set[str]:
         """Creates topics; returns the names of those that did not exist."""
@@ -193,23 +197,23 @@ class Admin:
             if isinstance(answer, KafkaError) and answer.code() not in MISSING:
                 error = KafkaException(answer)
                 raise self._typed(error, f"Topic {name} cannot be deleted", f"Delete on topic {name}") from error
-        left = poll_until(lambda found: not found, lambda: self.describe(names), self._deadline_s, _PAUSE_S)
+        left = poll_until(lambda present: not present, lambda: self.describe(names), self._deadline_s, _PAUSE_S)
         if left:
             raise UnreachableError(f"Topic {min(left)} is still there after it was deleted.", CHECK_BROKERS)
 
     def has_group(self, group: str) -> bool:
         """Returns whether the brokers know the consumer group `group`."""
-        found = self._of_group(
+        description = self._of_group(
             lambda: self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group],
             f"Group {group} cannot be described",
             f"Describe on group {group}",
         )
-        return found is not None and found.state != ConsumerGroupState.DEAD
+        return description is not None and description.state != ConsumerGroupState.DEAD
 
     def delete_group(self, group: str) -> None:
         """Deletes a consumer group with its positions; one that does not exist is no error.
 
-        Raises ConnectorError where it has members.
+        Raises ConnectorError if it has members.
         """
         self._of_group(
             lambda: self._client.delete_consumer_groups([group], request_timeout=self._deadline_s)[group],
@@ -218,7 +222,7 @@ class Admin:
         )
 
     def _of_group(self, ask: Callable[[], Future[T]], doing: str, right: str) -> T | None:
-        """Returns the answer about a group, None where there is none; asks again while its coordinator is settling."""
+        """Returns the answer about a group, None if there is none; asks again while its coordinator is settling."""
         try:
             return call_again(lambda: answer_of(ask(), self._deadline_s * 2), is_settling, self._deadline_s, _PAUSE_S)
         except KafkaException as error:
@@ -243,12 +247,12 @@ class Admin:
             return {}
         answers = self._answers(
             lambda: self._client.describe_configs(resources, request_timeout=self._deadline_s),
-            f"The settings of topic {', '.join(one.name for one in resources)} cannot be read",
+            f"The settings of topic {', '.join(wanted.name for wanted in resources)} cannot be read",
             lambda resource: f"DescribeConfigs on topic {resource.name}",
         )
         return {
-            one.name: {key: entry.value for key, entry in answers[one].items() if entry.value is not None}
-            for one in resources
+            wanted.name: {key: entry.value for key, entry in answers[wanted].items() if entry.value is not None}
+            for wanted in resources
         }
 
     def committed(
@@ -258,48 +262,50 @@ class Admin:
         pending_s: float = _PENDING_S,
         member: Consumer | None = None,
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Reads the position that `group` has committed for each partition, None where there is none.
+        """Reads the position that `group` has committed for each partition, None if there is none.
 
         `member`: the consumer to ask with (`groups.member`); without it one is made for this call. Positions in a
         transaction that is not decided yet are waited for, up to `pending_s`. Raises as `groups.committed`.
         """
         consumer = member or groups.member(self._config, group)
-        found: dict[TopicPartition, CommittedOffset | None] = {}
+        positions: dict[TopicPartition, CommittedOffset | None] = {}
         try:
             for chunk in chunks(partitions, OFFSETS_A_CALL):
-                found |= groups.committed(consumer, self._config, group, chunk, pending_s)
+                positions |= groups.committed(consumer, self._config, group, chunk, pending_s)
         finally:
             if member is None:
                 consumer.close()
-        return found
+        return positions
 
     def members(self, group: str) -> list[str]:
-        """Lists the members of `group` now, each as its client id and host; none where the brokers do not answer."""
+        """Lists the members of `group` now, each as its client id and host; none if the brokers do not answer."""
         try:
             future = self._client.describe_consumer_groups([group], request_timeout=self._deadline_s)[group]
-            found = answer_of(future, self._deadline_s * 2).members
+            members = answer_of(future, self._deadline_s * 2).members
         except KafkaException:
             return []
-        return sorted(f"{one.client_id} at {one.host.lstrip('/')}" for one in found)
+        return sorted(f"{member.client_id} at {member.host.lstrip('/')}" for member in members)
 
     def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any) -> dict[TopicPartition, int]:
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         if not wanted:
             return {}
-        names = ", ".join(sorted({one.topic for one in wanted}))
+        names = ", ".join(sorted({place.topic for place in wanted}))
         answers = self._answers(
             lambda: self._list_offsets(wanted, level),
             f"The offsets of {names} cannot be read",
-            lambda one: f"Describe on topic {one.topic}",
+            lambda place: f"Describe on topic {place.topic}",
         )
-        found = {TopicPartition(one.topic, one.partition): int(answer.offset) for one, answer in answers.items()}
-        unknown = next((tp for tp, offset in found.items() if offset < 0), None)
+        offsets = {
+            TopicPartition(place.topic, place.partition): int(answer.offset) for place, answer in answers.items()
+        }
+        unknown = next((tp for tp, offset in offsets.items() if offset < 0), None)
         if unknown is not None:  # what librdkafka says when the leader went away in the middle of the request
             raise UnreachableError(
                 f"The offsets of {unknown} cannot be read: {self._bootstrap} did not answer for it.",
                 CHECK_BROKERS,
             )
-        return found
+        return offsets
 
     def _cluster(self, doing: str) -> ClusterMetadata:
         try:
@@ -310,7 +316,7 @@ class Admin:
     def _list_offsets(self, wanted: dict[Partition, OffsetSpec], level: Any) -> dict[Partition, Future[Any]]:
         parts = (dict(some) for some in chunks(list(wanted.items()), OFFSETS_A_CALL))
         asked = [
-            self._client.list_offsets(one, isolation_level=level, request_timeout=self._deadline_s) for one in parts
+            self._client.list_offsets(part, isolation_level=level, request_timeout=self._deadline_s) for part in parts
         ]
         return {partition: future for futures in asked for partition, future in futures.items()}
 
@@ -351,21 +357,21 @@ def described(
     Missing ones that were there before (`known`) are asked for again until they are there or GONE_AFTER_S is over.
     Raises what `describe` raises.
     """
-    found = dict(describe(set(names)))
+    present = dict(describe(set(names)))
     waiting = set(known) & set(names)
     until = clock() + GONE_AFTER_S
-    while (absent := waiting - found.keys()) and clock() < until:
+    while (absent := waiting - present.keys()) and clock() < until:
         sleep(_GONE_PAUSE_S)
-        found |= describe(absent)
-    return found
+        present |= describe(absent)
+    return present
 
 
-def topic_id(found: object) -> str:
+def topic_id(uuid: object) -> str:
     """Returns a topic's id in URL-safe base64 without padding, as `kafka-topics.sh --describe` shows it.
 
     confluent-kafka's Uuid prints the other alphabet of base64; an operator would search for it in vain.
     """
-    return str(found).rstrip("=").translate(str.maketrans("+/", "-_"))
+    return str(uuid).rstrip("=").translate(str.maketrans("+/", "-_"))
 
 
 def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequence[T]]:
@@ -376,3 +382,27 @@ def chunks(items: Sequence[T], size: int = POSITIONS_A_CALL) -> Iterator[Sequenc
 def _info(name: str, topic: Any) -> TopicInfo:
     leaderless = sum(1 for partition in topic.partitions if partition.leader is None or partition.leader.id < 0)
     return TopicInfo(name, topic_id(topic.topic_id), len(topic.partitions), leaderless, bool(topic.is_internal))
+
+
+def answered(futures: Mapping[K, Future[T]], seconds: float) -> dict[K, T | KafkaError]:
+    """Returns the answer of each of `futures`, or the error; all of them are waited for for `seconds` together.
+
+    One that does not come says nothing of the others: it has an error as if its broker had not answered.
+    """
+    until = time.monotonic() + seconds
+    answers: dict[K, T | KafkaError] = {}
+    for key, future in futures.items():
+        try:
+            answers[key] = answer_of(future, until - time.monotonic())
+        except KafkaException as error:
+            answers[key] = cause(error)
+    return answers
+
+
+def answer_of(future: Future[T], seconds: float) -> T:
+    """Returns the answer that comes within `seconds`. Raises KafkaException otherwise."""
+    try:
+        return future.result(max(0.0, seconds))
+    except TimeoutError:
+        late = KafkaError(KafkaError._TIMED_OUT, "the admin client did not answer in time")
+        raise KafkaException(late) from None

@@ -1,13 +1,13 @@
 """Makes consumers that read given offsets of given partitions, keeps them between uses, and reads messages' headers.
 
 They never join a group: librdkafka asks for a `group.id` before it lets a consumer assign. A Python worker of Spark may
-live through many micro-batches, so a finished consumer is kept for the next task with the same settings; where none is
+live through many micro-batches, so a finished consumer is kept for the next task with the same settings; if none is
 kept, a new one is made. One that was not used for some minutes is closed: its connector may be gone, or have other
 settings now.
 
 confluent-kafka decodes the names of headers when they are first asked for. One that is not UTF-8 leaves an exception
 pending and hands out a list with a null pointer in it, then and later: whatever touches that ends the process. Python
-finds the exception where C calls the method, as here, but not always where its own bytecode does. So each message is
+finds the exception if C calls the method, as here, but not always if its own bytecode does. So each message is
 asked once, and by C. (A name with a NUL is cut off there, as it is a C string to librdkafka; nothing shows that.)
 """
 
@@ -36,7 +36,9 @@ Headers = list[tuple[str, bytes | None]]
 
 KEPT_S: Final = 300.0
 """How long (s) an unused consumer is kept."""
+# How long (s) librdkafka may take to stop an old assignment; a consumer that takes longer is closed.
 _STOPPED_S: Final = 10.0
+# Between two looks (s) at an assignment that is about to stop: each new assignment waits for that.
 _POLL_S: Final = 0.001
 _ask_headers: Final = methodcaller("headers")
 
@@ -50,6 +52,7 @@ class AssignedConsumer:
     def __init__(self, clients: ClientSettings, request_s: float) -> None:
         self._clients = clients
         self._request_s = request_s
+        # What `pause` has paused since the last assignment; `assign` resumes it.
         self._paused: list[TopicPartition] = []
         self.consumer = Consumer(clients.consumer())
 
@@ -98,15 +101,16 @@ class _Kept(NamedTuple):
     since: float
 
 
+# The consumers that wait for their next task, by `_key`. Changed under `_lock` alone.
 _idle: dict[str, list[_Kept]] = {}
 _lock: Final = threading.Lock()
 
 
 @contextmanager
 def borrowed(clients: ClientSettings, request_s: float, share: str = "") -> Iterator[AssignedConsumer]:
-    """Yields a kept or new consumer; keeps it for the next task, or closes it where the block raises.
+    """Yields a kept or new consumer; keeps it for the next task, or closes it if the block raises.
 
-    `share` names what the consumer reads, where several share the partitions: none is given to another's.
+    `share` names what the consumer reads if several share the partitions: none is given to another's.
     """
     key = _key(clients, request_s, share)
     consumer = _take(key) or AssignedConsumer(clients, request_s)
@@ -125,8 +129,8 @@ def borrowed(clients: ClientSettings, request_s: float, share: str = "") -> Iter
 def close_idle(before: float = float("inf")) -> None:
     """Closes the kept consumers of this process that were not used since `before`, in monotonic seconds, or all."""
     with _lock:
-        old = [one.consumer for kept in _idle.values() for one in kept if one.since < before]
-        left = {key: [one for one in kept if one.since >= before] for key, kept in _idle.items()}
+        old = [entry.consumer for kept in _idle.values() for entry in kept if entry.since < before]
+        left = {key: [entry for entry in kept if entry.since >= before] for key, kept in _idle.items()}
         _idle.clear()
         _idle.update({key: kept for key, kept in left.items() if kept})
     for consumer in old:
@@ -146,28 +150,28 @@ def _key(clients: ClientSettings, request_s: float, share: str) -> str:
 
 def _stopped(positions: list[TopicPartition]) -> bool:
     """Returns whether no partition answers a position of an older assignment."""
-    return all(found.offset < 0 for found in positions)
+    return all(position.offset < 0 for position in positions)
 
 
 def headers_of_all(messages: Iterable[Message]) -> tuple[list[Any], dict[int, str]]:
-    """Returns the headers of each message, None where it has none, and by index why a message's are unreadable."""
-    found: list[Any] = []
+    """Returns the headers of each message, None if it has none, and by index why a message's are unreadable."""
+    headers: list[Any] = []
     odd: dict[int, str] = {}
     asked = map(_ask_headers, messages)
     while True:
         try:
-            found.extend(asked)  # what came before an error stays in the list
+            headers.extend(asked)  # what came before an error stays in the list
         except (SystemError, UnicodeDecodeError) as error:
-            odd[len(found)] = _reason(error)
-            found.append(None)
+            odd[len(headers)] = _reason(error)
+            headers.append(None)
         else:
-            return found, odd
+            return headers, odd
 
 
 def headers_of(message: Message) -> tuple[Headers, str | None]:
-    """Returns one message's headers, an empty list where they are unreadable, and why they are."""
-    (found,), odd = headers_of_all([message])
-    return found or [], odd.get(0)
+    """Returns one message's headers, an empty list if they are unreadable, and why they are."""
+    (headers,), odd = headers_of_all([message])
+    return headers or [], odd.get(0)
 
 
 def _reason(error: BaseException) -> str:
@@ -184,19 +188,24 @@ def latest_offsets(
 
     The end is the last stable offset to a read_committed `consumer`, the high watermark to a read_uncommitted one; it
     reads nothing for this. An admin client makes a future for each partition, which takes five times the processor
-    time; but it answers for each, where an error of one partition is the answer for all of them here (librdkafka's
+    time; but it answers for each, while here an error of one partition is the answer for all of them (librdkafka's
     `rd_kafka_offsets_for_times`).
     """
     wanted = [TopicPartition(*tp, OFFSET_END) for tp in partitions]
     until = time.monotonic() + seconds
-    found: dict[record.TopicPartition, int | KafkaError] = {}
+    ends: dict[record.TopicPartition, int | KafkaError] = {}
     for some in chunks(wanted, OFFSETS_A_CALL):
         try:
             answers = consumer.offsets_for_times(list(some), max(_POLL_S, until - time.monotonic()))
         except KafkaException as error:
             return dict.fromkeys(partitions, cause(error))
-        found.update({record.TopicPartition(one.topic, one.partition): one.error or int(one.offset) for one in answers})
-    return found
+        ends.update(
+            {
+                record.TopicPartition(answer.topic, answer.partition): answer.error or int(answer.offset)
+                for answer in answers
+            }
+        )
+    return ends
 
 
 def every_latest_offset(
@@ -205,7 +214,7 @@ def every_latest_offset(
     seconds: float,
     otherwise: Callable[[Collection[record.TopicPartition]], dict[record.TopicPartition, int]],
 ) -> dict[record.TopicPartition, int]:
-    """Returns what `latest_offsets` does; where a partition has no answer, `otherwise` asks, and says what is wrong."""
+    """Returns what `latest_offsets` does; if a partition has no answer, `otherwise` asks, and says what is wrong."""
     answers = latest_offsets(consumer, partitions, seconds) if partitions else {}
     ends = {place: end for place, end in answers.items() if isinstance(end, int) and end >= 0}
     return ends if len(ends) == len(partitions) else otherwise(partitions)

@@ -41,7 +41,7 @@ NOT_ALLOWED: Final[Mapping[int, str]] = {
     "on keyfold-dlq-<connector>",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",
 }
-"""What the brokers' ACLs refuse, by error code, and the rights to grant where it is not known which one was missing."""
+"""What the brokers' ACLs refuse, by error code, and the rights to grant if it is not known which one was missing."""
 
 SETTLING: Final = frozenset(
     (
@@ -70,8 +70,8 @@ UNANSWERED: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
     )
 )
-"""No broker answered, or none that could have. `_NOENT` is what the admin client says of a partition whose leader it
-does not know, which is so while no broker is there."""
+"""No broker answered, or none that could have. `_NOENT` is what the admin client says of a partition with a leader that
+it does not know, which is so while no broker is there."""
 
 
 _SETTINGS: Final[Mapping[int, str]] = {
@@ -98,8 +98,8 @@ UNFIT: Final[Mapping[int, str]] = {
 
 def cause(error: BaseException) -> KafkaError:
     """Returns the KafkaError inside an exception of confluent-kafka."""
-    found = error.args[0] if error.args else None
-    return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+    inner = error.args[0] if error.args else None
+    return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
 def is_settling(error: BaseException) -> bool:
@@ -108,7 +108,7 @@ def is_settling(error: BaseException) -> bool:
 
 
 def not_allowed(error: KafkaError, doing: str, right: str | None = None) -> NotAllowedError:
-    """Returns the error for a missing right; `right` names it and what it is on, where that is known."""
+    """Returns the error for a missing right; `right` names it and what it is on, if that is known."""
     return NotAllowedError(
         f"{doing}: {error.str()}: its principal lacks a right.",
         f"Grant {right or NOT_ALLOWED[error.code()]} (kafka-acls.sh --add); it is tried again by itself.",

@@ -21,6 +21,7 @@ from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 CommittedOffset = tuple[int, str]
 """A committed offset and its metadata."""
 
+# Between two requests (s) while a coordinator loads or moves, or a transaction with the position is open.
 _PAUSE_S: Final = 0.05
 _FIRST_S: Final = 2.0
 """How long (s) the first request may take; each next one may take twice as long."""
@@ -52,23 +53,23 @@ def committed(
     partitions: Sequence[TopicPartition],
     pending_s: float,
 ) -> dict[TopicPartition, CommittedOffset | None]:
-    """Reads the position that `group` has committed for each partition, None where there is none.
+    """Reads the position that `group` has committed for each partition, None if there is none.
 
     `consumer` is a `member` of the group, made with `config`. Positions in a transaction that is not decided yet are
     waited for, up to `pending_s` (KIP-447). Raises UnreachableError, NotAllowedError.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + pending_s
-    found: dict[TopicPartition, CommittedOffset | None] = {}
+    positions: dict[TopicPartition, CommittedOffset | None] = {}
     timeout_s = _FIRST_S
-    while waiting := [tp for tp in partitions if tp not in found]:
+    while waiting := [tp for tp in partitions if tp not in positions]:
         answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, until - time.monotonic())))
         timeout_s *= 2
-        found |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
+        positions |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
         trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
         doing = f"The position of {waiting[0]} in group {group} cannot be read"
         _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
-    return found
+    return positions
 
 
 def commit(
@@ -80,7 +81,7 @@ def commit(
 ) -> None:
     """Commits `positions` for `group`, which must have no members; `consumer` is a `member` made with `config`.
 
-    Raises UnreachableError, NotAllowedError, ConnectorError where a consumer of that group runs.
+    Raises UnreachableError, NotAllowedError, ConnectorError if a consumer of that group runs.
     """
     bootstrap = str(config.get("bootstrap.servers", "the brokers"))
     until = time.monotonic() + within_s
@@ -88,7 +89,7 @@ def commit(
     while wanted:
         try:
             answers = consumer.commit(offsets=wanted, asynchronous=False)
-            trouble = next((one.error for one in answers or () if one.error is not None), None)
+            trouble = next((answer.error for answer in answers or () if answer.error is not None), None)
         except KafkaException as error:
             trouble = cause(error)
         if trouble is None:
@@ -103,9 +104,9 @@ def _ask(
     consumer: Consumer, partitions: Iterable[TopicPartition], timeout_s: float
 ) -> tuple[list[Partition], KafkaError | None]:
     try:
-        found = consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s)
+        answers = consumer.committed([Partition(tp.topic, tp.partition) for tp in partitions], timeout_s)
         consumer.poll(0)  # empties its queue of events, which nothing else reads
-        return found, None
+        return answers, None
     except KafkaException as error:
         event = consumer.poll(0)  # that the coordinator may not be asked for is reported there, and nowhere else
         refusal = event.error() if event is not None else None
@@ -113,7 +114,7 @@ def _ask(
 
 
 def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, until: float) -> None:
-    """Raises where waiting does not help, or has been long enough; waits a moment otherwise."""
+    """Raises if waiting does not help, or has been long enough; waits a moment otherwise."""
     if trouble is None:
         return
     if trouble.code() not in _LATER and not trouble.retriable():

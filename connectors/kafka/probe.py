@@ -1,6 +1,6 @@
 """Checks whether the brokers let a client in, before anything is done with it.
 
-librdkafka tries again for ever where a password or a certificate is wrong, and gives the reason to a callback only: the
+librdkafka tries again for ever if a password or a certificate is wrong, and gives the reason to a callback only: the
 caller that waits sees a time-out.
 """
 
@@ -23,7 +23,9 @@ from connectors.threads import CancellableThread
 
 SURE_S: Final = 1.0
 """A refusal counts after this time (s): until then another of several brokers may let us in."""
+# How long (s) the first question waits before the listener is asked for a refusal; each next one waits twice as long.
 _FIRST_WAIT_S: Final = 0.4
+# How long (s) callbacks of errors are waited for after a question without an answer.
 _POLL_S: Final = 0.05
 SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 """The settings that decide whether the brokers let a client in begin with one of these."""
@@ -42,12 +44,14 @@ class ErrorListener:
     def __init__(self) -> None:
         self.refusal: KafkaError | None = None
         self.complaint: KafkaError | None = None
+        # Whether librdkafka has said that no broker is connected.
         self._all_down = False
+        # Whether every complaint so far was a closed port; any other one makes it False for good.
         self._only_closed = True
 
     @property
     def not_listening(self) -> KafkaError | None:
-        """The error where nothing listens on the port of any host; None where anything else is wrong."""
+        """The error if nothing listens on the port of any host; None if anything else is wrong."""
         if self.refusal or not (self.complaint and self._all_down and self._only_closed):
             return None
         return KafkaError(KafkaError._ALL_BROKERS_DOWN, self.complaint.str())
@@ -67,7 +71,7 @@ class ErrorListener:
 def probe_all(connector: str, clients: ClientSettings, deadline_s: float) -> None:
     """Checks that the brokers answer admin clients, consumers and producers; once for those that log in alike.
 
-    Raises NoConnectionError, within two seconds where they refuse to let one in or nothing listens.
+    Raises NoConnectionError, within two seconds if they refuse to let one in or nothing listens.
     """
     kinds: dict[ClientKind, dict[str, Setting]] = {
         "admin": clients.admin(),
@@ -82,16 +86,16 @@ def probe_all(connector: str, clients: ClientSettings, deadline_s: float) -> Non
             probe(kind, config, deadline_s, f"Connector {connector}: ")
 
 
-def probe(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, where: str = "") -> None:
+def probe(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, prefix: str = "") -> None:
     """Checks that the brokers answer a client of `kind` with `config`, within `deadline_s` seconds.
 
-    Raises NoConnectionError, whose message begins with `where`.
+    Raises NoConnectionError; its message begins with `prefix`.
     """
     client, listener = listening(config)
     try:
         first_answer(client, listener, deadline_s)
     except KafkaException as error:
-        raise refused(cause(error), kind, str(config.get("bootstrap.servers")), where) from None
+        raise refused(cause(error), kind, str(config.get("bootstrap.servers")), prefix) from None
 
 
 def listening(config: Mapping[str, Any]) -> tuple[AdminClient, ErrorListener]:
@@ -119,21 +123,21 @@ def first_answer(client: AdminClient, listener: ErrorListener, deadline_s: float
         wait *= 2
 
 
-def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> NoConnectionError:
-    """Returns the typed error for `error` of a client of `kind`; its message begins with `where`."""
+def refused(error: KafkaError, kind: ClientKind, bootstrap: str, prefix: str) -> NoConnectionError:
+    """Returns the typed error for `error` of a client of `kind`; its message begins with `prefix`."""
     said = _STATE.sub("", error.str()).rstrip(".?")
     if error.code() in _CHECKS:
         check = _CHECKS[error.code()].format(kind=kind)
         return LoginRefusedError(
-            f"{where}{bootstrap} does not let the {kind} client in: {said}.",
+            f"{prefix}{bootstrap} does not let the {kind} client in: {said}.",
             f"Check {check} (worker file), and {kind}.override.* (connector file).",
         )
     if error.code() == KafkaError._ALL_BROKERS_DOWN:
         return NoConnectionError(
-            f"{where}Nothing listens at {bootstrap}: {said}.", "Start the brokers, or correct bootstrap.servers."
+            f"{prefix}Nothing listens at {bootstrap}: {said}.", "Start the brokers, or correct bootstrap.servers."
         )
     return NoConnectionError(
-        f"{where}{bootstrap} did not answer the {kind} client: {said}.",
+        f"{prefix}{bootstrap} did not answer the {kind} client: {said}.",
         "Check that the brokers of bootstrap.servers are up and can be reached, and that "
         f"{kind}.security.protocol is that of their listener.",
     )
@@ -142,7 +146,7 @@ def refused(error: KafkaError, kind: ClientKind, bootstrap: str, where: str) -> 
 class BrokerProbe:
     """Probes the brokers of several connectors at once, each in a thread, while something else is under way.
 
-    `probes`: by connector; each raises UnreachableError where its brokers do not answer.
+    `probes`: by connector; each raises UnreachableError if its brokers do not answer.
     """
 
     def __init__(self, probes: Mapping[str, Callable[[], None]]) -> None:
@@ -151,12 +155,12 @@ class BrokerProbe:
             thread.start()
 
     @property
-    def found(self) -> bool:
+    def has_answer(self) -> bool:
         """Whether the brokers of at least one connector have answered."""
         return any(thread.failure is None and not thread.is_alive() for thread in self._threads.values())
 
     def silent(self) -> dict[str, BaseException]:
-        """Returns the error of each connector once all probes have failed; nothing before, nor where one succeeded."""
+        """Returns the error of each connector once all probes have failed; nothing before, nor if one succeeded."""
         errors = {name: thread.failure for name, thread in self._threads.items() if thread.failure is not None}
         return errors if len(errors) == len(self._threads) else {}
 

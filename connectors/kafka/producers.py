@@ -25,10 +25,14 @@ QUEUE_BYTES: Final = 32 << 20
 It is not among PRODUCER_DEFAULTS: it grows with the largest record, unless the connector's settings give a size.
 """
 
+# Bytes of a produce batch, librdkafka's own default. A smaller max.message.bytes of a topic lowers it (`settings`).
 LARGEST_BATCH: Final = 1_000_000
+# How long (s) a step with a producer may take: less than librdkafka's default of transaction.timeout.ms, 60 s, after
+# which the coordinator aborts the transaction by itself.
 DEADLINE_S: Final = 50.0
 _SLICE_S: Final = 1.0
 """How long one call to a producer waits, so that a stop is noticed between two calls."""
+# Producers that are made at once to fence old ones: each waits for its coordinator, and has threads of its own.
 _FENCERS: Final = 16
 
 T = TypeVar("T")
@@ -42,7 +46,7 @@ def transactional_id(connector: str, bucket: int) -> str:
 def takes(config: Mapping[str, Setting], largest_record: int, size: int) -> bool:
     """Returns whether a producer made for `largest_record` (bytes) can be used for a record of `size` bytes.
 
-    It can where its queue has room, or where `config` sets the queue's size: a new producer would have no more.
+    It can if its queue has room, or if `config` sets the queue's size: a new producer would have no more.
     """
     return QUEUE in config or size <= max(QUEUE_BYTES, largest_record)
 
@@ -66,7 +70,7 @@ def settings(
 def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: float = DEADLINE_S) -> None:
     """Fences every producer with one of the transactional `ids` and aborts its open transaction (step T2).
 
-    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError where the ids
+    `config`: a connector's producer settings. Raises UnreachableError after `deadline_s`, NotAllowedError if the ids
     may not be used.
     """
     names = sorted(ids)
@@ -89,7 +93,7 @@ def initialised(
     """Makes a producer, which fences all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s` or once `cancelled`, NotAllowedError where the id may not be used. `logger` has librdkafka's
+    `deadline_s` or once `cancelled`, NotAllowedError if the id may not be used. `logger` has librdkafka's
     lines, which without it stand on stderr as they are.
     """
     producer = Producer({**config, **({} if logger is None else {"logger": logger})})
@@ -108,7 +112,7 @@ def initialised(
 def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled: Callable[[], bool]) -> T:
     """Returns what `call` returns, a transactional function of a time-out in seconds; retriable errors call it again.
 
-    Raises its KafkaException after `deadline_s` or once `cancelled`, and at once where the transaction can only be
+    Raises its KafkaException after `deadline_s` or once `cancelled`, and at once if the transaction can only be
     aborted or calling again does not help.
     """
     until = time.monotonic() + deadline_s
@@ -116,7 +120,7 @@ def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled
         try:
             return call(min(_SLICE_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
-            found = cause(error)
+            kafka_error = cause(error)
             over = cancelled() or time.monotonic() >= until
-            if over or not found.retriable() or found.txn_requires_abort():
+            if over or not kafka_error.retriable() or kafka_error.txn_requires_abort():
                 raise

@@ -9,21 +9,21 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from msgspec import Struct
-from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_exception_type, retry_if_result, wait_fixed
-from tenacity.retry import retry_base
 
 from connectors.errors import UnreachableError
 
 T = TypeVar("T")
 
+# The first wait (ms) of errors.retry.*, as in Kafka Connect.
 FIRST_DELAY_MS: Final = 300
 FOREVER: Final = -1
+"""A `timeout_ms` without a limit."""
+# How long (s) a wait goes on before it looks whether it is to stop.
 _SLICE_S: Final = 0.1
-_NO_MORE: Final = -1.0
 _log = structlog.get_logger()
 
 
@@ -50,31 +50,24 @@ class Retry(Struct, frozen=True):
         `work` must be such that doing it twice does no harm. `what` names it in the log. Raises the last
         UnreachableError when the time is up or `stopped` returns True, any other error at once.
         """
-        began = clock()
-
-        def wait_s(state: RetryCallState) -> float:
-            wait = self.wait_ms(state.attempt_number, round((clock() - began) * 1000))
-            return _NO_MORE if wait is None else wait / 1000
-
-        def sleep_until_stopped(seconds: float) -> None:
-            until = clock() + seconds
+        began, tries = clock(), 0
+        while True:
+            try:
+                return work()
+            except UnreachableError as error:
+                tries += 1
+                wait_ms = self.wait_ms(tries, round((clock() - began) * 1000))
+                if wait_ms is None or stopped():
+                    raise
+                _log.warning("brokers are asked again", what=what, tries=tries, wait_ms=wait_ms, error=str(error))
+            until = clock() + wait_ms / 1000
             while (left := until - clock()) > 0 and not stopped():
                 sleep(min(_SLICE_S, left))
-
-        attempts = _Attempts(
-            retry=retry_if_exception_type(UnreachableError),
-            wait=wait_s,
-            stop=lambda state: state.upcoming_sleep < 0 or stopped(),
-            before_sleep=lambda state: _log_retry(what, state),
-            sleep=sleep_until_stopped,
-            retry_error_callback=_last,
-        )
-        return attempts(work)
 
     def wait_ms(self, tries: int, passed_ms: int, draw: Callable[[int], int] = random.randrange) -> int | None:
         """Returns how long to wait (ms) after `tries` failed tries, `passed_ms` after the first began.
 
-        None where there is no time for another try.
+        None if there is no time for another try.
         """
         if self.timeout_ms != FOREVER and passed_ms >= self.timeout_ms:
             return None
@@ -100,7 +93,14 @@ def call_again(
 
     Raises its last error after `deadline_s` seconds, an error for which `while_` does not hold at once.
     """
-    return _until(retry_if_exception(while_), deadline_s, pause_s, clock, sleep)(call)
+    until = clock() + deadline_s
+    while True:
+        try:
+            return call()
+        except BaseException as error:
+            if not while_(error) or clock() >= until:
+                raise
+        sleep(pause_s)
 
 
 def poll_until(
@@ -116,49 +116,7 @@ def poll_until(
 
     It is called every `pause_s` seconds. Raises what `call` raises.
     """
-    return _until(retry_if_result(lambda found: not done(found)), deadline_s, pause_s, clock, sleep)(call)
-
-
-class _Attempts(Retrying):
-    """Runs tenacity's loop; an error that comes out of it is in no cycle of references.
-
-    Otherwise its traceback would hold the loop's state, and that the error: clients in the traceback's frames would
-    live until Python collects garbage, and end in whatever thread does that.
-    """
-
-    def iter(self, retry_state: RetryCallState) -> Any:
-        try:
-            return super().iter(retry_state)
-        except BaseException:
-            retry_state.outcome = None
-            raise
-
-
-def _until(
-    again: retry_base, deadline_s: float, pause_s: float, clock: Callable[[], float], sleep: Callable[[float], None]
-) -> _Attempts:
     until = clock() + deadline_s
-    return _Attempts(
-        retry=again,
-        wait=wait_fixed(pause_s),
-        stop=lambda _: clock() >= until,
-        sleep=sleep,
-        retry_error_callback=_last,
-    )
-
-
-def _last(state: RetryCallState) -> Any:
-    """Returns what the last try returned, or raises its error."""
-    assert state.outcome is not None
-    return state.outcome.result()
-
-
-def _log_retry(what: str, state: RetryCallState) -> None:
-    assert state.outcome is not None
-    _log.warning(
-        "brokers are asked again",
-        what=what,
-        tries=state.attempt_number,
-        wait_ms=round(state.upcoming_sleep * 1000),
-        error=str(state.outcome.exception()),
-    )
+    while not done(answer := call()) and clock() < until:
+        sleep(pause_s)
+    return answer

@@ -24,16 +24,16 @@ LagOf: TypeAlias = Callable[[Connector], Mapping[TopicPartition, SourceLag]]
 class MeasuredLog(Struct, frozen=True):
     """One partition: offsets not published yet, bytes as of LogToClean, and times in ms.
 
-    `unpublished_records` are those of `behind`, of a file across `published` at most so many; `unpublished_bytes` are
-    their bytes, such a file left out. `is_quarantined`: the cleaner leaves it alone, as Kafka's does an uncleanable
-    partition. `is_held`: nothing more of it is published. `waiting_since_ms` is when the oldest records that are to be
-    published were taken in, `oldest_ms` when the oldest cleanable record began to age; None where there is none.
-    `source` is how far what is taken in is behind the source; None if that is not known.
+    `unpublished_records` are those of `unpublished_offsets`, of a file across `published` at most so many;
+    `unpublished_bytes` are their bytes, such a file left out. `is_quarantined`: the cleaner leaves it alone, as Kafka's
+    does an uncleanable partition. `is_held`: nothing more of it is published. `waiting_since_ms` is when the oldest
+    records that are to be published were taken in, `oldest_ms` when the oldest cleanable record began to age; None if
+    there is none. `source` is the lag of what is taken in to the source; None if that is not known.
     """
 
     topic: str
     partition: int
-    behind: int
+    unpublished_offsets: int
     waiting_since_ms: int | None
     clean_bytes: int
     cleanable_bytes: int
@@ -88,12 +88,12 @@ class MeasuredConnector(Struct, frozen=True):
 
 
 def measure(herder: Herder, lag: LagOf) -> Iterator[MeasuredConnector]:
-    """Measures every connector, FAILED and stopped ones too; `lag` says how far each is behind its source."""
+    """Measures every connector, FAILED and stopped ones too; `lag` gives the lag of each to its source."""
     return (measured(connector, lag(connector)) for connector in herder.connectors())
 
 
 def measured(connector: Connector, lag: Mapping[TopicPartition, SourceLag] = MappingProxyType({})) -> MeasuredConnector:
-    """Measures one connector, which is behind its source by `lag`."""
+    """Measures one connector; `lag` is its lag to its source."""
     supervisor = connector.supervisor
     state = connector.catalog_state
     snapshots = state.snapshots if state is not None else ()
@@ -107,8 +107,8 @@ def measured(connector: Connector, lag: Mapping[TopicPartition, SourceLag] = Map
         counters=supervisor.counters if supervisor is not None else {},
         freshness=supervisor.freshness if supervisor is not None else Freshness(),
         logs=_logs(state, lag),
-        snapshot_ms=max((one.created_ms for one in snapshots), default=None),
-        snapshot_bytes=sum(one.bytes for one in snapshots),
+        snapshot_ms=max((snapshot.created_ms for snapshot in snapshots), default=None),
+        snapshot_bytes=sum(snapshot.bytes for snapshot in snapshots),
         waiting_since_ms=connector.status.waiting_since_ms,
         closed_topics=sum(topic.closed is not None for topic in topics),
         open_topics=sum(topic.closed is None for topic in topics),
@@ -132,20 +132,20 @@ def _is_damaged(log: PartitionLog) -> bool:
 
 
 def _log(log: PartitionLog, source: SourceLag | None, *, is_closed: bool, is_held: bool) -> MeasuredLog:
-    found = LogToClean.of(log)
+    to_clean = LogToClean.of(log)
     waiting = [] if is_closed or is_held else [run.arrived_ms for run in log.runs if run.end > log.published]
     return MeasuredLog(
         topic=log.topic,
         partition=log.partition,
-        behind=log.end - log.position,
+        unpublished_offsets=log.end - log.position,
         waiting_since_ms=min(waiting, default=None),
-        clean_bytes=found.clean_bytes,
-        cleanable_bytes=found.cleanable_bytes + found.straddling_bytes,
-        unpublished_bytes=found.uncleanable_bytes,
+        clean_bytes=to_clean.clean_bytes,
+        cleanable_bytes=to_clean.cleanable_bytes + to_clean.straddling_bytes,
+        unpublished_bytes=to_clean.uncleanable_bytes,
         unpublished_records=sum(_unpublished(log, run, file) for run in log.runs for file in run.files),
         tombstones=sum(run.tombstones for run in (*log.runs, *((log.base,) if log.base else ()))),
-        dirty_ratio=found.ratio,
-        oldest_ms=found.oldest_ms,
+        dirty_ratio=to_clean.ratio,
+        oldest_ms=to_clean.oldest_ms,
         is_quarantined=log.quarantine is not None,
         is_held=is_held,
         source=source,

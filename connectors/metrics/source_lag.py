@@ -1,4 +1,4 @@
-"""Follows the ends of all connectors' sources, so that a scrape knows how far each is behind without asking a broker.
+"""Follows the ends of all connectors' sources, so that a scrape knows the lag of each without asking a broker.
 
 A connector asks for ends itself only when it is to read on. One that is PAUSED, is FAILED or waits asks for none, and
 its source goes on all the same: so the worker asks, for all of them, every LOOK_S.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
-from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
@@ -30,7 +29,7 @@ LOOK_S: Final = 15.0
 FIRST_S: Final = 3.0
 """How long (s) after the start they are asked for first: connectors are taken over by then, mostly."""
 REQUEST_S: Final = 5.0
-"""How long (s) one request may take; those whose brokers do not answer hold up the others' next look."""
+"""How long (s) one request may take; brokers that do not answer hold up the others' next look."""
 KNOWN_MS: Final = 120_000
 """How long (ms) an answer counts: what is older says nothing of now, and the metrics are absent then."""
 MOST_LOOKS: Final = 64
@@ -49,7 +48,7 @@ class SourceLag(Struct, frozen=True):
 class EndHistory(Struct, frozen=True):
     """When a partition's end was first seen to be at least at which offset: (ms, end), both rising. `asked_ms`: last.
 
-    A partition that is behind is so since the first look that has shown an end beyond what was taken in.
+    A partition lags since the first look that has shown an end beyond what was taken in.
     """
 
     asked_ms: int
@@ -67,26 +66,13 @@ class EndHistory(Struct, frozen=True):
         return EndHistory(now_ms, end, looks)
 
     def lag(self, taken_in: int) -> SourceLag:
-        """Returns how far what is `taken_in` is behind the end."""
+        """Returns the lag of what is `taken_in` to the end."""
         since_ms = next((at_ms for at_ms, end in self.looks if end > taken_in), None)
         return SourceLag(max(0, self.end - taken_in), since_ms if self.end > taken_in else None)
 
 
 _UNSEEN: Final = EndHistory(0, 0)
-"""That of a partition whose end was not seen yet."""
-
-
-class EndAdmin(Protocol):
-    """What is asked of an admin client."""
-
-    def offsets_each(
-        self, partitions: frozenset[TopicPartition], spec: OffsetSpec
-    ) -> Mapping[TopicPartition, int | KafkaError]:
-        """See Admin."""
-
-
-def _admin(settings: Mapping[str, Setting]) -> EndAdmin:
-    return Admin(settings, REQUEST_S)
+"""The history of a partition before its end was seen."""
 
 
 class SourceEnds:
@@ -97,13 +83,14 @@ class SourceEnds:
         worker: WorkerConfig,
         herder: Herder,
         clock: Clock,
-        make_admin: Callable[[Mapping[str, Setting]], EndAdmin] = _admin,
+        make_admin: Callable[[Mapping[str, Setting]], Admin] = lambda settings: Admin(settings, REQUEST_S),
     ) -> None:
         self._worker = worker
         self._herder = herder
         self._clock = clock
         self._make_admin = make_admin
-        self._admins: dict[str, EndAdmin] = {}
+        # By equal client settings, those of the last look; used by the thread that looks.
+        self._admins: dict[str, Admin] = {}
         self._histories: dict[str, dict[TopicPartition, EndHistory]] = {}  # by connector; replaced, never changed
         self._thread = CancellableThread("source-ends", self._run)
 
@@ -116,7 +103,7 @@ class SourceEnds:
         self._thread.stop()
 
     def lag(self, connector: Connector, now_ms: int) -> Mapping[TopicPartition, SourceLag]:
-        """Returns how far each partition that `connector` reads is behind its source, as far as that is known now."""
+        """Returns the lag of each partition that `connector` reads to its source, as far as that is known now."""
         known = self._histories.get(connector.name, {})
         return {
             tp: known[tp].lag(taken_in)
@@ -149,11 +136,12 @@ class SourceEnds:
             histories |= self._looked(self._admins[key], connectors)
         self._histories = histories
 
-    def _looked(self, admin: EndAdmin, connectors: list[Connector]) -> dict[str, dict[TopicPartition, EndHistory]]:
+    def _looked(self, admin: Admin, connectors: list[Connector]) -> dict[str, dict[TopicPartition, EndHistory]]:
         """Returns the histories of `connectors` with what the brokers say now; as they were if nothing is said."""
         taken_in = {connector.name: _taken_in(connector) for connector in connectors}
         try:
-            ends = admin.offsets_each(frozenset(tp for each in taken_in.values() for tp in each), OffsetSpec.latest())
+            asked = frozenset(tp for each in taken_in.values() for tp in each)
+            ends = admin.offsets_each(asked, OffsetSpec.latest())
         except Exception as error:  # noqa: BLE001  # a time-out among them; the connectors themselves say it
             _log.debug("ends of the sources are not known", connectors=sorted(taken_in), exc_info=error)
             ends = {}
@@ -169,7 +157,7 @@ class SourceEnds:
 
 
 def _taken_in(connector: Connector) -> dict[TopicPartition, int]:
-    """Returns up to where each partition is taken in, of topics that are read."""
+    """Returns the offset up to which each partition is taken in, of topics that are read."""
     state = connector.catalog_state
     if state is None:
         return {}

@@ -1,6 +1,6 @@
 """Shows a live display on a terminal; what else is written to stderr meanwhile passes above it.
 
-Spark's JVM, its Python processes and C libraries write to file descriptor 2 itself, where their lines would tear the
+Spark's JVM, its Python processes and C libraries write to file descriptor 2 itself, and their lines would tear the
 display's. So the descriptor leads into a pipe meanwhile, which is read line by line.
 """
 
@@ -21,6 +21,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _STDERR: Final = 2
+# Columns of the bar: a wider one says no more, and a narrower one than the next is left out as it hardly moves.
 _WIDEST_BAR: Final = 30
 _NARROWEST_BAR: Final = 10
 _LEAST: Final = 8
@@ -28,6 +29,7 @@ _LEAST: Final = 8
 _FIXED: Final = 12
 """Columns of the spinner, the time and the gaps."""
 _END: Final = "\0"
+# How long (s) the end of the display waits until the last lines in the pipe are printed.
 _DRAINED_S: Final = 1.0
 
 
@@ -36,10 +38,11 @@ class Display(Progress):
 
     def __init__(self, console: Console) -> None:
         self._terminal = console  # `self.console` is there only once Rich has asked what to show
+        # The terminal's width (columns) when the display was shown last; a smaller one now has wrapped its lines.
         self._width = console.width
         self._shown = _Shown()
         self._spinner = SpinnerColumn()
-        # What is printed on stdout is a result, and belongs on the display only where both are the terminal.
+        # What is printed on stdout is a result, and belongs on the display only if both are the terminal.
         super().__init__(console=console, transient=True, redirect_stdout=sys.stdout.isatty())
 
     def get_renderable(self) -> RenderableType:
@@ -98,7 +101,7 @@ class Widths(NamedTuple):
 
 
 def widths(columns: int, name: int, stage: int, amount: int) -> Widths:
-    """Returns what fits into `columns` beside spinner and time, given the columns that each would need.
+    """Returns what fits into `columns` next to spinner and time, given the columns that each would need.
 
     The name is cut first, then the stage, then the amount; the bar gets what is left.
     """

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LINES_AFTER_S: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
 """The pauses between the lines of one stage; the last one repeats."""
+# Between two lines (s) of one connector's counts.
 COUNTS_EVERY_S: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class Interval:
     def __init__(self, clock: Clock, *pauses: float) -> None:
         self._clock = clock
         self._pauses = pauses
+        # By kind: when (monotonic s) the next is due, and how many were let through. Changed under `_lock`.
         self._next: dict[Hashable, tuple[float, int]] = {}
         self._lock = threading.Lock()
 
@@ -83,7 +85,7 @@ class Interval:
         self.ready(kind)
 
     def begin(self, kind: Hashable) -> None:
-        """Forgets `kind`, whose next one is let through."""
+        """Forgets `kind`: its next one is let through."""
         with self._lock:
             self._next.pop(kind, None)
 
@@ -93,11 +95,12 @@ class Counts:
 
     def __init__(self, clock: Clock) -> None:
         self._times = Interval(clock, COUNTS_EVERY_S)
+        # By connector: the newest counts that were not logged yet, and those that were logged last.
         self._waiting: dict[str, Mapping[str, int]] = {}
         self._logged: dict[str, Mapping[str, int]] = {}
 
     def take(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Logs `counters`, or keeps them for later; nothing where all are 0."""
+        """Logs `counters`, or keeps them for later; nothing if all are 0."""
         if not any(counters.values()):
             return
         self._waiting[connector] = dict(counters)
@@ -105,19 +108,16 @@ class Counts:
             self._log(connector)
 
     def close(self) -> None:
-        """Logs the counts that were kept, where they differ from the last logged ones."""
+        """Logs the counts that were kept, if they differ from the last logged ones."""
         for connector, counters in sorted(self._waiting.items()):
             if counters != self._logged.get(connector):
                 self._log(connector)
 
     def _log(self, connector: str) -> None:
         self._logged[connector] = self._waiting.pop(connector)
-        log.info("counts", connector=connector, **_nonzero(self._logged[connector]))
-
-
-def _nonzero(counters: Mapping[str, int]) -> dict[str, int]:
-    """Returns `counters` without those that are 0: two dozen in a line are hard to read."""
-    return {name: count for name, count in counters.items() if count}
+        # Without those that are 0: two dozen in a line are hard to read.
+        counted = {name: count for name, count in self._logged[connector].items() if count}
+        log.info("counts", connector=connector, **counted)
 
 
 class LineObserver:
@@ -126,6 +126,7 @@ class LineObserver:
     def __init__(self, clock: Clock) -> None:
         self._lines = Interval(clock, *LINES_AFTER_S)
         self._counts = Counts(clock)
+        # By connector: the present stage; and the stage with the progress that was logged last.
         self._stages: dict[str, str] = {}
         self._shown: dict[str, tuple[str, int]] = {}
 
@@ -160,6 +161,7 @@ class LiveObserver:
     def __init__(self, clock: Clock, display: Progress) -> None:
         self._display = display
         self._counts = Counts(clock)
+        # The line of each connector. Changed under `_lock`, as each connector reports from a thread of its own.
         self._tasks: dict[str, Task] = {}
         self._lock = threading.Lock()
 

@@ -3,8 +3,6 @@
 httpx limits each step of a request (a connection, one piece of the answer), never all of it: a server that sends a
 byte now and then is waited for without end, and so is a name server. So a request runs on a thread of its own, which is
 given up when its time is over: its connection is shut down, so that the thread ends too, as soon as it has one.
-
-On its own because it knows nothing of schemas.
 """
 
 from __future__ import annotations
@@ -86,12 +84,13 @@ class _Asking:
 
     def __init__(self, client: httpx.Client, request: HttpRequest, max_bytes: int, kept: socket.socket | None) -> None:
         self.over = threading.Event()
-        self.socket = kept  # of the request before, whose connection this one may use again
+        self.socket = kept  # of the request before: this one may use its connection again
         self._client = client
         self._request = request
         self._max_bytes = max_bytes
         self._given_up = False
         """Set by the thread that waits; the one that asks looks at it."""
+        # One of the next two is set by the thread that asks, before it sets `over`.
         self._answer: HttpAnswer | None = None
         self._error: Exception | None = None
 

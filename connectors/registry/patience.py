@@ -1,7 +1,4 @@
-"""Limits how long a portion's chain may hold up the micro-batch that it is part of.
-
-On its own because chain, converters and the registry's client share one.
-"""
+"""Limits how long a portion's chain may hold up the micro-batch that it is part of."""
 
 from __future__ import annotations
 

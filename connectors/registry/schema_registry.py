@@ -19,11 +19,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 from msgspec import Struct
 
-from connectors.data.kept import Kept, weight_of
+from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.http_client import HttpClient, HttpRequest
 from connectors.registry.patience import Patience
-from connectors.registry.refusals import Refusals
 from connectors.registry.settings import RegistrySettings
 
 Result = TypeVar("Result")
@@ -43,7 +42,7 @@ _BUSY: Final = frozenset({408, 429})
 
 
 class Reference(Struct, frozen=True):
-    """A schema that another one names: `name` is how, `subject` and `version` where it is registered."""
+    """A schema that another one names as `name`; it is registered as `version` of `subject`."""
 
     name: str
     subject: str
@@ -129,30 +128,30 @@ class SchemaRegistry:
         self._client.close()
 
     def schema(self, schema_id: int, subject: str | None = None) -> RegisteredSchema:
-        """Returns the schema with an id. Raises DataError where there is none, RegistryError."""
+        """Returns the schema with an id. Raises DataError if there is none, RegistryError."""
         about = f"?subject={quote(subject, safe='')}" if subject else ""
         return self._kept(f"/schemas/ids/{schema_id}{about}", f"schema {schema_id}")
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Returns a version of a subject. Raises DataError where there is none, RegistryError."""
+        """Returns a version of a subject. Raises DataError if there is none, RegistryError."""
         return self._kept(f"/subjects/{quote(subject, safe='')}/versions/{version}", f"version {version} of {subject}")
 
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """Registers `schema` where it is not, and returns its id. Raises DataError where it is refused."""
+        """Registers `schema` if it is not registered, and returns its id. Raises DataError if it is refused."""
         path = f"/subjects/{quote(subject, safe='')}/versions"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def find(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """Returns the id of a schema that is registered. Raises DataError where it is not."""
+        """Returns the id of a schema that is registered. Raises DataError if it is not."""
         path = f"/subjects/{quote(subject, safe='')}"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def _kept(self, path: str, what: str) -> RegisteredSchema:
-        found = self._schemas.get(path)
-        if found is None:
-            found = self._refusals.of(path, lambda: self._asked(path, what))
-            self._schemas.put(path, found, weight_of(path, found))
-        return found
+        schema = self._schemas.get(path)
+        if schema is None:
+            schema = self._refusals.of(path, lambda: self._asked(path, what))
+            self._schemas.put(path, schema, weight_of(path, schema))
+        return schema
 
     def _asked(self, path: str, what: str) -> RegisteredSchema:
         answer = self._ask("GET", path, what)
@@ -166,7 +165,8 @@ class SchemaRegistry:
             body["schemaType"] = schema.kind
         if schema.references:
             body["references"] = [
-                {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
+                {"name": reference.name, "subject": reference.subject, "version": reference.version}
+                for reference in schema.references
             ]
         answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), f"a schema of {subject}", body)
         if answer.status == httpx.codes.CONFLICT:
@@ -179,12 +179,12 @@ class SchemaRegistry:
         return answer.read(_id)
 
     def _ask(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
-        """Asks for `what` until there is an answer. Raises RegistryError where there is none in LIMIT_S, or no right.
+        """Asks for `what` until there is an answer. Raises RegistryError if there is none in LIMIT_S, or no right.
 
         That one question has no answer never makes an error of the record, also if others have theirs: a proxy in front
         of a registry that is away answers what it has kept, and the records of every new schema would be let go.
 
-        Raises PortionLateError where the portion that asks may wait no longer.
+        Raises PortionLateError if the portion that asks may wait no longer.
         """
         with self.patience.waiting():
             left_s = self.patience.left_s
@@ -224,20 +224,20 @@ class SchemaRegistry:
         headers = {"Content-Type": _KIND} if body is not None else {}
         request = HttpRequest(method, url, headers, body)
         try:
-            found = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
+            response = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
         except httpx.HTTPError as error:
             raise _NoAnswerError(f"{type(error).__name__} at {_address(url)}") from None
-        if found.status in _UNAUTHORIZED:
+        if response.status in _UNAUTHORIZED:
             raise RegistryRefusedError(
-                f"The schema registry answers {method} {url} with {found.status}: it does not let this user in.",
+                f"The schema registry answers {method} {url} with {response.status}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
-        if found.status in _BUSY or found.status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _NoAnswerError(f"{found.status} from {_address(url)}")
+        if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            raise _NoAnswerError(f"{response.status} from {_address(url)}")
         try:
-            return RegistryAnswer(f"{method} {url}", found.status, json.loads(found.body))
+            return RegistryAnswer(f"{method} {url}", response.status, json.loads(response.body))
         except (ValueError, RecursionError):
-            raise _NoAnswerError(f"{method} {url} is answered with {found.status} and no JSON") from None
+            raise _NoAnswerError(f"{method} {url} is answered with {response.status} and no JSON") from None
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
@@ -245,7 +245,7 @@ _REGISTER: Final = "Register it, or set auto.register.schemas=true."
 
 
 def _address(url: str) -> str:
-    """Returns where a registry is, without path and user."""
+    """Returns the address of a registry, without path and user."""
     at = httpx.URL(url)
     return f"{at.scheme}://{at.netloc.decode()}"
 
@@ -255,7 +255,9 @@ def _schema(body: Mapping[str, Any]) -> RegisteredSchema:
     return RegisteredSchema(
         text=_text(body["schema"]),
         kind=body.get("schemaType") or "AVRO",
-        references=tuple(Reference(one["name"], one["subject"], int(one["version"])) for one in references),
+        references=tuple(
+            Reference(reference["name"], reference["subject"], int(reference["version"])) for reference in references
+        ),
     )
 
 

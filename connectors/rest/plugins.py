@@ -15,8 +15,8 @@ from connectors.config.definitions import Definition, definitions, documentation
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS, RefusalError, as_text
 from connectors.config.files import checked
+from connectors.config.flat_file import check_size
 from connectors.config.secrets import printable
-from connectors.config.sizes import check_size
 from connectors.errors import UsageError
 from connectors.rest import bodies, shapes
 from connectors.rest.class_definitions import classes, settings_in, settings_of

@@ -17,9 +17,10 @@ from connectors.runtime.cancellation import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
-from connectors.source.read_alone import read_alone
-from connectors.source.source_topics import ask_again_s
-from connectors.source.subscription import Alone, Subscription
+from connectors.source.portion import Offer
+from connectors.source.read_task import read_apart
+from connectors.source.subscription import Subscription
+from connectors.source.topics import ask_again_s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,7 +159,7 @@ class ReadingThread(CancellableJob):
         found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if self._paused.is_set():
             return
-        if isinstance(found, Alone):
+        if isinstance(found, Offer):
             found = self._alone(found, stopped)
         if found is not None:
             self._engine.take(found, self._clock.now_ms())
@@ -166,13 +167,13 @@ class ReadingThread(CancellableJob):
             self._took()
             self._ticks.begin_pause("publish")
 
-    def _alone(self, offer: Alone, stopped: threading.Event) -> Batch | None:
+    def _alone(self, offer: Offer, stopped: threading.Event) -> Batch | None:
         """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile."""
         found: list[Batch] = []
         job = CancellableJob(
             self._spark,
             f"reading-alone-{self._options.connector}",
-            lambda halted: found.append(read_alone(self._spark, offer, halted.is_set)),
+            lambda halted: found.append(read_apart(self._spark, offer, halted.is_set)),
         )
         job.start()
         try:

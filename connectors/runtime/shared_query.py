@@ -32,8 +32,8 @@ from connectors.source.planner import Planner
 from connectors.source.poller import Pollers
 from connectors.source.read_task import read_in_driver
 from connectors.source.source_errors import reading_stopped
-from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
+from connectors.source.topics import SourceTopics
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go
 
@@ -120,7 +120,7 @@ class SharedQuery:
         Once `stopped` is set, nothing is waited for any more.
         """
         poller = self._pollers.borrow(options.clients)
-        planner = self._planner(options, AdminTopics(options.connector, poller.admin), stopped)
+        planner = self._planner(options, poller.topics(options.connector), stopped)
         suspect = self._batches.is_suspect(options.connector)
         subscription = Subscription(
             options, planner, self._clock, poller.poll_now, shared=lambda: self._batches.shared, suspect=suspect
@@ -136,7 +136,7 @@ class SharedQuery:
             poller.remove(subscription)
             self._pollers.give_back(poller)
 
-    def _planner(self, options: SourceOptions, topics: AdminTopics, stopped: threading.Event) -> Planner:
+    def _planner(self, options: SourceOptions, topics: SourceTopics, stopped: threading.Event) -> Planner:
         def sleep(seconds: float) -> None:
             if self._clock.wait(seconds, stopped):
                 raise reading_stopped(options.connector)

@@ -150,7 +150,7 @@ class Worker:
         while True:
             spark = self._started()
             seconds = round(self._clock.monotonic() - begun, 1)
-            if spark is not None and (probe is None or probe.found):
+            if spark is not None and (probe is None or probe.has_answer):
                 _log.info("Spark is up", seconds=seconds)
                 return spark
             if spark is None and said.ready("Spark"):

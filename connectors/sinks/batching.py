@@ -37,9 +37,9 @@ class PartitionBatch(Struct, frozen=True, kw_only=True):
         return int(self.rows["offset"][-1].as_py()) + 1
 
     def largest(self, above: int) -> int:
-        """Returns the bytes of its largest record, key, value and headers; 0 where none has more than `above` bytes."""
-        found = int(sizes(self.rows).max()) if self.bytes > above else 0
-        return found if found > above else 0
+        """Returns the bytes of its largest record, key, value and headers; 0 if none has more than `above` bytes."""
+        largest = int(sizes(self.rows).max()) if self.bytes > above else 0
+        return largest if largest > above else 0
 
     def halves(self) -> tuple[PartitionBatch, PartitionBatch]:
         """Cuts a batch of at least two records into two."""
@@ -58,24 +58,24 @@ def partition_batches(
     """
     seen: set[TopicPartition] = set()
     held: PartitionBatch | None = None
-    for found in _cut(batches, limits):
-        seen.add(found.tp)
+    for batch in _cut(batches, limits):
+        seen.add(batch.tp)
         if held is not None:
-            yield replace(held, last=held.tp != found.tp)
-        held = found
+            yield replace(held, last=held.tp != batch.tp)
+        held = batch
     if held is not None:
         yield replace(held, last=True)
     yield from (PartitionBatch(tp=tp, rows=_EMPTY, bytes=0, last=True) for tp in partitions if tp not in seen)
 
 
-def produce_groups(found: Iterable[PartitionBatch], most_records: int) -> Iterator[list[PartitionBatch]]:
+def produce_groups(batches: Iterable[PartitionBatch], most_records: int) -> Iterator[list[PartitionBatch]]:
     """Packs consecutive batches into groups of at most `most_records` records; a larger one is alone."""
-    return pack(found, AtMost(most_records, lambda batch: batch.records))
+    return pack(batches, AtMost(most_records, lambda batch: batch.records))
 
 
-def transactions(found: Iterable[PartitionBatch], most_bytes: int) -> Iterator[list[PartitionBatch]]:
+def transactions(batches: Iterable[PartitionBatch], most_bytes: int) -> Iterator[list[PartitionBatch]]:
     """Packs consecutive batches into transactions of at most `most_bytes` bytes; a larger one is alone."""
-    return pack(found, AtMost(most_bytes, lambda batch: batch.bytes))
+    return pack(batches, AtMost(most_bytes, lambda batch: batch.bytes))
 
 
 _EMPTY = pa.RecordBatch.from_pylist([], schema=pa.schema([pa.field("offset", pa.int64())]))

@@ -30,7 +30,7 @@ Refusals = Mapping[TopicPartition, Mapping[int, str]]
 
 
 def split(tp: TopicPartition, batch: pa.RecordBatch, refused: Refusals) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """Splits `batch` into the rows for the output and those that are dead letters, None where there are none."""
+    """Splits `batch` into the rows for the output and those that are dead letters, None if there are none."""
     mine = refused.get(tp)
     odd = pc.is_valid(batch["rejected"])
     if mine:
@@ -43,8 +43,8 @@ def split(tp: TopicPartition, batch: pa.RecordBatch, refused: Refusals) -> tuple
 def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals) -> None:
     """Raises RejectedRecordError for the first row that errors.tolerance=none does not let go."""
     mine = refused.get(tp, {})
-    found = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True)
-    for offset, reason in found:
+    pairs = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True)
+    for offset, reason in pairs:
         if offset not in mine:
             raise RejectedRecordError(
                 f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason.removesuffix('.')}.",
@@ -61,10 +61,10 @@ def records(
         return rows(letters, headers)
     mine = refused.get(tp, {})
     names = ("offset", "timestamp", "rejected")
-    found = zip(*(letters[name].to_pylist() for name in names), headers, strict=True)
+    values = zip(*(letters[name].to_pylist() for name in names), headers, strict=True)
     return rows(
         letters,
-        (own + _time(ms) + _context(connector, bucket, tp, at, why, mine.get(at)) for at, ms, why, own in found),
+        (own + _time(ms) + _context(connector, bucket, tp, at, why, mine.get(at)) for at, ms, why, own in values),
     )
 
 

@@ -4,7 +4,7 @@ Timestamp, key, value and headers stay as they are in the source, but for `keyfo
 upstream keyfold go, ours follow. CreateTime 0 is `now` to librdkafka, so it goes as 1 with a header that says so.
 
 From the second generation of a log on, its records name their generation. The tombstones that a generation begins with
-have offsets below 0 in the log: no source record is behind them, so a header says what they are in place of an offset.
+have offsets below 0 in the log: they come from no source record, so a header says what they are in place of an offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SYNTHETIC: Final = "keyfold.synthetic"
 RESET: Final = b"reset"
 """The value of SYNTHETIC on a tombstone for a key that an earlier generation had."""
 IDENTITY: Final = b"identity"
-"""The value of SYNTHETIC on a tombstone for another encoding of the key of the record behind it."""
+"""The value of SYNTHETIC on a tombstone for another encoding of the key of the record that follows."""
 PREFIX: Final = "keyfold."
 
 Header = tuple[str, str | bytes | None]
@@ -62,7 +62,7 @@ def rows_with_retired(
 ) -> Iterator[Row]:
     """Yields `own`, the rows of `batch`, of one partition; before each the tombstones of the keys that it retires.
 
-    `sent` is called where such tombstones are out and their record is not.
+    `sent` is called when such tombstones are out and their record is not.
     """
     headers = _synthetic(batch, generation, IDENTITY, source_headers=source_headers)
     for keys, row in zip(batch[RETIRED].to_pylist(), own, strict=True):
@@ -84,19 +84,19 @@ def _generation(generation: int) -> list[Header]:
 
 
 def _synthetic(batch: pa.RecordBatch, generation: int, kind: bytes, *, source_headers: bool) -> list[Header]:
-    """Returns the headers of a tombstone that no source record is behind; `batch` is of one partition."""
-    found = [*_generation(generation), (SYNTHETIC, kind)]
+    """Returns the headers of a tombstone that comes from no source record; `batch` is of one partition."""
+    headers = [*_generation(generation), (SYNTHETIC, kind)]
     if not source_headers:
-        return found
+        return headers
     topic, partition = batch["topic"][0].as_py(), batch["partition"][0].as_py()
-    return [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *found]
+    return [(TOPIC, topic.encode()), (PARTITION, str(partition).encode()), *headers]
 
 
 def rows(batch: pa.RecordBatch, headers: Iterable[list[Header]]) -> Iterator[Row]:
     """Makes the rows of `batch` with `headers`, timestamps as librdkafka can send them."""
     times = batch["timestamp"]
-    found = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
-    return map(sendable, found) if pc.any(pc.equal(times, 0)).as_py() else found
+    made = zip(batch["value"].to_pylist(), batch["key"].to_pylist(), times.to_pylist(), headers, strict=True)
+    return map(sendable, made) if pc.any(pc.equal(times, 0)).as_py() else made
 
 
 def sendable(row: Row) -> Row:
@@ -124,15 +124,15 @@ def _texts(column: pa.Array) -> list[bytes]:
 
 
 def original_headers(batch: pa.RecordBatch, without: str | None = None) -> Iterator[list[Header]] | None:
-    """Returns the headers of each row, without names that begin with `without`; None where no row has any."""
+    """Returns the headers of each row, without names that begin with `without`; None if no row has any."""
     keys, values = headers_of(batch)
     if len(keys) == 0:
         return None
     pairs = iter(zip(keys.to_pylist(), values.to_pylist(), strict=True))
-    found = map(list, map(islice, repeat(pairs), header_counts(batch).to_pylist()))
+    headers = map(list, map(islice, repeat(pairs), header_counts(batch).to_pylist()))
     if without is None or not pc.any(pc.starts_with(keys, without)).as_py():
-        return found
-    return ([pair for pair in row if not pair[0].startswith(without)] for row in found)
+        return headers
+    return ([pair for pair in row if not pair[0].startswith(without)] for row in headers)
 
 
 def headers_of(batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:

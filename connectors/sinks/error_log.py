@@ -2,8 +2,6 @@
 
 Source: `org.apache.kafka.connect.runtime.errors.LogReporter`. A reason may quote a part of a value, so a warning, for
 which no setting asks, holds none.
-
-On its own because the dead letters that it tells of need not be sent anywhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reads which keys an output partition holds, for the tombstones that a new generation begins with (step G2).
-
-On its own because it reads all of an output, which nothing else does.
-"""
+"""Reads which keys an output partition holds, for the tombstones that a new generation begins with (step G2)."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ _log = structlog.get_logger()
 
 
 class OutputKeys(NamedTuple):
-    """The keys whose last record in an output partition has a value, sorted, and the newest generation named there."""
+    """The keys that have a value in an output partition by their last record, sorted; and its newest generation."""
 
     live: list[bytes]
     generation: int
 
 
 def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, end: int) -> OutputKeys:
-    """Returns the keys whose last record below offset `end` of the output of `tp` has a value.
+    """Returns the keys that have a value below offset `end` of the output of `tp`, by their last record there.
 
     Records that name another source partition are left out. All keys are held in memory. Raises UnreachableError,
     NotAllowedError.

@@ -31,11 +31,16 @@ from connectors.kafka.errors import cause, is_settling, typed
 from connectors.kafka.retry import call_again
 from connectors.sinks.encode import GENERATION, IDENTITY, OFFSET, PARTITION, SYNTHETIC, TOPIC
 
+# Offsets that the first look back from the end reads: the last record is mostly there, before a marker or two. Each
+# next look reads GROWTH times as many, so that an end without a record of ours takes few consumers.
 FIRST_STEP: Final = 256
 GROWTH: Final = 8
+# How long (s) a broker may be silent while a range is read; it counts from the last progress.
 DEADLINE_S: Final = 60.0
+# How long (s) the leader of a new topic may not know it, and the pause (s) between two questions.
 SETTLED_S: Final = 20.0
 PAUSE_S: Final = 0.1
+# How long (s) the consumer is waited for before an admin client asks, which says what is wrong.
 _ENDS_S: Final = 2.0
 _DIGITS: Final = 9
 """How many digits the number of a generation has at most; of a header with more keyfold is not the writer."""
@@ -56,10 +61,10 @@ def last_source_offset(
 ) -> Tail:
     """Returns `keyfold.source.offset` of the last record of `tp` that a read_committed reader finds in `output`.
 
-    Goes back from the end in growing steps, as markers, compacted offsets and records of other writers may
-    stand there; None where there is no record at all, Unknown where none has our headers. Of a later `generation` it
-    looks only where that one is, and takes no record of an earlier one; its tombstones without a source record count
-    as no record. Raises UnreachableError; PositionError where the output holds a later generation.
+    Goes back from the end in growing steps, as markers, compacted offsets and records of other writers may stand there;
+    None if there is no record at all, Unknown if none has our headers. Of a later `generation` it reads only the part
+    that holds that one, and takes no record of an earlier one; its tombstones without a source record count as no
+    record. Raises UnreachableError; PositionError if the output holds a later generation.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     try:
@@ -101,17 +106,17 @@ def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: in
             raise _later_generation(f"{reader.target.topic}-{tp.partition}", max(numbers), generation)
         own = (pairs for pairs, number in zip(headers, numbers, strict=True) if number == generation)
         offsets = [source_offset(pairs, tp) for pairs in own if not is_synthetic(pairs)]
-        found = max((offset for offset in offsets if offset is not None), default=None)
-        if found is not None:
-            return found
+        last = max((offset for offset in offsets if offset is not None), default=None)
+        if last is not None:
+            return last
         seen = seen or bool(offsets)
         step, stop = step * GROWTH, start
     return Unknown.UNKNOWN if seen else None
 
 
-def _later_generation(output: str, found: int, known: int) -> PositionError:
+def _later_generation(output: str, newest: int, known: int) -> PositionError:
     return PositionError(
-        f"{output} holds records of generation {found}, the catalog knows generation {known}: it is an older copy.",
+        f"{output} holds records of generation {newest}, the catalog knows generation {known}: it is an older copy.",
         OLDER_COPY,
     )
 
@@ -119,7 +124,7 @@ def _later_generation(output: str, found: int, known: int) -> PositionError:
 class OutputPartitionReader:
     """Reads ranges of one partition, each with a consumer of its own.
 
-    A consumer that is assigned anew may still take up messages of its old assignment: they are dropped, but
+    A consumer that is assigned again may still take up messages of its old assignment: they are dropped, but
     its position jumps to theirs, and a range would seem to be read.
     """
 
@@ -137,7 +142,7 @@ class OutputPartitionReader:
 
     def read(self, start: int, stop: int) -> Iterator[Message]:
         """Yields the committed records of [start, stop); finished by position, which passes markers."""
-        if start >= stop:  # a consumer has no position before something was delivered, nor where nothing ever is
+        if start >= stop:  # a consumer has no position before something was delivered, nor if nothing ever is
             return
         until, reached = time.monotonic() + DEADLINE_S, start
         with closing(Consumer(self._config)) as consumer:
@@ -163,38 +168,33 @@ def _consumed(consumer: Consumer) -> list[Message]:
     return messages
 
 
-def offset_of(message: Message, tp: TopicPartition) -> int | None:
-    """Returns the offset in `tp` that a message's headers name, as `source_offset`."""
-    return source_offset(header_pairs(message), tp)
-
-
 def header_pairs(message: Message) -> Headers:
-    """Returns a message's headers, to be called once per message; none where a name is not UTF-8."""
+    """Returns a message's headers, to be called once per message; none if a name is not UTF-8."""
     return headers_of(message)[0]
 
 
 def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> int | None:
-    """Returns the offset in `tp` that a record's headers name; None where they are not ours for `tp`.
+    """Returns the offset in `tp` that a record's headers name; None if they are not ours for `tp`.
 
     Ours are the last of their names: keyfold takes an upstream keyfold's out, but others may write here too.
     """
-    found = {name: value for name, value in pairs if isinstance(value, bytes)}
-    if (found.get(TOPIC), found.get(PARTITION)) != (tp.topic.encode(), str(tp.partition).encode()):
+    headers = {name: value for name, value in pairs if isinstance(value, bytes)}
+    if (headers.get(TOPIC), headers.get(PARTITION)) != (tp.topic.encode(), str(tp.partition).encode()):
         return None
-    text = found.get(OFFSET, b"")
+    text = headers.get(OFFSET, b"")
     return int(text) if text.isdigit() else None
 
 
 def named_generation(pairs: Headers) -> int:
-    """Returns the generation that a record's headers name; 1 where they name none."""
+    """Returns the generation that a record's headers name; 1 if they name none."""
     text = dict(pairs).get(GENERATION)
     return int(text) if isinstance(text, bytes) and text.isdigit() and len(text) <= _DIGITS else 1
 
 
 def _names(pairs: Headers, tp: TopicPartition) -> bool:
     """Returns whether a record's headers are ours for `tp`."""
-    found = dict(pairs)
-    return (found.get(TOPIC), found.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
+    headers = dict(pairs)
+    return (headers.get(TOPIC), headers.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
 
 
 def retires(pairs: Headers, tp: TopicPartition) -> bool:
@@ -203,7 +203,7 @@ def retires(pairs: Headers, tp: TopicPartition) -> bool:
 
 
 def is_synthetic(pairs: Iterable[tuple[str, object]]) -> bool:
-    """Returns whether a record with these headers is a tombstone that no source record is behind."""
+    """Returns whether a record with these headers is a tombstone that comes from no source record."""
     return any(name == SYNTHETIC for name, _ in pairs)
 
 
@@ -212,11 +212,13 @@ def check_writers(
 ) -> None:
     """Looks for records of other writers in the output partitions of `targets`; `config` is a client's.
 
-    `member` is a read_committed consumer that is only asked. Raises OutputError where another connector of keyfold
+    `member` is a read_committed consumer that is only asked. Raises OutputError if another connector of keyfold
     publishes there too, UnreachableError. Other records are only logged as a warning: they may be an operator's mistake
     that is over.
     """
-    places = {TopicPartition(one.output, one.partition): one for one in targets if one.output is not None}
+    places = {
+        TopicPartition(planned.output, planned.partition): planned for planned in targets if planned.output is not None
+    }
     ends = stable_ends(member, admin, places)
     for place, target in places.items():
         reached = target.output_offset
@@ -225,9 +227,9 @@ def check_writers(
 
 
 def stable_ends(member: Consumer, admin: Admin, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Returns the last stable offset of each of `places`, behind which nothing is read anyway.
+    """Returns the last stable offset of each of `places`, beyond which nothing is read anyway.
 
-    `member` is a read_committed consumer; where it has no answer, `admin` asks again and says what is wrong.
+    `member` is a read_committed consumer; if it has no answer, `admin` asks again and says what is wrong.
     """
     return every_latest_offset(member, places, _ENDS_S, admin.ends)
 
@@ -258,9 +260,9 @@ def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPart
 
 
 def keyfold_source(headers: Headers) -> tuple[str, int, int] | None:
-    """Returns topic, partition and offset that keyfold's headers name; None where they are not there."""
-    found = {name: value for name, value in headers if isinstance(value, bytes)}
-    topic, partition, offset = (found.get(name) for name in (TOPIC, PARTITION, OFFSET))
+    """Returns topic, partition and offset that keyfold's headers name; None if they are not there."""
+    named = {name: value for name, value in headers if isinstance(value, bytes)}
+    topic, partition, offset = (named.get(name) for name in (TOPIC, PARTITION, OFFSET))
     if topic is None or partition is None or offset is None or not (partition.isdigit() and offset.isdigit()):
         return None
     return topic.decode(errors="replace"), int(partition), int(offset)
@@ -269,7 +271,7 @@ def keyfold_source(headers: Headers) -> tuple[str, int, int] | None:
 def is_ours(source: tuple[str, int, int], target: PublishTarget) -> bool:
     """Returns whether a record above the output offset that is held may be this connector's.
 
-    It may where a lost position was found again in the output: what lies below its start was sent already.
+    It may if a lost position was found again in the output: what lies below its start was sent already.
     """
     return source[:2] == (target.topic, target.partition) and source[2] < target.start
 

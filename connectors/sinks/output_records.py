@@ -1,7 +1,4 @@
-"""Reads what an output partition holds of one generation back into rows of a run: the last record of each key.
-
-On its own because it is the one way back from the output; it reads it twice, so that only keys are held in memory.
-"""
+"""Reads what an output partition holds of one generation back into rows of a run: the last record of each key."""
 
 from __future__ import annotations
 
@@ -31,11 +28,13 @@ from connectors.sinks.output_reader import (
 
 _STEP: Final = 1_000_000
 """How many offsets are read before a line of the log says how far it is."""
+# Rows of a batch that is handed on: Python's dicts of it are all that is in memory of the records.
 _ROWS: Final = 10_000
 
 _log = structlog.get_logger()
 
 
+_COMPARED: Final = (record.KEY_IDENTITY, record.KEY_ENCODING)
 Compare = Callable[[Headers, bytes], tuple[bytes | None, str | None]]
 """Finds the `key_identity` and the `key_encoding` (`record.RUN`) of a key with these headers."""
 
@@ -56,9 +55,9 @@ def last_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yields the last record of each key below offset `end` of the output, in rows of record.RUN by source offset.
 
-    Only records of `tp` in `generation` whose source offset is lower than `below`; tombstones that no source record is
-    behind are left out, and so is a key that one of them has deleted since (`keyfold.synthetic: identity`). Raises
-    RebuildError where a record does not name its source offset, UnreachableError, NotAllowedError, and what `compare`
+    Only records of `tp` in `generation` with a source offset lower than `below`; tombstones that come from no source
+    record are left out, and so is a key that one of them has deleted since (`keyfold.synthetic: identity`). Raises
+    RebuildError if a record does not name its source offset, UnreachableError, NotAllowedError, and what `compare`
     raises, which finds by what a key is compared.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
@@ -71,7 +70,7 @@ def last_records(
             elif offset < below:
                 last[_key(message)] = offset
         rows = (
-            {**_row(message, headers, tp, offset), **_compared(compare(headers, _key(message)))}
+            {**_row(message, headers, tp, offset), **dict(zip(_COMPARED, compare(headers, _key(message)), strict=True))}
             for message, headers, offset in _own(reader, low, end, tp, generation)
             if offset is not None and last.get(_key(message)) == offset
         )
@@ -108,10 +107,6 @@ def _unnamed(message: Message) -> RebuildError:
         "Without the source headers (output.source.headers.enable) nothing can be rebuilt: begin anew with keyfold "
         "delete CONNECTOR.json --outputs.",
     )
-
-
-def _compared(found: tuple[bytes | None, str | None]) -> dict[str, Any]:
-    return dict(zip((record.KEY_IDENTITY, record.KEY_ENCODING), found, strict=True))
 
 
 def _key(message: Message) -> bytes:

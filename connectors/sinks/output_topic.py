@@ -21,6 +21,7 @@ HEADER_ROOM: Final = 4_096
 """Bytes that our headers may add to a record: three names, a topic name of 249, two numbers."""
 KAFKAS_LARGEST: Final = 1_048_588
 """Kafka's default of max.message.bytes."""
+# How long (s) a new topic may take until it has all leaders and every broker knows its settings; asked each _PAUSE_S.
 DEADLINE_S: Final = 60.0
 _PAUSE_S: Final = 0.1
 _AT_ONCE: Final = 50
@@ -38,37 +39,37 @@ class WantedOutput(Struct, frozen=True):
 
 
 def ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
-    """Creates output topics, or adds partitions to them, where that has to be; returns the id of each by its name.
+    """Creates output topics, or adds partitions to them, if needed; returns the id of each by its name.
 
-    Raises OutputError, with everything that has to be changed, where an existing topic cannot take what is
-    published; UnreachableError where it has no leaders in time.
+    Raises OutputError, with everything that has to be changed, if an existing topic cannot take what is
+    published; UnreachableError if it has no leaders in time.
     """
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for some in chunks(wanted, _AT_ONCE):
-        found |= _ensure(admin, connector, some)
-    return found
+        ids |= _ensure(admin, connector, some)
+    return ids
 
 
 def _ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
-    sources = admin.topic_configs(one.source for one in wanted)
-    there = admin.describe(one.name for one in wanted)
-    missing = [one for one in wanted if one.name not in there]
-    made = admin.create_topics([_new(connector, one, sources[one.source]) for one in missing])
-    for one in missing:
-        if one.name in made:
-            _log.info("output topic created", topic=one.name, partitions=one.partitions)
-    infos = _ready(admin, {one.name: 1 for one in wanted})
-    small = [one for one in wanted if infos[one.name].partitions < one.partitions]
-    for one in small:
-        admin.grow(one.name, one.partitions)
-    infos |= _ready(admin, {one.name: one.partitions for one in small})
-    for one in small:
-        _log.info("output topic grown", topic=one.name, partitions=one.partitions)
-    configs = _settings(admin, [one.name for one in wanted], DEADLINE_S if missing else 0.0)
-    for one in wanted:
-        check(connector, one.name, configs[one.name])
-        warn(connector, one.name, configs[one.name], sources[one.source])
-    return {one.name: infos[one.name].id for one in wanted}
+    sources = admin.topic_configs(output.source for output in wanted)
+    there = admin.describe(output.name for output in wanted)
+    missing = [output for output in wanted if output.name not in there]
+    made = admin.create_topics([_new(connector, output, sources[output.source]) for output in missing])
+    for output in missing:
+        if output.name in made:
+            _log.info("output topic created", topic=output.name, partitions=output.partitions)
+    infos = _ready(admin, {output.name: 1 for output in wanted})
+    small = [output for output in wanted if infos[output.name].partitions < output.partitions]
+    for output in small:
+        admin.grow(output.name, output.partitions)
+    infos |= _ready(admin, {output.name: output.partitions for output in small})
+    for output in small:
+        _log.info("output topic grown", topic=output.name, partitions=output.partitions)
+    configs = _settings(admin, [output.name for output in wanted], DEADLINE_S if missing else 0.0)
+    for output in wanted:
+        check(connector, output.name, configs[output.name])
+        warn(connector, output.name, configs[output.name], sources[output.source])
+    return {output.name: infos[output.name].id for output in wanted}
 
 
 def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
@@ -103,13 +104,14 @@ def new_config(connector: ConnectorConfig, source: Config) -> dict[str, str]:
     The minimum compaction lag is not set again: what is published has waited for it already.
     """
     kept = {"retention.ms": str(connector.retention_ms), "retention.bytes": str(connector.retention_bytes)}
+    largest = max(int(source.get("max.message.bytes", KAFKAS_LARGEST)), KAFKAS_LARGEST) + HEADER_ROOM
     return {
         "cleanup.policy": ",".join(sorted(connector.cleanup_policy)),
         "delete.retention.ms": str(connector.delete_retention_ms),
         **(kept if "delete" in connector.cleanup_policy else {}),
         "message.timestamp.type": "CreateTime",
         **_any_time(),
-        "max.message.bytes": str(_largest_message(source)),
+        "max.message.bytes": str(largest),
         **connector.output_topic_config,
     }
 
@@ -119,21 +121,17 @@ def _any_time() -> dict[str, str]:
     return {f"message.timestamp.{side}.max.ms": str(FOREVER) for side in ("before", "after")}
 
 
-def _largest_message(source: Config) -> int:
-    return max(int(source.get("max.message.bytes", KAFKAS_LARGEST)), KAFKAS_LARGEST) + HEADER_ROOM
-
-
 def faults(connector: ConnectorConfig, config: Config) -> list[str]:
     """Returns what in the settings of an existing output topic breaks a promise, each with what it has to be."""
     policy = set(config.get("cleanup.policy", "delete").split(","))
-    found = []
+    wrong = []
     if "compact" in connector.cleanup_policy and "compact" not in policy:
-        found.append(f"cleanup.policy is {config.get('cleanup.policy')}, it has to contain compact")
+        wrong.append(f"cleanup.policy is {config.get('cleanup.policy')}, it has to contain compact")
     if "delete" in policy and "delete" not in connector.cleanup_policy and _expires(config):
-        found.append("cleanup.policy contains delete, which the connector's does not: keys would expire")
+        wrong.append("cleanup.policy contains delete, which the connector's does not: keys would expire")
     if config.get("message.timestamp.type") != "CreateTime":
-        found.append(f"message.timestamp.type is {config.get('message.timestamp.type')}, it has to be CreateTime")
-    return found
+        wrong.append(f"message.timestamp.type is {config.get('message.timestamp.type')}, it has to be CreateTime")
+    return wrong
 
 
 def _expires(config: Config) -> bool:
@@ -143,21 +141,21 @@ def _expires(config: Config) -> bool:
 
 def warnings(connector: ConnectorConfig, config: Config, source: Config) -> list[str]:
     """Returns what in the settings of an existing output topic may make it refuse records, or keep them for longer."""
-    found = []
+    reasons = []
     if "delete" in connector.cleanup_policy and "delete" not in config.get("cleanup.policy", "delete"):
-        found.append("cleanup.policy has no delete, as the connector's has: what expires in the log stays there")
+        reasons.append("cleanup.policy has no delete, as the connector's has: what expires in the log stays there")
     largest = int(config.get("max.message.bytes", KAFKAS_LARGEST))
     needed = int(source.get("max.message.bytes", KAFKAS_LARGEST)) + HEADER_ROOM
     if largest < needed:
-        found.append(f"max.message.bytes is {largest}, records of the source with our headers may need {needed}")
+        reasons.append(f"max.message.bytes is {largest}, records of the source with our headers may need {needed}")
     bounded = [name for name in _any_time() if int(config.get(name, FOREVER)) < FOREVER]
-    return found + [f"{name} is {config[name]}, records with other times are refused" for name in bounded]
+    return reasons + [f"{name} is {config[name]}, records with other times are refused" for name in bounded]
 
 
 def resume_safe_ms(config: Config) -> int | None:
     """Returns how long (ms) a reader may stay away from a topic with these settings without missing a record.
 
-    delete.retention.ms where it compacts; None is for ever. 0 where it deletes, by time or by size: a segment may go
+    delete.retention.ms if it compacts; None is for ever. 0 if it deletes, by time or by size: a segment may go
     as soon as it is full, since size has no time, and retention.ms goes by the records' times, which are the source's.
     """
     policy = config.get("cleanup.policy", "delete").split(",")
@@ -167,7 +165,7 @@ def resume_safe_ms(config: Config) -> int | None:
 
 
 def check(connector: ConnectorConfig, name: str, config: Config) -> None:
-    """Raises OutputError with all faults where the settings `config` of output topic `name` break a promise."""
+    """Raises OutputError with all faults if the settings `config` of output topic `name` break a promise."""
     wrong = faults(connector, config)
     if wrong:
         raise OutputError(
@@ -183,9 +181,9 @@ def warn(connector: ConnectorConfig, name: str, config: Config, source: Config) 
         _log.warning("output topic does not fit in all", connector=connector.name, topic=name, reason=text)
 
 
-def _new(connector: ConnectorConfig, one: WantedOutput, source: Config) -> NewTopic:
+def _new(connector: ConnectorConfig, output: WantedOutput, source: Config) -> NewTopic:
     replication = connector.output_topic_replication_factor
-    return NewTopic(one.name, one.partitions, replication, config=new_config(connector, source))
+    return NewTopic(output.name, output.partitions, replication, config=new_config(connector, source))
 
 
 def _settings(admin: Admin, names: Sequence[str], deadline_s: float) -> dict[str, dict[str, str]]:
@@ -197,14 +195,14 @@ def _settings(admin: Admin, names: Sequence[str], deadline_s: float) -> dict[str
 
 def _ready(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicInfo]:
     """Returns the topics once each has as many partitions as are named, and every one of them a leader."""
-    found: dict[str, TopicInfo] = {}
+    ready: dict[str, TopicInfo] = {}
 
     def waiting() -> list[str]:
-        now = admin.describe(partitions.keys() - found.keys())
-        found.update(
+        now = admin.describe(partitions.keys() - ready.keys())
+        ready.update(
             {name: info for name, info in now.items() if info.partitions >= partitions[name] and not info.leaderless}
         )
-        return sorted(partitions.keys() - found.keys())
+        return sorted(partitions.keys() - ready.keys())
 
     left = poll_until(lambda names: not names, waiting, DEADLINE_S, _PAUSE_S)
     if left:
@@ -214,4 +212,4 @@ def _ready(admin: Admin, partitions: Mapping[str, int]) -> dict[str, TopicInfo]:
             f"{DEADLINE_S:.0f} s.",
             "Check that all brokers are up.",
         )
-    return found
+    return ready

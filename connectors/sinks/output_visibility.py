@@ -3,7 +3,7 @@
 A commit is answered once its coordinator has written the decision; the markers that end the transaction in each output
 partition are written afterwards. Until a partition has its marker its last stable offset stays below our records, so a
 reader that begins right then ends without them. What we have published lies below the output offset that the catalog
-keeps for each log (`OutputPoint`), so a partition whose last stable offset has reached that one hides none of it,
+keeps for each log (`OutputPoint`), so a partition with a last stable offset that has reached that one hides none of it,
 whatever others have open above.
 """
 
@@ -58,7 +58,7 @@ def published_ends(state: CatalogState, topics: Collection[str]) -> dict[TopicPa
 
 
 def hidden_ends(published: Ends, stable: Ends) -> tuple[HiddenEnd, ...]:
-    """Returns the partitions of `published` whose last stable offset, in `stable`, is below what was published."""
+    """Returns the partitions of `published` with a last stable offset, in `stable`, below what was published."""
     return tuple(
         HiddenEnd(place, end, stable[place]) for place, end in sorted(published.items()) if stable[place] < end
     )
@@ -84,7 +84,7 @@ def await_visible(
             said = True
             _log.info("waiting until readers see what was published", partitions=len(hidden), first=str(hidden[0]))
         sleep(_PAUSE_S)
-        waiting = {one.place: one.end for one in hidden}
+        waiting = {hidden_end.place: hidden_end.end for hidden_end in hidden}
         hidden = hidden_ends(waiting, stable_ends(waiting))
     return hidden
 

@@ -45,7 +45,10 @@ from connectors.sinks.output_reader import check_writers
 from connectors.sinks.settings import TransactionLimits
 
 AGAIN: Final = "It is tried again from the positions that the group holds."
+# How long (s) an abort, or the question why a transaction can only be aborted, is waited for. librdkafka may never
+# answer, and the next producer with the id aborts the transaction anyway: a longer wait only delays the next try.
 _ABORT_S: Final = 2.0
+# How long (s) the consumer is waited for before the admin client asks.
 _ENDS_S: Final = 2.0
 _MANY: Final = 500
 """Of so many partitions the ends are asked with a client of their own: an admin client makes a future for each."""
@@ -70,6 +73,7 @@ class QueryClients:
         self.admin = Admin(clients.admin())
         self.member = groups.member(clients.admin(), group_id(connector))
         self._make_reader = partial(groups.member, clients.admin(), group_id(connector), "read_uncommitted")
+        # Made under `_lock` when many partitions are asked about for the first time; None before.
         self._reader: Consumer | None = None
         self._lock = threading.Lock()
 
@@ -94,12 +98,12 @@ class QueryClients:
 class ProducerSession:
     """Holds the producer of one bucket, for one publish task or, in the driver, from one publish to the next.
 
-    A refused batch needs a new producer (`open`): librdkafka's sequence numbers go on behind that batch, and the broker
+    A refused batch needs a new producer (`open`): librdkafka's sequence numbers go on after that batch, and the broker
     would take nothing more of the old one.
 
     `kept`: the producer is of an earlier plan and has not committed anything of this one; only its next transaction
     shows whether another has fenced it since. Once `cancelled` returns True, nothing is waited for any more. `failed`
-    is given to librdkafka with every record, which keeps it for ever where a producer is dropped with records under
+    is given to librdkafka with every record, which keeps it for ever if a producer is dropped with records under
     way: it holds no client.
     """
 
@@ -121,9 +125,13 @@ class ProducerSession:
         self.kept = False
         self._clients = clients
         self._member = queries.member
+        # None before `open`, and after it has failed or `drop_producer`.
         self._producer: Producer | None = None
+        # The output topics as they were when the producer was made for them; one that differs needs a new producer.
         self._outputs: Mapping[str, TopicInfo] = {}
+        # Whether other writers were looked for in the outputs of the present plan; once a plan is enough.
         self._looked = False
+        # Bytes of the largest record that did not fit into the queue so far; the next producer has room for it.
         self._largest_record = 0
 
     @property
@@ -135,7 +143,7 @@ class ProducerSession:
     def open(self, expected: Mapping[TopicPartition, int | None]) -> None:
         """Takes steps 6 and 7: fences every other producer of the bucket, then proves that this one may send.
 
-        `expected` is the committed offset of each partition, None where there is none. Raises FencedError
+        `expected` is the committed offset of each partition, None if there is none. Raises FencedError
         (a newer owner), PositionMovedError, OutputError, UnreachableError.
         """
         self.drop_producer()
@@ -152,7 +160,7 @@ class ProducerSession:
     def go_on(self, bucket: Bucket, expected: Mapping[TopicPartition, int | None]) -> None:
         """Takes steps 6 and 7 for the next plan, with the present producer.
 
-        If another has fenced it, its next transaction fails. Makes a new one where an output is not as the producer
+        If another has fenced it, its next transaction fails. Makes a new one if an output is not as the producer
         knows it: it has grown, or nothing was sent to it before.
         """
         self.bucket, self._looked = bucket, False
@@ -172,7 +180,7 @@ class ProducerSession:
         hit("publish.position")
 
     def check_epoch(self) -> None:
-        """Raises FencedError where the catalog has a newer owner than the plan's."""
+        """Raises FencedError if the catalog has a newer owner than the plan's."""
         newest = newest_epoch(self.bucket.storage)
         if newest < self.bucket.plan.epoch:
             raise StorageError(
@@ -194,7 +202,7 @@ class ProducerSession:
             call_until_answered(add, self.limits.deadline_s, self.cancelled)
 
     def typed(self, error: KafkaError, doing: str) -> KeyfoldError:
-        """Returns the typed error for `error` of the producer; raises FencedError where a newer owner caused it."""
+        """Returns the typed error for `error` of the producer; raises FencedError if a newer owner caused it."""
         if error.code() in NOT_ALLOWED:  # first, as a right on the transactional id that is gone is fatal to librdkafka
             return not_allowed(error, f"{self.bucket}: {doing}", self._right(error.code()))
         if error.code() in FENCED or (error.fatal() and error.code() not in UNFIT):
@@ -207,7 +215,7 @@ class ProducerSession:
         return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer().get("bootstrap.servers")))
 
     def _right(self, code: int) -> str | None:
-        """Returns the right that a producer lacks where the brokers refuse with `code`, and on what."""
+        """Returns the right that a producer lacks if the brokers refuse with `code`, and on what."""
         outputs = ", ".join(sorted(self._outputs))
         names = {
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: f"transactional id {self._transactional_id}",
@@ -218,13 +226,14 @@ class ProducerSession:
         return f"{rights} on {names[code]}" if code in names else None
 
     def abort_reason(self) -> KafkaError | None:
-        """Returns why the open transaction can only be aborted; None where it need not be.
+        """Returns why the open transaction can only be aborted; None if it need not be.
 
         librdkafka drops the records of such a transaction and gives the reason to the next call about it only. This
         one has no effect, as what it adds is aborted.
         """
-        one = self.bucket.plan.targets[0]
-        position, group = Partition(one.topic, one.partition, max(0, one.start)), self._member.consumer_group_metadata()
+        target = self.bucket.plan.targets[0]
+        position = Partition(target.topic, target.partition, max(0, target.start))
+        group = self._member.consumer_group_metadata()
         try:
             self.producer.send_offsets_to_transaction([position], group, _ABORT_S)
         except KafkaException as error:
@@ -273,21 +282,21 @@ class ProducerSession:
     def _checked_outputs(self) -> Mapping[str, TopicInfo]:
         """Returns the output topics, which must be those of the plan; only step T3 decides that one is gone."""
         names = sorted({target.output for target in self.bucket.plan.targets if target.output is not None})
-        found = described(self.admin.describe, names, known=names)
+        present = described(self.admin.describe, names, known=names)
         for name in names:
             ours = self.bucket.output_ids[name]
-            if name not in found:
+            if name not in present:
                 raise UnreachableError(
                     f"{self.bucket}: no broker knows output topic {name}.",
                     "It is asked for again; if it was deleted, the next start of the connector says so.",
                 )
-            if found[name].id != ours:
+            if present[name].id != ours:
                 raise OutputError(
-                    f"{self.bucket}: output topic {name} was recreated (its id was {ours}, now {found[name].id}); what "
-                    "was published is gone.",
+                    f"{self.bucket}: output topic {name} was recreated (its id was {ours}, now {present[name].id}); "
+                    "what was published is gone.",
                     PUBLISH_ANEW,
                 )
-        return {name: replace(found[name], leaderless=0) for name in names}
+        return {name: replace(present[name], leaderless=0) for name in names}
 
     def _check_positions(self, expected: Mapping[TopicPartition, int | None]) -> None:
         group = group_id(self.bucket.connector)
@@ -295,10 +304,11 @@ class ProducerSession:
         wrong = moved(held, expected, self.bucket.plan.catalog_id)
         if wrong:
             tp = wrong[0]
-            found = held[tp]
-            why, action = moved_by(found, self.bucket.plan.catalog_id, self.admin.members(group))
+            position = held[tp]
+            offset = None if position is None else position.offset
+            why, action = moved_by(position, self.bucket.plan.catalog_id, self.admin.members(group))
             raise PositionMovedError(
-                f"{self.bucket}: group {group} holds {None if found is None else found.offset} for {tp}, planned was "
+                f"{self.bucket}: group {group} holds {offset} for {tp}, planned was "
                 f"{expected[tp]} ({len(wrong)} of {len(expected)} positions have moved): {why}.",
                 action,
             )
@@ -307,7 +317,7 @@ class ProducerSession:
 def read_positions(
     admin: Admin, group: str, partitions: Sequence[TopicPartition], member: Consumer | None = None
 ) -> dict[TopicPartition, Position | None]:
-    """Reads the position that `group` has committed for each of `partitions`, None where there is none.
+    """Reads the position that `group` has committed for each of `partitions`, None if there is none.
 
     Pending transactions are waited for. `member`: a consumer of the group to ask with (`groups.member`). Raises
     UnreachableError, NotAllowedError, PositionError (metadata of a newer format).
@@ -318,7 +328,7 @@ def read_positions(
 def moved(
     held: Mapping[TopicPartition, Position | None], expected: Mapping[TopicPartition, int | None], catalog_id: str
 ) -> list[TopicPartition]:
-    """Returns the partitions whose position is not the expected one: another offset, or of another catalog."""
+    """Returns the partitions with a position that is not the expected one: another offset, or of another catalog."""
     return [tp for tp, offset in expected.items() if not _same(held[tp], offset, catalog_id)]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import add
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, astuple, replace
 
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult
@@ -24,13 +25,7 @@ class TransactionCounts(Struct, frozen=True):
     rejected: int = 0
 
     def __add__(self, other: TransactionCounts) -> TransactionCounts:
-        return TransactionCounts(
-            self.records + other.records,
-            self.bytes + other.bytes,
-            self.dead_letters + other.dead_letters,
-            self.refused + other.refused,
-            self.rejected + other.rejected,
-        )
+        return TransactionCounts(*map(add, astuple(self), astuple(other)))
 
 
 NOTHING: Final = TransactionCounts()
@@ -49,22 +44,22 @@ class PublishProgress:
         self._targets = {target.tp: target for target in plan.targets}
         self._output_ids = output_ids
         self.aborted = 0
-        self.expected: dict[TopicPartition, int | None] = {tp: one.committed for tp, one in self._targets.items()}
+        # The offset that the group holds of each partition, None: none. `commit` moves it.
+        self.expected: dict[TopicPartition, int | None] = {
+            tp: planned.committed for tp, planned in self._targets.items()
+        }
+        # What was committed of each partition so far; `commit` adds to it.
         self._sent = {
             tp: PublishResult(
                 topic=tp.topic,
                 partition=tp.partition,
-                end=one.start,
-                output_offset=one.output_offset,
-                records=0,
-                bytes=0,
-                dead_letters=0,
-                refused=0,
-                rejected=0,
+                end=planned.start,
+                output_offset=planned.output_offset,
                 transactions=0,
                 aborted=0,
+                **asdict(NOTHING),
             )
-            for tp, one in self._targets.items()
+            for tp, planned in self._targets.items()
         }
 
     @property
@@ -73,7 +68,7 @@ class PublishProgress:
         return list(self._targets)
 
     def output(self, tp: TopicPartition) -> str | None:
-        """Returns the output topic of `tp`; None where it has none."""
+        """Returns the output topic of `tp`; None if it has none."""
         return self._targets[tp].output
 
     def generation(self, tp: TopicPartition) -> int:
@@ -116,19 +111,11 @@ class PublishProgress:
     ) -> None:
         """Records a committed transaction."""
         for number, (tp, position) in enumerate(positions.items()):
-            self.expected[tp] = position.offset
-            added = _added(self._sent[tp], position, counts.get(tp, NOTHING))
-            self._sent[tp] = replace(added, transactions=added.transactions + (number == 0))
-
-
-def _added(sent: PublishResult, position: Position, added: TransactionCounts) -> PublishResult:
-    return replace(
-        sent,
-        end=position.offset,
-        output_offset=position.output_offset,
-        records=sent.records + added.records,
-        bytes=sent.bytes + added.bytes,
-        dead_letters=sent.dead_letters + added.dead_letters,
-        refused=sent.refused + added.refused,
-        rejected=sent.rejected + added.rejected,
-    )
+            self.expected[tp], sent = position.offset, self._sent[tp]
+            self._sent[tp] = replace(
+                sent,
+                end=position.offset,
+                output_offset=position.output_offset,
+                transactions=sent.transactions + (number == 0),
+                **{name: getattr(sent, name) + count for name, count in asdict(counts.get(tp, NOTHING)).items()},
+            )

@@ -71,7 +71,9 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
             connector=connector.name,
             clients=clients,
             storage=storage,
-            output_ids=_output_ids(state),
+            output_ids={
+                topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id
+            },
             rules=WriteRules(
                 source_headers=connector.output_source_headers_enable,
                 tolerate=connector.errors_tolerance == "all",
@@ -154,7 +156,7 @@ class _PlanTransactions:
         self._tolerance.let_go(batch, refusal, self._progress.output(batch.tp))
 
     def send(self, group: Sequence[PartitionBatch]) -> int:
-        """Sends one transaction with a producer whose queue has room for the largest record; see `send_all`."""
+        """Sends one transaction with a producer that has room in its queue for the largest record; see `send_all`."""
         if not self._session.has_room(max(batch.largest(QUEUE_BYTES) for batch in group)):
             self.reopen()
         try:
@@ -163,10 +165,10 @@ class _PlanTransactions:
             raise explained(error, group) from error
 
     def _sent(self, group: Sequence[PartitionBatch]) -> int:
-        """Sends `group` in one transaction; in another one where no broker answered before its commit (errors.retry.*).
+        """Sends `group` in one transaction; in another one if no broker answered before its commit (errors.retry.*).
 
         Before another try steps 6 and 7 abort the failed transaction and prove that nothing of it took effect. The same
-        follows where a kept producer turns out to be fenced, or forgotten by the brokers.
+        follows if a kept producer turns out to be fenced, or forgotten by the brokers.
         """
         session, tried = self._session, False
 
@@ -188,10 +190,6 @@ class _PlanTransactions:
         return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.cancelled)
 
 
-def _output_ids(state: CatalogState) -> dict[str, str]:
-    return {topic.output: topic.output_id for topic in state.topics.values() if topic.output and topic.output_id}
-
-
 class KeptSessions:
     """Keeps the open session of each bucket, and the clients that all share, from one publish to the next.
 
@@ -200,8 +198,11 @@ class KeptSessions:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # None until the first publish, and after `close`.
         self._queries: QueryClients | None = None
+        # The idle sessions by bucket: `take` removes one and `put` brings it back.
         self._open: dict[int, ProducerSession] = {}
+        # When (monotonic s) a publish last began, or a session was last put back.
         self._used = clock()
 
     def begin(self, publisher: ChangelogPublisher) -> QueryClients:
@@ -212,16 +213,16 @@ class KeptSessions:
         return self._queries
 
     def take(self, bucket: int) -> ProducerSession | None:
-        """Returns the session of `bucket`, which the caller owns from now on; None where none is kept."""
+        """Returns the session of `bucket`, which the caller owns from now on; None if none is kept."""
         return self._open.pop(bucket, None)
 
     def put(self, bucket: int, session: ProducerSession) -> None:
-        """Keeps a session whose last transaction was committed."""
+        """Keeps a session after its last transaction was committed."""
         self._open[bucket] = session
         self._used = self._clock()
 
     def drop_unused(self) -> None:
-        """Drops all sessions where none was used for KEPT_S, and closes the clients; no publish may be under way."""
+        """Drops all sessions if none was used for KEPT_S, and closes the clients; no publish may be under way."""
         if self._clock() - self._used > KEPT_S:
             self.close()
 
@@ -244,7 +245,7 @@ class LocalPublisher:
         self._cancelled = cancelled
 
     def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
-        """See ChangelogPublisher. A session is kept only where this raises nothing."""
+        """See ChangelogPublisher. A session is kept only if this raises nothing."""
         if not plan.targets:
             return ()
         session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._queries, self._cancelled)

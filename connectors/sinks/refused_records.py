@@ -2,7 +2,7 @@
 
 A refused record takes its whole produce batch along, and the broker does not say which one it was. So what was to go in
 one transaction goes in several: one per partition, then halves, until a transaction holds a single record. The
-records before it have been sent by then, those behind it follow.
+records before it have been sent by then, those after it follow.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def send_all(
     """Sends all of `batches`, in order within each partition.
 
     `send` commits a prefix of what it is given and returns its length, or raises Refused; `single` decides about a
-    batch of one record, and returns only where sending it again has another effect; `reopen` follows every refusal.
+    batch of one record, and returns only if sending it again has another effect; `reopen` follows every refusal.
     """
     waiting: list[Group] = [list(batches)]
     while waiting:
@@ -80,7 +80,7 @@ class ErrorTolerance:
         self._refused = refused
 
     def let_go(self, batch: PartitionBatch, refusal: Refused, output: str | None) -> None:
-        """Marks the record of `batch` as a dead letter; raises RecordRefusedError where that is not allowed."""
+        """Marks the record of `batch` as a dead letter; raises RecordRefusedError if that is not allowed."""
         offset = batch.next_offset - 1
         mine = self._refused.setdefault(batch.tp, {})
         who = "the broker refuses" if refusal.setting is None else "librdkafka refuses"
@@ -111,7 +111,7 @@ class ErrorTolerance:
 
 
 def _to_raise(refusal: Refused) -> str | None:
-    """Returns what to do where librdkafka refuses; None where the broker does."""
+    """Returns what to do if librdkafka refuses; None if the broker does."""
     if refusal.setting is None:
         return None
     return f"Raise or unset producer.override.{refusal.setting} (librdkafka sends records of up to 1,000,000,000 bytes)"

@@ -33,6 +33,7 @@ from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
 
+# How long (s) one call waits for reports of deliveries, so that a stop or a failure is noticed between two calls.
 _POLL_S: Final = 0.05
 _PURGED: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
 
@@ -58,15 +59,19 @@ class Transaction:
         self._session = session
         self._progress = progress
         self._rules = rules
+        # The next four are of the present transaction; `send` resets them.
         self._counts: dict[TopicPartition, TransactionCounts] = {}
+        # Whether a transaction was begun and is neither committed nor aborted: only such a one counts as aborted.
         self._open = False
+        # Partitions that got tombstones of retired keys, which no count shows: their high watermarks are needed too.
         self._written: set[TopicPartition] = set()
+        # Records that were let go; they are logged once the transaction is committed.
         self._letters: list[tuple[TopicPartition, pa.RecordBatch]] = []
 
     def send(self, batches: Sequence[PartitionBatch]) -> int:
         """Commits as many of `batches` as the time of a transaction allows, at least one; returns how many.
 
-        Raises Refused, after which the session has to be opened again; OutcomeUnknownError where the commit
+        Raises Refused, after which the session has to be opened again; OutcomeUnknownError if the commit
         was not answered; PublishInterruptedError, UnreachableError, OutputError, FencedError after aborting.
         """
         self._counts.clear()
@@ -130,8 +135,8 @@ class Transaction:
 
     def _produce_group(self, batches: Sequence[PartitionBatch]) -> None:
         """Produces neighbouring small batches as one: one alone would take as long as hundreds."""
-        for is_alone, found in groupby(batches, self._is_alone):
-            some = list(found)
+        for is_alone, neighbours in groupby(batches, self._is_alone):
+            some = list(neighbours)
             if not is_alone and len(some) > 1:
                 self._produce_joined(some)
                 continue
@@ -173,13 +178,13 @@ class Transaction:
     def _rows(self, tp: TopicPartition, batch: pa.RecordBatch) -> Iterator[Row]:
         generation, source_headers = self._progress.generation(tp), self._rules.source_headers
         if generation == 1:
-            found = output_rows(batch, source_headers=source_headers)
+            rows = output_rows(batch, source_headers=source_headers)
         else:
-            found = rows_of_generation(batch, generation, source_headers=source_headers)
+            rows = rows_of_generation(batch, generation, source_headers=source_headers)
         if not _retires(batch):
-            return found
+            return rows
         sent = partial(hit, "publish.retired")
-        return rows_with_retired(batch, found, generation, sent, source_headers=source_headers)
+        return rows_with_retired(batch, rows, generation, sent, source_headers=source_headers)
 
     def _count(self, tp: TopicPartition, counts: TransactionCounts) -> None:
         self._counts[tp] = self._counts.get(tp, NOTHING) + counts
@@ -259,17 +264,20 @@ class Transaction:
         """Returns the high watermark of each output partition that this transaction writes to."""
         written = self._written | {tp for tp, counts in self._counts.items() if counts.records}
         outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
-        found = self._session.high_watermarks(outputs.values())
-        return {tp: found[output] for tp, output in outputs.items()}
+        marks = self._session.high_watermarks(outputs.values())
+        return {tp: marks[output] for tp, output in outputs.items()}
 
     def _send_positions(self, positions: dict[TopicPartition, Position]) -> None:
         """Takes step 10."""
-        found = [Partition(tp.topic, tp.partition, one.group_offset, encode(one)) for tp, one in positions.items()]
+        places = [
+            Partition(tp.topic, tp.partition, position.group_offset, encode(position))
+            for tp, position in positions.items()
+        ]
         try:
-            self._session.send_offsets(found)
+            self._session.send_offsets(places)
         except KafkaException as error:
             if cause(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                sources = ", ".join(sorted({one.topic for one in found}))
+                sources = ", ".join(sorted({place.topic for place in places}))
                 doing = f"{self._session.bucket}: the positions of {sources} are not taken"
                 raise not_allowed(cause(error), doing, f"Read on source topic {sources}") from error
             if cause(error).code() not in MISSING:
@@ -281,21 +289,21 @@ class Transaction:
             ) from error
 
     def _commit(self) -> None:
-        """Takes step 11: repeats the commit until it is answered. Raises OutcomeUnknownError where it is not."""
+        """Takes step 11: repeats the commit until it is answered. Raises OutcomeUnknownError if it is not."""
         session = self._session
         try:
             call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.cancelled)
         except KafkaException as error:
-            found = cause(error)
-            if found.txn_requires_abort() or found.fatal():
+            kafka_error = cause(error)
+            if kafka_error.txn_requires_abort() or kafka_error.fatal():
                 raise
             raise OutcomeUnknownError(
-                f"{session.bucket}: the commit of a transaction was not answered: {found.str()}.",
+                f"{session.bucket}: the commit of a transaction was not answered: {kafka_error.str()}.",
                 "The positions that the group holds tell whether it took effect; they are read again.",
             ) from error
 
     def _abort(self) -> None:
-        """Aborts the transaction, and counts it once where it was begun: it takes no effect, answered or not."""
+        """Aborts the transaction, and counts it once if it was begun: it takes no effect, answered or not."""
         self._session.abort()
         self._progress.aborted += self._open
         self._open = False
@@ -306,14 +314,14 @@ class Transaction:
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
         """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""
-        dropped = any(one.code() in _PURGED for one in self._session.failures)
+        dropped = any(failure.code() in _PURGED for failure in self._session.failures)
         trouble = self._session.abort_reason() if dropped else None
         self._abort()  # this also brings the delivery reports that are still missing
-        found = [one for one in self._session.failures if one.code() not in _PURGED] + [trouble or error]
-        refusal = next((one for one in found if one.code() in REFUSED), None)
+        reasons = [failure for failure in self._session.failures if failure.code() not in _PURGED] + [trouble or error]
+        refusal = next((reason for reason in reasons if reason.code() in REFUSED), None)
         if refusal is not None:
             return Refused(refusal.str())
-        return self._session.typed(found[0], doing)
+        return self._session.typed(reasons[0], doing)
 
 
 def _retires(rows: pa.RecordBatch) -> bool:

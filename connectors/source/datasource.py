@@ -1,11 +1,11 @@
 """Gives Spark the source as a Python Data Source, `keyfold`: one stream for all connectors of a worker.
 
-Spark makes these objects anew in planner and worker processes, so they hold nothing but the options: where the driver
-answers (`driver_link.py`). What a micro-batch holds is planned there (`micro_batches.py`); a position of the stream is
-the number of a micro-batch.
+Spark makes these objects in its planner and worker processes, so they hold nothing but the options: the address at
+which the driver answers (`driver_link.py`). What a micro-batch holds is planned there (`micro_batches.py`); a position
+of the stream is the number of a micro-batch.
 
-What reads, and Arrow, is imported where it is first used: a worker's start waits for processes that plan, one after the
-other, and none of them needs that.
+A worker's start waits for three planner processes, one after the other. So what reads, and Arrow, is imported in the
+function that needs it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from functools import cached_property
+from multiprocessing.connection import Client
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-from connectors.source.driver_answers import Address, DriverAnswers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,31 @@ if TYPE_CHECKING:
 
 NAME: Final = "keyfold"
 _POSITION: Final = "batch"
+
+
+class Address(Struct, frozen=True):
+    """The path at which the driver listens, and the key by which a process may ask, which its repr does not show."""
+
+    path: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"Address({self.path!r})"
+
+
+class DriverAnswers:
+    """Asks the driver at `address` in the planner process, with one connection."""
+
+    def __init__(self, address: Address) -> None:
+        self._connection = Client(address.path, "AF_UNIX", authkey=address.key.encode())
+
+    def ask(self, name: str, *arguments: int) -> Any:
+        """Returns what the driver's `MicroBatches` answers to its method `name`; tasks are pickled."""
+        self._connection.send((name, arguments))
+        answered, answer = self._connection.recv()
+        if not answered:
+            raise RuntimeError(f"the driver could not plan: {answer}")
+        return answer
 
 
 class TaskPartition(InputPartition):
@@ -38,8 +63,8 @@ class TaskPartition(InputPartition):
 class KafkaSource(DataSource):
     """The topics of all connectors of one worker.
 
-    The options `socket` and `secret`, a name whose value Spark shows in no plan, are an `Address`. The schema is given
-    by who loads it, `WRITTEN` of compactor/ingest/ingest.py.
+    The options `socket` and `secret`, a name of which Spark shows the value in no plan, are an `Address`. The schema is
+    WRITTEN of compactor/ingest/ingest.py.
     """
 
     @classmethod
@@ -64,23 +89,23 @@ class StreamReader(DataSourceStreamReader):
 
     @cached_property
     def _first(self) -> int:
-        return self._driver.begin()
+        return self._driver.ask("begin")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Returns where a query without checkpoint begins: behind what was planned for an earlier one.
+        """Returns the number after which a query without checkpoint begins: the last that was planned before it.
 
-        The same each time: Spark asks again once the first micro-batch is planned, whose begin this is.
+        The same each time: Spark asks again once the first micro-batch is planned, which begins there.
         """
         return {_POSITION: self._first}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: ARG002, N802  # Spark's
-        """Returns the number of the next micro-batch; `start` itself where there is nothing to read for a while."""
-        found = self._driver.latest(start[_POSITION])
-        return start if found == start[_POSITION] else {_POSITION: found}
+        """Returns the next micro-batch's number, or `start` if nothing is to be read for a while."""
+        latest = self._driver.ask("latest", start[_POSITION])
+        return start if latest == start[_POSITION] else {_POSITION: latest}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Returns a task for each of the driver's."""
-        return [TaskPartition(task) for task in self._driver.tasks(start[_POSITION], end[_POSITION])]
+        return [TaskPartition(task) for task in self._driver.ask("tasks", start[_POSITION], end[_POSITION])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads one task (`read_task.py`); yields rows of WRITTEN."""

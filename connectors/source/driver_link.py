@@ -1,7 +1,7 @@
 """Lets Spark's planner process ask the driver for micro-batches, over a Unix socket of this machine.
 
 Spark gives a Python source a process of its own for its planning. What is planned is known in the driver, so that
-process only passes questions on (`driver_answers.py`). The socket lies in a folder that only this account can enter.
+process only passes questions on (`datasource.py`). The socket lies in a folder that only this account can enter.
 """
 
 from __future__ import annotations
@@ -15,23 +15,28 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from connectors.errors import SparkGoneError
-from connectors.source.driver_answers import Address, MicroBatchPlanner
+from connectors.source.datasource import Address
 from connectors.threads import CancellableThread
 
+if TYPE_CHECKING:
+    from connectors.source.micro_batches import MicroBatches
+
 _CLOSE_S: Final = 2.0
+"""How long (s) `close` waits for the thread that accepts; it has nothing else to do."""
 _AGAIN_S: Final = 0.2
+"""The pause (s) before it accepts again without a file or thread left; without one it would spin."""
 _log = structlog.get_logger()
 
 
 class DriverLink:
     """Answers planner processes from `plans`, each on a thread of its own, from `open` to `close`."""
 
-    def __init__(self, plans: MicroBatchPlanner) -> None:
+    def __init__(self, plans: MicroBatches) -> None:
         self._plans = plans
         try:
             self._listener = Listener(None, "AF_UNIX")  # without the key: accept() would wait for a frozen planner
@@ -52,7 +57,7 @@ class DriverLink:
         """Takes no further connection; those that are there end with their processes."""
         self._accepting.stop()
         if self._accepting.is_alive():
-            # It sees that it is to end. Without a handshake, which is not answered where it has ended meanwhile.
+            # It sees that it is to end. Without a handshake, which is not answered if it has ended meanwhile.
             with suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
                 knock.settimeout(_CLOSE_S)
                 knock.connect(self.address.path)
@@ -64,7 +69,8 @@ class DriverLink:
             try:
                 connection = self._listener.accept()
                 CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
-            except (OSError, RuntimeError) as error:  # no file, or no thread, is left; a planner that is lost asks anew
+            except (OSError, RuntimeError) as error:
+                # No file or thread is left; a planner that is lost asks again.
                 if not stopped.wait(_AGAIN_S):
                     _log.warning("a process of Spark's that plans was not let in", error=str(error))
 
@@ -76,12 +82,12 @@ class DriverLink:
                 name, arguments = connection.recv()
                 try:
                     answer = (True, self._answer_to(name, *arguments))
-                except Exception as error:  # noqa: BLE001  # raised in the planner, whose query fails with it
+                except Exception as error:  # noqa: BLE001  # raised in the planner, and its query fails with it
                     answer = (False, f"{type(error).__name__}: {error}")
                 connection.send(answer)
 
     def _is_known(self, connection: Connection) -> bool:
-        """Proves each side to the other, as `Listener.accept` does where it has the key."""
+        """Proves each side to the other, as `Listener.accept` does if it has the key."""
         key = self.address.key.encode()
         try:
             deliver_challenge(connection, key)

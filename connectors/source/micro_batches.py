@@ -9,77 +9,60 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from itertools import count
+from itertools import count, starmap
 from typing import Final
-
-from msgspec import Struct
 
 from compactor.errors import KeyfoldError
 from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import plan
-from connectors.source.early_end import NEVER, EarlyEnd
-from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit
-from connectors.source.subscription import Offer, Subscription
+from connectors.source import plan, read_route
+from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
+from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.portion import Offer
+from connectors.source.read_route import Route
+from connectors.source.subscription import Subscription
 
 WAIT_S: Final = 1.0
 """How long (s) a question for the next micro-batch waits for one."""
 SMALLEST: Final = 2_500
-"""Offsets for which another reading task is planned, where a micro-batch holds portions of several connectors."""
-DRIVER_READ_MAX: Final = 10_000
-"""Offsets of a micro-batch that the driver reads itself at most: a Spark job costs more than to read so few."""
-
-
-class PortionSplit(Struct, frozen=True):
-    """What one task reads of one connector's portion.
-
-    `clients`: the settings with which portions of several connectors are read by one consumer; the connector's own in
-    all but names.
-    """
-
-    portion: int
-    options: SourceOptions
-    split: ReadSplit
-    clients: ClientSettings
-
-
-class ReadTask(Struct, frozen=True):
-    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own.
-
-    Of any other task `early_end` says when it ends before its ranges do.
-    """
-
-    portions: tuple[PortionSplit, ...]
-    bounded: bool
-    early_end: EarlyEnd = NEVER
+"""Offsets for which another reading task is planned, if a micro-batch holds portions of several connectors."""
 
 
 class MicroBatches:
     """Plans micro-batches of what subscriptions are offered, and hands each its portion. Threads may share it.
 
     `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector, as it is now.
-    `marks`: a path, which with an end of its own becomes that of each EarlyEnd.
+    `marks`: a path, which with an end of its own becomes that of each EarlyEnd. `wait_s`: see WAIT_S.
     """
 
-    def __init__(self, tasks: int, *, shared: bool) -> None:
+    def __init__(self, tasks: int, *, shared: bool, wait_s: float = WAIT_S) -> None:
         self.shared = shared
         self.marks = ""
         self._tasks = tasks
+        self._wait_s = wait_s
         self._changed = threading.Condition()
+        # Those that are offered, with the client settings that others may share with them.
         self._subscriptions: dict[Subscription, ClientSettings] = {}
+        # Numbers portions, over all micro-batches and queries.
         self._portions = count(1)
+        # The portions of the last micro-batch that are not delivered.
         self._claimed: dict[int, Subscription] = {}
+        # The last micro-batch, and the tasks of it and the one before: Spark may ask for them again.
         self._number = 0
         self._planned: dict[int, list[ReadTask]] = {}
+        # Whether the driver reads the last micro-batch.
         self._in_driver = False
+        # The tasks of a first micro-batch without portions, see `warm_up`; None once it is planned.
         self._first: list[ReadTask] | None = None
+        # Rises when a query fails, so that a question of its planner process claims nothing any more.
         self._run = 0
+        # Names of connectors that are suspect; they outlive their subscriptions.
         self._suspects: set[str] = set()
-        self._early_end = NEVER  # of the last micro-batch
+        # Of the last micro-batch.
+        self._early_end = NEVER
+        # The number of the micro-batch that was last asked to end early.
         self._ending: int | None = None
-        """The number of the micro-batch that was last asked to end early."""
         self._closed = False
 
     def share(self, *, shared: bool) -> None:
@@ -96,12 +79,12 @@ class MicroBatches:
 
     @property
     def ending(self) -> int | None:
-        """The number of the micro-batch that was asked to end early and has not ended yet; None: there is none."""
+        """The number of the micro-batch that was asked to end early and has not ended yet; None if there is none."""
         with self._changed:
             return self._ending if self._claimed and self._ending == self._number else None
 
     def is_suspect(self, connector: str) -> bool:
-        """Returns whether its last micro-batch failed as a whole, and nothing of it was read alone since."""
+        """Returns whether its last micro-batch failed as a whole, and nothing of it was read apart since."""
         with self._changed:
             return connector in self._suspects
 
@@ -125,7 +108,7 @@ class MicroBatches:
     def warm_up(self, processes: int) -> None:
         """Has the next micro-batch hold nothing, read by so many of Spark's processes; with 0 Spark runs no job for it.
 
-        Spark's first micro-batch takes a second more than others, and the first job another one: they pass beside the
+        Spark's first micro-batch takes a second more than others, and the first job another one: they pass during the
         take-overs.
         """
         self._first = [ReadTask((), bounded=True)] * processes
@@ -150,7 +133,7 @@ class MicroBatches:
         return self._number
 
     def latest(self, start: int) -> int:
-        """Plans the next micro-batch (step 1); returns its number, or `start` where nothing comes for a while.
+        """Plans the next micro-batch (step 1); returns its number, or `start` if nothing comes for a while.
 
         A query that has failed meanwhile gets `start`: what it claimed would not be read.
         """
@@ -162,43 +145,47 @@ class MicroBatches:
                 first, self._first = self._first, None
                 self._in_driver = not first
                 return self._plan(first)
-            self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), WAIT_S)
+            self._changed.wait_for(
+                lambda: run != self._run or self._closed or any(each.claimable for each in self._subscriptions),
+                self._wait_s,
+            )
             if run != self._run or self._closed:
                 return start
-            claimed = [(one, offer) for one in self._subscriptions if (offer := one.claim())]
+            claimed = [(each, offer) for each in self._subscriptions if (offer := each.claim())]
             if not claimed:
                 return start
-            self._in_driver = sum(plan.size(offer.ranges) for _, offer in claimed) <= DRIVER_READ_MAX
-            numbered = {next(self._portions): (one, offer) for one, offer in claimed}
-            self._claimed.update({number: one for number, (one, _) in numbered.items()})
-            found = self._plan(self._read_tasks(numbered))
+            size = sum(plan.size(offer.ranges) for _, offer in claimed)
+            self._in_driver = read_route.of_micro_batch(size) is Route.DRIVER
+            numbered = {next(self._portions): pair for pair in claimed}
+            self._claimed.update({number: subscription for number, (subscription, _) in numbered.items()})
+            latest = self._plan(self._read_tasks(numbered))
         hit("source.plan")
-        return found
+        return latest
 
     def tasks(self, start: int, end: int) -> list[ReadTask]:
-        """Returns the reading tasks of the micro-batches behind `start` up to `end`, however often it is asked."""
+        """Returns the reading tasks of the micro-batches after `start` up to `end`, however often it is asked."""
         with self._changed:
             return [task for number in range(start + 1, end + 1) for task in self._planned.get(number, [])]
 
     def driver_tasks(self) -> list[ReadTask] | None:
-        """Returns the tasks of the last micro-batch where it is so small that the driver reads it; None: Spark does."""
+        """Returns the tasks of the last micro-batch if the driver reads it; None: Spark does."""
         with self._changed:
             return self._planned.get(self._number, []) if self._in_driver else None
 
-    def deliver(self, found: Mapping[int, Batch | KeyfoldError]) -> None:
+    def deliver(self, answers: Mapping[int, Batch | KeyfoldError]) -> None:
         """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
         with self._changed:
             claimed, self._claimed = self._claimed, {}
             ended_early = self._ending == self._number
         for number, subscription in claimed.items():
-            subscription.deliver(found.get(number), ended_early=ended_early)
+            subscription.deliver(answers.get(number), ended_early=ended_early)
 
-    def deliver_portion(self, number: int, found: Batch | KeyfoldError) -> None:
+    def deliver_portion(self, number: int, answer: Batch | KeyfoldError) -> None:
         """Hands over the portion `number` before the others of its micro-batch, which `deliver` ends."""
         with self._changed:
             subscription = self._claimed.pop(number, None)
         if subscription is not None:
-            subscription.deliver(found)
+            subscription.deliver(answer)
 
     def abandon(self) -> int:
         """Gives up the micro-batch that was planned and not delivered, as the query has failed; counts its portions."""
@@ -219,11 +206,8 @@ class MicroBatches:
             subscription.fail(error)
 
     def _is_unbounded(self) -> bool:
-        """Whether the last micro-batch that was planned has tasks without bounds."""
+        """Returns whether the last micro-batch that was planned has tasks without bounds."""
         return any(not task.bounded for task in self._planned.get(self._number, []))
-
-    def _is_offered(self) -> bool:
-        return any(one.claimable for one in self._subscriptions)
 
     def _plan(self, tasks: list[ReadTask]) -> int:
         self._number += 1
@@ -234,38 +218,31 @@ class MicroBatches:
     def _read_tasks(self, numbered: Mapping[int, tuple[Subscription, Offer]]) -> list[ReadTask]:
         """Deals the portions to tasks: those of several connectors, or few offsets, are read within bounds."""
         if not self.shared and len(numbered) == 1 and not self._in_driver:
-            ((number, (one, offer)),) = numbered.items()
-            clients, most = one.options.clients, one.options.limits.tasks_max
-            splits = [PortionSplit(number, offer.options, each, clients) for each in plan.splits(offer.ranges, most)]
+            ((number, (subscription, offer)),) = numbered.items()
+            options = subscription.options
+            splits = plan.splits(offer.ranges, options.limits.tasks_max)
             self._early_end.forget()
             self._early_end = EarlyEnd(f"{self.marks}-end-{self._number + 1}") if self.marks else NEVER
-            return [ReadTask((each,), bounded=False, early_end=self._early_end) for each in splits]
-        pieces = [
-            PortionSplit(number, offer.options, ReadSplit((one,)), self._subscriptions[subscription])
-            for number, (subscription, offer) in numbered.items()
-            for one in offer.ranges
-        ]
-        tasks = 1 if self._in_driver else self._tasks
-        return [ReadTask(_joined(dealt), bounded=True) for dealt in _deal(pieces, tasks)]
+            portions = [PortionSplit(number, offer.options, split, options.clients) for split in splits]
+            return [ReadTask((portion,), bounded=False, early_end=self._early_end) for portion in portions]
+
+        def portion_split(number: int, ranges: Sequence[SourceRange]) -> PortionSplit:
+            subscription, offer = numbered[number]
+            return PortionSplit(number, offer.options, ReadSplit(tuple(ranges)), self._subscriptions[subscription])
+
+        ranges = {number: offer.ranges for number, (_, offer) in numbered.items()}
+        parts = _deal(ranges, 1 if self._in_driver else self._tasks)
+        return [ReadTask(tuple(starmap(portion_split, part.items())), bounded=True) for part in parts]
 
 
-def _deal(pieces: Sequence[PortionSplit], tasks: int) -> list[list[PortionSplit]]:
-    """Cuts `pieces` into at most `tasks` lists of about as many offsets each; no partition is cut in two."""
-    total = sum(plan.size(piece.split.ranges) for piece in pieces)
-    lists = max(1, min(tasks, total // SMALLEST))
-    found: list[list[PortionSplit]] = [[] for _ in range(lists)]
+def _deal(ranges: Mapping[int, Sequence[SourceRange]], tasks: int) -> list[dict[int, list[SourceRange]]]:
+    """Deals the ranges of portions into at most `tasks` parts of about as many offsets; no range is cut in two."""
+    total = sum(map(plan.size, ranges.values()))
+    most = max(1, min(tasks, total // SMALLEST))
+    parts: list[dict[int, list[SourceRange]]] = [{} for _ in range(most)]
     done = 0
-    for piece in pieces:
-        found[min(lists - 1, done * lists // max(1, total))].append(piece)
-        done += plan.size(piece.split.ranges)
-    return [dealt for dealt in found if dealt]
-
-
-def _joined(pieces: Sequence[PortionSplit]) -> tuple[PortionSplit, ...]:
-    """Joins the pieces of each portion."""
-    joined: dict[int, PortionSplit] = {}
-    for piece in pieces:
-        before = joined.get(piece.portion)
-        ranges = piece.split.ranges if before is None else (*before.split.ranges, *piece.split.ranges)
-        joined[piece.portion] = PortionSplit(piece.portion, piece.options, ReadSplit(ranges), piece.clients)
-    return tuple(joined.values())
+    for portion, of_portion in ranges.items():
+        for each in of_portion:
+            parts[min(most - 1, done * most // max(1, total))].setdefault(portion, []).append(each)
+            done += each.size
+    return [part for part in parts if part]

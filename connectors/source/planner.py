@@ -1,4 +1,4 @@
-"""Follows one connector's topics and their ends, and decides where its next portion of a micro-batch ends.
+"""Follows one connector's topics and their ends, and decides the end of its next portion of a micro-batch.
 
 It keeps no position: every answer follows from the position that it is given and from what the brokers say.
 """
@@ -16,19 +16,18 @@ import structlog
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, SourceChangedError, UnreachableError
 from connectors.kafka import admin
-from connectors.kafka.retry import call_again
 from connectors.source import plan, source_errors
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
-from connectors.source.source_topics import NoAnswerError, PartitionOffsets, SourceTopics, ask_again_s
+from connectors.source.topics import NoAnswerError, SourceTopics, ask_again_s
 
-_RETRY_S: Final = 0.5
 SAID_AGAIN_S: Final = 30.0
 """How long (s) a reason why brokers do not answer is not logged again, as they are asked several times a second."""
+_RETRY_S: Final = 0.5
 _CALM_S: Final = 0.5
 """Above the time (s) between two questions, so that one answer among failures ends no outage."""
 _NUMBER: Final = re.compile(r"\d+")
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
 _log = structlog.get_logger()
 
 
@@ -54,19 +53,23 @@ class Planner:
         self._source = source
         self._clock = clock
         self._sleep = sleep
+        # The last answer about topics, asked for again at `_topics_until` (s), or at once if it is None.
         self._topics: dict[str, SourceTopic] | None = None
         self._topics_until = float("-inf")
+        # What `partitions` returned last: for this position and these topics, the list.
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
+        # Since when (s) not every question was answered in full; None if the last one was.
         self._failing_since: float | None = None
-        """Since when (s) not every question was answered in full; None if the last one was."""
-        self._said: dict[str, float] = {}
+        # Since when (s) every question was answered; None while the last one was not.
         self._answering_since: float | None = None
-        """Since when (s) every question was answered; None while the last one was not."""
+        # When (s) each reason of an outage was logged.
+        self._said: dict[str, float] = {}
         self._pinned: _Pinned | None = None
+        # Topics that were logged as missing, and as recreated: each is logged once.
         self._missing: frozenset[str] = frozenset()
         self._recreated: frozenset[str] = frozenset()
+        # Whether its connector reads no more, set by `close` from any thread.
         self._closed = False
-        """Whether its connector reads no more, set by `close` from any thread."""
 
     @property
     def silent_s(self) -> float:
@@ -84,14 +87,14 @@ class Planner:
         self._pinned = self._until_answered(lambda: self._pin(until))
 
     def initial(self) -> dict[str, TopicOffsets]:
-        """Returns where reading begins: the starts of known topics, the log starts of others.
+        """Returns the first position: the starts of known topics, the log starts of others.
 
-        Raises SourceChangedError where a known topic was recreated, UnreachableError after the time for retries.
+        Raises SourceChangedError if a known topic was recreated, UnreachableError after the time for retries.
         """
         return self._until_answered(self._initial)
 
     def latest(self, start: Offsets, limit: int | None) -> Offsets:
-        """Returns where a portion from `start` of at most `limit` offsets ends; `start` itself when nothing is new.
+        """Returns the end of a portion from `start` of at most `limit` offsets; `start` itself if nothing is new.
 
         Brokers that do not answer are nothing new until the time for retries is over, then UnreachableError. Raises
         SourceChangedError.
@@ -104,7 +107,7 @@ class Planner:
         return start if end == start else end
 
     def partitions(self, position: Offsets) -> list[TopicPartition]:
-        """Returns the partitions of `position` whose ends it is going to ask for: those of topics that are not gone.
+        """Returns the partitions of `position` that it is going to ask about: those of topics that are not gone.
 
         The same list as long as neither the position nor the topics are other objects: idle connectors ask often.
         """
@@ -117,12 +120,10 @@ class Planner:
         return listed
 
     def _initial(self) -> dict[str, TopicOffsets]:
-        topics, log_starts = (self._pinned.topics, self._pinned.log_starts) if self._pinned else (self._known(), None)
-        starts = self._options.starts
-        topics = self._not_recreated(starts, topics)
+        starts, pinned = self._options.starts, self._pinned
+        topics = self._not_recreated(starts, pinned.topics if pinned else self._known())
         new = {name: topics[name] for name in topics.keys() - starts.keys()}
-        if log_starts is None:
-            log_starts = _complete(self._source.log_starts(_partitions(new)))
+        log_starts = pinned.log_starts if pinned else self._source.log_starts(_partitions(new)).complete()
         return {**starts, **plan.introduce(new, topics, log_starts)}
 
     def _pin(self, until: float) -> _Pinned:
@@ -131,12 +132,10 @@ class Planner:
         if absent and self._clock() < until:  # a topic that is missing now would not be read at all
             raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
-        log_starts = _complete(self._source.log_starts(every))
-        return _Pinned(topics, log_starts, _complete(self._source.log_ends(every)))
+        return _Pinned(topics, self._source.log_starts(every).complete(), self._source.log_ends(every).complete())
 
     def _latest(self, start: Offsets, limit: int | None, *, again: bool = False) -> dict[str, TopicOffsets]:
-        topics = self._pinned.topics if self._pinned else self._known()
-        topics = self._not_recreated(start, topics)
+        topics = self._not_recreated(start, self._pinned.topics if self._pinned else self._known())
         ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
         try:
             moved = plan.advance(self._options.connector, start, topics, ends, limit)
@@ -149,63 +148,57 @@ class Planner:
         return {**moved, **self._introduce(new, topics)} if new else moved
 
     def _not_recreated(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
-        """Removes the topics that have another id than in `start`: they stay where they were, as deleted ones do.
+        """Removes the topics that have another id than in `start`: they stay at their offsets, as deleted ones do.
 
-        Step T3 and its repetitions put them into the catalog. Raises SourceChangedError where no topic is left.
+        Step T3 and its repetitions put them into the catalog. Raises SourceChangedError if no topic is left.
         """
-        others = plan.recreated(start, topics)
-        for name in sorted(others - self._recreated):
-            error = source_errors.recreated(self._options.connector, name, start[name].id, topics[name].id)
-            if len(others) == len(topics):
+        connector, recreated = self._options.connector, plan.recreated(start, topics)
+        for name in sorted(recreated - self._recreated):
+            error = source_errors.recreated(connector, name, start[name].id, topics[name].id)
+            if len(recreated) == len(topics):
                 raise error
-            connector, reason = self._options.connector, error.message
-            _log.warning(
-                "source topic is read no more, the others go on", connector=connector, topic=name, reason=reason
-            )
-        self._recreated = others
-        return {name: topic for name, topic in topics.items() if name not in others}
+            event = "source topic is read no more, the others go on"
+            _log.warning(event, connector=connector, topic=name, reason=error.message)
+        self._recreated = recreated
+        return {name: topic for name, topic in topics.items() if name not in recreated}
 
     def _introduce(self, new: set[str], topics: dict[str, SourceTopic]) -> dict[str, TopicOffsets]:
         if self._pinned:
             return plan.introduce(new, topics, self._pinned.log_starts)
-        answers = self._source.log_starts(_partitions({name: topics[name] for name in new}))
-        found = plan.introduce(new, topics, answers.offsets)
-        for name in sorted(found):
-            _log.info("source topic found", connector=self._options.connector, topic=name, topic_id=found[name].id)
-        return found
+        log_starts = self._source.log_starts(_partitions({name: topics[name] for name in new})).offsets
+        introduced = plan.introduce(new, topics, log_starts)
+        for name, offsets in sorted(introduced.items()):
+            _log.info("source topic found", connector=self._options.connector, topic=name, topic_id=offsets.id)
+        return introduced
 
     def _ask_ends(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[TopicPartition, int]:
         answers = self._source.log_ends(plan.known(start, topics))
-        if answers.failures:
-            # A topic may just have been deleted: the next look at the topics shows it.
-            self._topics = None
-            self._note_failure(_first(answers))
+        if answers.failure:
+            self._topics = None  # a topic may just have been deleted: the next look at the topics shows it
+            self._note_failure(answers.failure)
         else:
-            self._failing_since = None
             self._note_answer()
         return answers.offsets
 
     def _known(self) -> dict[str, SourceTopic]:
-        now = self._clock()
-        if self._topics is None or now >= self._topics_until:
-            self._topics = self._ask_topics()
-            self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
+        """Returns the topics that are read, as the brokers have them, or had them a short time ago."""
+        now, connector, selection = self._clock(), self._options.connector, self._options.selection
+        if self._topics is not None and now < self._topics_until:
+            return self._topics
+        if selection.pattern is not None:
+            self._topics = self._source.matching(selection.pattern)
+        else:
+            self._topics = self._source.named(selection.topics)
+            missing = frozenset(selection.topics) - self._topics.keys()
+            for name in sorted(missing - self._missing):
+                _log.warning("source topic does not exist", connector=connector, topic=name)
+            self._missing = missing
+        self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
         return self._topics
 
-    def _ask_topics(self) -> dict[str, SourceTopic]:
-        selection = self._options.selection
-        if selection.pattern is not None:
-            return self._source.matching(selection.pattern)
-        found = self._source.named(selection.topics)
-        missing = frozenset(selection.topics) - found.keys()
-        for name in sorted(missing - self._missing):
-            _log.warning("source topic does not exist", connector=self._options.connector, topic=name)
-        self._missing = missing
-        return found
-
     def _note_answer(self) -> None:
-        """Forgets what was said of an outage once it is over for _CALM_S: brokers may answer and fail in turn."""
-        now = self._clock()
+        """Ends a silence; forgets what was said of it after _CALM_S, as brokers may answer and fail in turn."""
+        now, self._failing_since = self._clock(), None
         self._answering_since = now if self._answering_since is None else self._answering_since
         if now - self._answering_since >= _CALM_S:
             self._said.clear()
@@ -233,30 +226,18 @@ class Planner:
         error.silent_s = seconds
         return error
 
-    def _until_answered(self, ask: Callable[[], _Found]) -> _Found:
-        def again(error: BaseException) -> bool:
-            if not isinstance(error, NoAnswerError):
-                return False
-            self._topics = None  # asked for anew, as well
-            return True
-
-        began, timeout = self._clock(), self._options.timeouts.timeout
-        try:
-            return call_again(ask, again, timeout, _RETRY_S, clock=self._clock, sleep=self._sleep)
-        except NoAnswerError as error:
-            raise self._unreachable(str(error), self._clock() - began) from None
+    def _until_answered(self, ask: Callable[[], _Answer]) -> _Answer:
+        began = self._clock()
+        while True:
+            try:
+                return ask()
+            except NoAnswerError as error:
+                self._topics = None  # asked for again, as well
+                waited = self._clock() - began
+                if waited >= self._options.timeouts.timeout:
+                    raise self._unreachable(str(error), waited) from None
+            self._sleep(_RETRY_S)
 
 
 def _partitions(topics: Mapping[str, SourceTopic]) -> list[TopicPartition]:
     return [TopicPartition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
-
-
-def _complete(answers: PartitionOffsets) -> dict[TopicPartition, int]:
-    if answers.failures:
-        raise NoAnswerError(_first(answers))
-    return answers.offsets
-
-
-def _first(answers: PartitionOffsets) -> str:
-    key = min(answers.failures)
-    return f"{key}: {answers.failures[key]}"

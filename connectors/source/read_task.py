@@ -1,105 +1,140 @@
-"""Reads what one task of a micro-batch is to read and writes it into files: steps 2 and 3, in a Spark task or here."""
+"""Reads what is assigned and writes it into files: steps 2 and 3, in a task of Spark's or in the driver.
+
+    function        reads                        policy (reader.py)          its chains may wait for registries
+    read_task       a task of a micro-batch      bounded                     for a moment
+                    if for the only connector    strict                      as long as it takes
+    read_in_driver  a micro-batch, if small      bounded                     not at all
+    read_apart      one connector's offer        strict                      until it is stopped
+
+What is bounded, and fails or takes too long, is missing in the answer: it is read apart then, which finds the reason.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from contextlib import closing
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import structlog
+from msgspec import Struct
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
-from compactor.ingest.ingest import error_row, portions
-from compactor.spark.errors import tagging
-from connectors.errors import PortionLateError
+from compactor.ingest.ingest import WRITTEN, error_row, portions, write_level0
+from compactor.spark import tasks
+from compactor.turns import turn
+from connectors.errors import PortionLateError, UnreachableError
 from connectors.registry.patience import Patience
-from connectors.source.bounded_reader import read_bounded
-from connectors.source.micro_batches import PortionSplit, ReadTask
-from connectors.source.reader import read
-from connectors.source.transformed import write_transformed
+from connectors.source import plan
+from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
+from connectors.source.options import SourceOptions
+from connectors.source.plan import ReadSplit
+from connectors.source.portion import Offer
+from connectors.source.read_route import Route
+from connectors.source.reader import read, read_bounded
+from connectors.source.source_errors import reading_stopped
 
-PORTION_WAIT_S: Final = 1.0
-"""How long (s) a portion's chain may wait for registries in a Spark task: several answers of one that is well, as each
-of Spark's processes has to ask for itself."""
-TASK_WAIT_S: Final = 2.0
-"""How long (s) all portions of a task may wait for registries together: as long as they may take to be read. Those that
-come when less than PORTION_WAIT_S is left of it ask none, and are read alone without being held for late."""
-PORTION_TOTAL_S: Final = 5.0
-"""How long (s) a portion's chain may take in all. A portion of 64 MiB or 200,000 records takes a few seconds at most; a
-chain that is slower holds up the others with each portion."""
-WRITTEN_S: Final = 10.0
-"""How long (s) the driver waits for the portions that it has read to be written, and for how long a task begins with
-those of further chains: twice what one may take."""
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class ChainLimits(Struct, frozen=True):
+    """How long (s) the chains of a micro-batch may take, while other connectors wait for it."""
+
+    # A portion's waits for registries in a Spark task: several answers of one that is well, as each of Spark's
+    # processes has to ask for itself.
+    portion_wait: float = 1.0
+    # The waits of all portions of a task together: as long as they may take to be read. Those that come when less than
+    # `portion_wait` is left of it ask no registry, and are read apart without being held for late.
+    task_wait: float = 2.0
+    # All that a portion's chain takes. A portion of 64 MiB or 200,000 records takes a few seconds at most; a slower
+    # chain holds up the others with each portion.
+    portion: float = 5.0
+    # How long the driver waits until what it has read is written, and for how long a task begins with further chains:
+    # twice what one may take.
+    written: float = 10.0
+
+
+LIMITS: Final = ChainLimits()
+STALLED: Final = EarlyEnd(idle_s=5.0)
+"""When a large job gives its turn back: enough time to find a log end after which nothing is stable yet
+(`range_cursors.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
+
+_one_large_job: Final = threading.Lock()
+"""Held while a large job runs: in all but one of Spark's tasks, so that micro-batches find a free one."""
 _log = structlog.get_logger()
 
 
-def read_task(task: ReadTask) -> Iterator[pa.RecordBatch]:
+def read_task(task: ReadTask, limits: ChainLimits = LIMITS) -> Iterator[pa.RecordBatch]:
     """Reads the task's portions and writes them into files; yields rows of `ingest.WRITTEN`.
 
-    Of a bounded task, a portion that cannot be written is missing in the answer, as one that cannot be read: a job of
-    its own finds the reason again. Where its chain takes too long, a row of kind `error` says so. Of any other task
-    such a row says why, and it may end early. A task without portions prepares its process for the next one.
+    Of a bounded task, a portion that cannot be read or written is missing in the answer; if its chain takes too long, a
+    row of kind `error` says so. Of any other task such a row says why, and it may end early. A task without portions
+    prepares its process for the next one.
     """
     if not task.portions:
         pa.array([""])  # Arrow imports pandas for the first array that it makes: a quarter of a second
     if task.bounded:
-        yield from _read_within_bounds(task)
+        yield from _read_bounded_task(task, limits)
         return
     for portion in task.portions:
         try:
-            with closing(read(portion.split, portion.options, early_end=task.early_end)) as records:
-                rows = list(_written(portion, records, None))
+            rows = list(_read_strictly(portion, task.early_end))
         except KeyfoldError as error:
             yield error_row(portion.portion, error)
         else:
             yield from rows
 
 
-def _read_within_bounds(task: ReadTask) -> Iterator[pa.RecordBatch]:
-    left_s, until = TASK_WAIT_S, time.monotonic() + WRITTEN_S
+def _read_bounded_task(task: ReadTask, limits: ChainLimits) -> Iterator[pa.RecordBatch]:
+    left_s, until = limits.task_wait, time.monotonic() + limits.written
     for portion, batches in read_bounded(task.portions):
         if portion.options.chain is not None and time.monotonic() >= until:
-            continue  # the chains before it have taken all of the time: it is read alone
-        patience = Patience(PORTION_WAIT_S if left_s >= PORTION_WAIT_S else 0.0, PORTION_TOTAL_S)
-        yield from write_portion(portion, batches, patience)
+            continue  # the chains before it have taken all of the time
+        patience = Patience(limits.portion_wait if left_s >= limits.portion_wait else 0.0, limits.portion)
+        yield from _write_bounded(portion, batches, patience)
         left_s -= patience.waited_s
 
 
 def read_in_driver(
-    tasks: Iterable[ReadTask], writers: Executor, deliver: Callable[[int, Batch | PortionLateError], None]
+    read_tasks: Iterable[ReadTask],
+    writers: Executor,
+    deliver: Callable[[int, Batch | PortionLateError], None],
+    limits: ChainLimits = LIMITS,
 ) -> None:
     """Reads a small micro-batch in this process; calls `deliver` for each portion as soon as `writers` have written it.
 
-    Portions that cannot be read or written are missing, as those of a bounded task; so are those that are not written
-    within WRITTEN_S. Registries are not waited for at all: a portion for which one has to be asked is read again by its
-    connector's own thread, which learns the schema for the next ones.
+    Portions that are not written in time are missing as well. Registries are not waited for: a portion for which one
+    has to be asked is read apart by its connector's own thread, which learns the schema for the next ones.
     """
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
-        patience = Patience(0.0, PORTION_TOTAL_S)
-        rows = (row for batch in write_portion(portion, batches, patience) for row in batch.to_pylist())
-        for number, found in portions(rows).items():
-            if isinstance(found, Batch | PortionLateError):
-                deliver(number, found)
+        patience = Patience(0.0, limits.portion)
+        rows = (row for batch in _write_bounded(portion, batches, patience) for row in batch.to_pylist())
+        for number, answer in portions(rows).items():
+            if isinstance(answer, Batch | PortionLateError):
+                deliver(number, answer)
 
-    read_portions = (found for task in tasks for found in read_bounded(task.portions))
-    late = wait([writers.submit(write, portion, batches) for portion, batches in read_portions], WRITTEN_S).not_done
-    for one in late:  # those that have not begun never do; what the others still write is nobody's
-        one.cancel()
+    read_portions = (pair for task in read_tasks for pair in read_bounded(task.portions))
+    futures = [writers.submit(write, portion, batches) for portion, batches in read_portions]
+    for late in wait(futures, limits.written).not_done:
+        late.cancel()  # those that have not begun never do; what the others still write is in no commit
 
 
-def write_portion(portion: PortionSplit, batches: Iterable[pa.RecordBatch], patience: Patience) -> list[pa.RecordBatch]:
-    """Writes what was read of a portion within bounds; returns rows of `ingest.WRITTEN`, none where that failed.
+def _write_bounded(
+    portion: PortionSplit, batches: Iterable[pa.RecordBatch], patience: Patience
+) -> list[pa.RecordBatch]:
+    """Writes what was read of a portion; returns rows of WRITTEN, none if that failed.
 
-    Where its chain took too long, the one row says so.
+    If its chain took too long, the one row says so.
     """
     name = portion.options.connector
     try:
-        return list(_written(portion, batches, patience))
+        return list(write_transformed(batches, portion.options, portion.portion, patience))
     except PortionLateError as error:
         return [error_row(portion.portion, error)]
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this connector's
@@ -107,8 +142,69 @@ def write_portion(portion: PortionSplit, batches: Iterable[pa.RecordBatch], pati
         return []
 
 
-def _written(
-    portion: PortionSplit, batches: Iterable[pa.RecordBatch], patience: Patience | None
+def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool]) -> Batch:
+    """Reads an offer to its end, by its route, and writes it into files; returns what was written.
+
+    A large job that makes no progress for a while ends early, so that others have their turn: then the offer is read in
+    part, or not at all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
+    """
+    options = offer.options
+    if offer.route is not Route.LARGE_JOB:
+        whole = PortionSplit(0, options, ReadSplit(offer.ranges), options.clients)
+        if offer.route is Route.JOB:
+            return _batch(_run_job(spark, [whole]))
+        return _batch(row for batch in _read_strictly(whole, stopped=stopped) for row in batch.to_pylist())
+    most = min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1))
+    splits = [PortionSplit(0, options, split, options.clients) for split in plan.splits(offer.ranges, most)]
+    with turn(_one_large_job, stopped) as mine:
+        if not mine:
+            raise reading_stopped(options.connector)
+        try:
+            return offer.without_holes(_batch(_run_job(spark, splits, STALLED)))
+        except UnreachableError as error:  # nothing shows that the topics are still the same
+            _log.info("a large read is tried again in small", connector=options.connector, reason=error.message)
+            return Batch(ranges=(), parts=())
+
+
+def _run_job(spark: SparkSession, splits: Sequence[PortionSplit], early_end: EarlyEnd = NEVER) -> list[dict[str, Any]]:
+    """Reads each of `splits` in a task of one Spark job; returns rows of WRITTEN."""
+
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        from connectors.logging_setup import configure_as_parent
+
+        configure_as_parent()
+        yield from _read_strictly(splits[number], early_end)
+
+    return tasks.run(spark, len(splits), task, WRITTEN)
+
+
+def _read_strictly(
+    portion: PortionSplit, early_end: EarlyEnd = NEVER, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[pa.RecordBatch]:
-    with tagging():
-        yield from write_transformed(batches, portion.options, portion.portion, patience)
+    """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`."""
+    with closing(read(portion.split, portion.options, stopped, early_end)) as batches:
+        yield from write_transformed(batches, portion.options, portion.portion, Patience(stopped=stopped))
+
+
+def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
+    batch = portions(rows)[0]
+    assert isinstance(batch, Batch)
+    return batch
+
+
+def write_transformed(
+    batches: Iterable[pa.RecordBatch], options: SourceOptions, portion: int = 0, patience: Patience | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Writes `batches` (record.SOURCE) as the connector's chain makes them; yields rows of `ingest.WRITTEN`.
+
+    Without a chain they are written as they are. `patience` limits what the chain takes; None: nothing does. Raises
+    RegistryError, PortionLateError, and what `write_level0` raises.
+    """
+    if options.chain is None:
+        yield from write_level0(batches, options.intake, portion)
+        return
+    from connectors.chain.chain_pool import borrowed  # what it imports takes time, and few connectors need it
+    from connectors.placeholders import resolve
+
+    with borrowed(options.chain, resolve, keyed=options.intake.keyed, patience=patience) as chain:
+        yield from write_level0(chain.through(batches), options.intake, portion)

@@ -1,52 +1,59 @@
-"""Reads a split of ranges with one consumer.
+"""Reads ranges of offsets, with one of two policies.
 
-A range is finished when the consumer's position has reached its end: the position passes markers, aborted records and
-holes, where a last record, an empty poll or an end-of-partition event say nothing. It does not pass what was aborted
-right below a transaction that is still open: librdkafka drops records of an aborted transaction, and its position
-passes them only with the next marker or record behind them. That nothing else is left there is shown by a consumer that
-was just made, with no other assignment: its end-of-partition event comes behind all that it delivers (`nothing_left`).
-A range that makes no progress is judged by what the broker states (source_errors.py); it ends in a gap that is stated,
-or in an error, never in fewer records.
+    StrictRead     one split of one connector   reads every range to its end, or asks the brokers why not and raises it
+    BoundedRead    portions of several          reads for a bounded time, and leaves the rest; raises nothing
+
+A strict read judges a range that makes no progress by what the broker states (source_errors.py): it ends in a gap that
+is stated, or in an error, never in fewer records. In a bounded one no connector may hold up the others: a range that
+makes no progress, is refused, or holds more than fits is left, and the portion says how far it was read.
+What it leaves is read strictly after that. So it decides nothing, and never states a range beyond the consumer's
+position.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import structlog
-from confluent_kafka import Consumer, KafkaError, Message
-from confluent_kafka import TopicPartition as Partition
-from msgspec.structs import replace
+from confluent_kafka import Message
+from msgspec import Struct
 
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
-from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source import source_errors
-from connectors.source.arrow_records import PartitionSlots, bounded, faulty, range_rows, to_arrow, with_range, within
-from connectors.source.collector import uncollected
-from connectors.source.early_end import NEVER, EarlyEnd
+from connectors.source.arrow_records import Longs, bounded, range_rows, with_range
+from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit
 from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit, SourceRange, SourceTopic
+from connectors.source.plan import ReadSplit, SourceTopic
+from connectors.source.range_cursors import IdleTime, RangeCursor, RangeCursors, nothing_left
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
-from connectors.source.source_topics import AdminTopics, NoAnswerError
+from connectors.source.topics import NoAnswerError, SourceTopics
 
-LOOK_S: Final = 1.0
-"""After so long (s) without progress the brokers are asked why."""
-_POLL_S: Final = 0.05
 _AGAIN_S: Final = 0.2
-_FIRST: Final = 1_000
-_MOST: Final = 20_000
-_EMPTY_S: Final = 3.0
-_EMPTY_POLL_S: Final = 0.1
+"""The pause (s) before brokers that did not answer are asked again, or a partition in error is assigned again."""
+_STRICT_POLL_S: Final = 0.05
+_FIRST_CHUNK: Final = 1_000
+"""Messages of the first poll, until the size of records is known."""
+_LARGEST_CHUNK: Final = 20_000
+"""Messages of one poll; more only take room, as each batch of Arrow has its fixed costs paid by then."""
+
+_BOUNDED_POLL_S: Final = 0.02
+_BOUNDED_CHUNK: Final = 5_000
+_MANY: Final = 1_000
+"""Of more partitions a poll gathers for longer in proportion: after each poll all of them are looked through."""
+_A_CONSUMER: Final = 2_500
+"""How many partitions one consumer reads at most. For each that is assigned, and each that is given up, librdkafka
+looks through all that the consumer has ever read: four consumers of 2,500 take a third of the time of one of 10,000."""
+_REQUEST_S: Final = 2.0
+"""How long (s) a question about topics may take in a bounded read; without an answer its portions are read apart."""
 _log = structlog.get_logger()
 
 
@@ -67,11 +74,11 @@ def read(
         return
     request_s = min(options.timeouts.request, early_end.idle_s)
     with borrowed(options.clients, request_s) as consumer:
-        yield from _SplitReader(split, options, consumer, stopped, early_end).batches()
+        yield from StrictRead(split, options, consumer, stopped, early_end).batches()
 
 
-class _SplitReader:
-    """Reads one split, once."""
+class StrictRead:
+    """Reads one split of one connector, once."""
 
     def __init__(
         self,
@@ -84,109 +91,62 @@ class _SplitReader:
         self._options = options
         self._stopped = stopped
         self._early_end = early_end
-        self._consumer = consumer
-        self._cursors = [RangeCursor(each, each.lo, each.lo) for each in split.ranges]
-        self._slots = PartitionSlots([cursor.key for cursor in self._cursors])
-        self._chunk = _FIRST
+        self._cursors = RangeCursors([RangeCursor(each, each.lo, each.lo) for each in split.ranges], consumer)
+        # How many messages the next poll is for, by the size of the last ones.
+        self._chunk = _FIRST_CHUNK
         self._idle = IdleTime()
-        self._topics = AdminTopics(options.connector, consumer.admin)
+        self._topics = SourceTopics(options.connector, consumer.admin)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Polls until every range is finished, then checks that the topics were the same all the time."""
-        self._assign()
-        while self._active():
+        cursors = self._cursors
+        cursors.assign()
+        while active := cursors.active():
             if self._stopped():
                 raise source_errors.reading_stopped(self._options.connector)
             if self._early_end.is_due(self._idle.seconds):
-                yield from self._end_early()
+                yield from self._end_early(active)
                 return
-            records, waited = uncollected(self._poll_records)
-            yield from self._shaped(records)
-            yield from self._advance(waited)
-            if self._idle.should_look():
-                yield from self._look()
+            poll = cursors.poll(active, self._chunk, _STRICT_POLL_S)
+            for message in poll.errors:
+                self._note_fault(message)
+            if poll.records is not None:
+                yield from self._shaped(poll.records)
+            self._idle.waited(poll.seconds, moved=cursors.advance(active))
+            yield from self._finish([cursor for cursor in active if cursor.finished])
+            if self._idle.should_look(self._options.timeouts.look) and (stuck := cursors.active()):
+                yield from self._look(stuck)
         self._verify()
 
-    def _end_early(self) -> list[pa.RecordBatch]:
-        """Ends the ranges that are not finished where they stand; returns the rows of those of which anything was read.
+    def _end_early(self, active: list[RangeCursor]) -> list[pa.RecordBatch]:
+        """Ends the ranges that are not finished at their position; returns the rows of those that were read in part.
 
-        First it checks the topics, as at the end of all: where brokers that have made no progress do not answer that
+        First it checks the topics, as at the end of all: if brokers that have made no progress do not answer that
         either, nothing may be stated, and UnreachableError is raised at once.
         """
-        gives_up = self._idle.seconds >= self._early_end.idle_s
-        self._verify(patient=not gives_up)
-        read = [cursor for cursor in self._active() if cursor.position > cursor.start]
-        for cursor in read:
-            cursor.part = replace(cursor.part, hi=cursor.position)
-        return self._finish(read)
+        self._verify(patient=self._idle.seconds < self._early_end.idle_s)
+        return self._finish([cursor for cursor in active if cursor.position > cursor.start])
 
-    def _active(self) -> list[RangeCursor]:
-        return [cursor for cursor in self._cursors if not cursor.finished]
-
-    def _assign(self) -> None:
-        self._consumer.assign([cursor.partition for cursor in self._active()])
-
-    def _poll_records(self) -> tuple[pa.RecordBatch | None, float]:
-        """Polls once; returns what came of the ranges, and for how long (s) it was waited for."""
-        began = time.monotonic()
-        messages = self._poll()
-        waited = time.monotonic() - began
-        return self._records(messages), waited
-
-    def _poll(self) -> list[Message]:
-        """Polls once for messages: no more than are still to be read, as waiting for more would be in vain."""
-        left = sum(cursor.part.hi - cursor.position for cursor in self._active())
-        found = self._consumer.consumer.consume(min(self._chunk, left), _POLL_S)
-        odd = faulty(found)
-        for number in odd:
-            self._fault(found[number])
-        return [message for message in found if message.error() is None] if odd else found
-
-    def _records(self, messages: list[Message]) -> pa.RecordBatch | None:
-        """Makes one batch of the messages that belong to the ranges, and counts them."""
-        if not messages:
-            return None
-        lows = np.array([cursor.position for cursor in self._cursors], np.int64)
-        highs = np.array([cursor.part.hi for cursor in self._cursors], np.int64)
-        kept, slots, offsets = within(messages, self._slots.of(messages), lows, highs)
-        for cursor, count in zip(self._cursors, np.bincount(slots, minlength=len(self._slots)), strict=True):
-            cursor.records += int(count)
-        return to_arrow(kept, slots, offsets, self._slots) if kept else None
-
-    def _shaped(self, batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
-        """Cuts the batch to size, and sizes the next poll by the bytes of these records."""
-        if batch is None:
-            return
+    def _shaped(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Cuts the records to size, and sizes the next poll by their bytes."""
         limit = self._options.limits.batch_bytes
-        self._chunk = max(1, min(_MOST, limit * len(batch) // max(1, batch.nbytes), self._chunk * 10))
-        for part in bounded(batch, limit):
+        self._chunk = max(1, min(_LARGEST_CHUNK, limit * len(records) // max(1, records.nbytes), self._chunk * 10))
+        for part in bounded(records, limit):
             yield with_range(part)
 
-    def _advance(self, waited: float) -> list[pa.RecordBatch]:
-        """Updates the cursors by the consumer's positions; pauses the ranges that are finished, returns their rows."""
-        active = self._active()
-        positions = self._consumer.consumer.position([cursor.partition for cursor in active])
-        moved = False
-        for cursor, found in zip(active, positions, strict=True):
-            # Negative (invalid) until something was delivered.
-            if found.offset > cursor.position:
-                cursor.position, moved = found.offset, True
-        self._idle.waited(waited, moved=moved)
-        return self._finish([cursor for cursor in active if cursor.finished])
-
-    def _finish(self, finished: list[RangeCursor]) -> list[pa.RecordBatch]:
-        if finished:
-            self._consumer.pause([Partition(*cursor.key) for cursor in finished])
-        for _ in finished:
+    def _finish(self, cursors: list[RangeCursor]) -> list[pa.RecordBatch]:
+        """Reads no more of `cursors`; returns their rows."""
+        self._cursors.pause(cursors)
+        for _ in cursors:
             hit("source.read")
-        return [range_rows(cursor.read for cursor in finished)] if finished else []
+        return [range_rows(cursor.read for cursor in cursors)] if cursors else []
 
-    def _fault(self, message: Message) -> None:
+    def _note_fault(self, message: Message) -> None:
         """Handles an error in place of a record: raises it, asks for a look, or keeps its text for a later error."""
         error = message.error()
         assert error is not None
         key = TopicPartition(message.topic() or "", message.partition() or 0)
-        position = next((cursor.position for cursor in self._cursors if cursor.key == key), -1)
+        position = next((cursor.position for cursor in self._cursors.every if cursor.key == key), -1)
         self._idle.reason = error.str()
         fault = source_errors.classify(error.name())
         if fault is FetchError.REFUSED:
@@ -195,29 +155,28 @@ class _SplitReader:
             raise source_errors.damaged(self._options.connector, key, position, error.str())
         self._idle.doubt |= fault is FetchError.LOOK
 
-    def _look(self) -> list[pa.RecordBatch]:
+    def _look(self, stuck: list[RangeCursor]) -> list[pa.RecordBatch]:
         """Asks the brokers about the ranges that make no progress; returns the rows of those that end in a gap."""
         began = time.monotonic()
         doubt = self._idle.look()
-        stopped = self._active()
-        states = self._ask(stopped)
-        stated = [row for cursor in stopped for row in self._settle(cursor, states.get(cursor.key))]
-        stated += self._pass(stopped, states)
+        states = self._ask(stuck)
+        rows = [row for cursor in stuck for row in self._settle(cursor, states.get(cursor.key))]
+        rows += self._finish_empty(stuck, states)
         if doubt:
-            # A partition in error is not fetched any more until it is assigned again.
-            time.sleep(_AGAIN_S)
-        self._idle.waited(time.monotonic() - began, moved=bool(stated))
-        self._check_timeout(stopped[0])
-        if doubt or stated or any(cursor.finished for cursor in stopped):
-            self._assign()
-        return stated
+            time.sleep(_AGAIN_S)  # a partition in error is not fetched any more until it is assigned again
+        self._idle.waited(time.monotonic() - began, moved=bool(rows))
+        if self._idle.seconds >= self._options.timeouts.timeout:
+            raise self._give_up(stuck[0])
+        if doubt or rows or any(cursor.finished for cursor in stuck):
+            self._cursors.assign()
+        return rows
 
     def _ask(self, cursors: list[RangeCursor]) -> dict[TopicPartition, PartitionState]:
-        """Returns the state of each partition; none where the broker does not answer."""
+        """Returns the state of each partition; none if the broker does not answer."""
         try:
             topics = self._topics.named(cursor.part.topic for cursor in cursors)
-            there = [cursor.key for cursor in cursors if cursor.part.topic in topics]
-            log_starts, log_ends = self._topics.log_starts(there).offsets, self._topics.log_ends(there).offsets
+            known = [cursor.key for cursor in cursors if cursor.part.topic in topics]
+            log_starts, log_ends = self._topics.log_starts(known).offsets, self._topics.log_ends(known).offsets
         except NoAnswerError as error:
             self._idle.reason = str(error)
             return {}
@@ -228,9 +187,11 @@ class _SplitReader:
 
     def _settle(self, cursor: RangeCursor, state: PartitionState | None) -> list[pa.RecordBatch]:
         """Does what the state of a range's partition asks for: nothing, an error, or with on.data.loss=skip a gap."""
+        if state is None:
+            return []
         name, part = self._options.connector, cursor.part
-        outcome = RangeOutcome.WAIT if state is None else outcome_of(part.topic_id, cursor.position, part.hi, state)
-        if state is None or self._may_come_back(cursor, outcome) or outcome is RangeOutcome.WAIT:
+        outcome = outcome_of(part.topic_id, cursor.position, part.hi, state)
+        if outcome is RangeOutcome.WAIT or self._may_come_back(cursor, outcome):
             return []
         if outcome is RangeOutcome.RECREATED:
             raise source_errors.recreated(name, part.topic, part.topic_id, state.topic_id or "")
@@ -238,18 +199,11 @@ class _SplitReader:
             raise source_errors.truncated(name, cursor.key, part.hi, state.log_end or 0)
         if not self._options.skip_lost:
             raise source_errors.missing(name, cursor.key, cursor.position, part.hi, state)
-        return self._skip(cursor, part.hi if state.log_start is None else state.log_start)
-
-    def _pass(self, stopped: list[RangeCursor], states: dict[TopicPartition, PartitionState]) -> list[pa.RecordBatch]:
-        """Finishes the ranges whose remaining offsets exist but hold no record to deliver; returns their rows."""
-        if self._idle.seconds < 2 * LOOK_S:
-            return []
-        there = [cursor for cursor in stopped if not cursor.finished and _is_there(cursor, states.get(cursor.key))]
-        empty = nothing_left(self._options.clients, there)
-        passed = [cursor for cursor in there if cursor.key in empty]
-        for cursor in passed:
-            cursor.position = cursor.part.hi
-        return self._finish(passed)
+        resume = part.hi if state.log_start is None else state.log_start
+        log = _log.bind(connector=name, topic=part.topic, partition=part.partition)
+        log.warning("source records are lost", offset=cursor.position, log_start=resume)
+        rows = cursor.skip_to(resume)
+        return [*rows, range_rows([cursor.read])] if cursor.finished else rows
 
     def _may_come_back(self, cursor: RangeCursor, outcome: RangeOutcome) -> bool:
         """Returns whether the topic is unknown, but not for long enough to be gone."""
@@ -260,161 +214,204 @@ class _SplitReader:
         cursor.absent_since = now if cursor.absent_since is None else cursor.absent_since
         return now - cursor.absent_since < admin.GONE_AFTER_S
 
-    def _skip(self, cursor: RangeCursor, resume: int) -> list[pa.RecordBatch]:
-        log = _log.bind(connector=self._options.connector, topic=cursor.part.topic, partition=cursor.part.partition)
-        log.warning("source records are lost", offset=cursor.position, log_start=resume)
-        stated = cursor.skip_to(resume)
-        return [*stated, range_rows([cursor.read])] if cursor.finished else stated
+    def _finish_empty(
+        self, stuck: list[RangeCursor], states: dict[TopicPartition, PartitionState]
+    ) -> list[pa.RecordBatch]:
+        """Finishes the ranges of which the rest exists but holds no record to deliver; returns their rows."""
+        if self._idle.seconds < 2 * self._options.timeouts.look:
+            return []
+        readable = [cursor for cursor in stuck if not cursor.finished and _is_readable(cursor, states.get(cursor.key))]
+        empty = nothing_left(self._options.clients, readable)
+        passed = [cursor for cursor in readable if cursor.key in empty]
+        for cursor in passed:
+            cursor.position = cursor.part.hi
+        return self._finish(passed)
 
-    def _check_timeout(self, cursor: RangeCursor) -> None:
-        if self._idle.seconds >= self._options.timeouts.timeout:
-            raise self._unreachable(cursor)
-
-    def _unreachable(self, cursor: RangeCursor) -> UnreachableError:
+    def _give_up(self, cursor: RangeCursor) -> UnreachableError:
         name, reason = self._options.connector, self._idle.reason
         return source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
 
     def _verify(self, *, patient: bool = True) -> None:
-        """Raises SourceChangedError where a topic was recreated while it was read: an id is never used again.
+        """Raises SourceChangedError if a topic was recreated while it was read: an id is never used again.
 
         Brokers that do not answer are asked again for a while, if it is `patient`. Raises UnreachableError.
         """
-        topics = self._topics_now(patient=patient)
-        for cursor in self._cursors:
-            found = _id(topics, cursor)
-            if found not in (None, cursor.part.topic_id):
-                raise source_errors.recreated(
-                    self._options.connector, cursor.part.topic, cursor.part.topic_id, found or ""
-                )
-
-    def _topics_now(self, *, patient: bool) -> dict[str, SourceTopic]:
-        if patient:
-            self._idle.waited(0.0, moved=True)
-        while True:
+        cursors = self._cursors.every
+        timeout_s, answer = self._options.timeouts.timeout if patient else 0.0, None
+        self._idle.waited(0.0, moved=patient)
+        while answer is None:
             began = time.monotonic()
             try:
-                return self._topics.named({cursor.part.topic for cursor in self._cursors})
+                answer = self._topics.named({cursor.part.topic for cursor in cursors})
             except NoAnswerError as error:
                 if self._stopped():
                     raise source_errors.reading_stopped(self._options.connector) from None
                 self._idle.reason = str(error)
-                if not patient:
-                    raise self._unreachable(self._cursors[0]) from None
-                time.sleep(_AGAIN_S)
-                self._idle.waited(time.monotonic() - began, moved=False)
-                self._check_timeout(self._cursors[0])
+                if patient:
+                    time.sleep(_AGAIN_S)
+                    self._idle.waited(time.monotonic() - began, moved=False)
+                if self._idle.seconds >= timeout_s:
+                    raise self._give_up(cursors[0]) from None
+        for cursor in cursors:
+            ours, theirs = cursor.part.topic_id, _id(answer, cursor)
+            if theirs not in (None, ours):
+                raise source_errors.recreated(self._options.connector, cursor.part.topic, ours, theirs or "")
 
 
 def _id(topics: dict[str, SourceTopic], cursor: RangeCursor) -> str | None:
-    found = topics.get(cursor.part.topic)
-    return found.id if found else None
+    topic = topics.get(cursor.part.topic)
+    return topic.id if topic else None
 
 
-def _is_there(cursor: RangeCursor, state: PartitionState | None) -> bool:
+def _is_readable(cursor: RangeCursor, state: PartitionState | None) -> bool:
     """Returns whether the broker states that the remaining offsets of the range can be read."""
     if state is None or state.log_start is None or state.log_end is None:
         return False
     return outcome_of(cursor.part.topic_id, cursor.position, cursor.part.hi, state) is RangeOutcome.WAIT
 
 
-@dataclass
-class RangeCursor:
-    """One range being read. `part` is the range that its next row will state; it was read from `start` on."""
+class ReadBudget(Struct, frozen=True):
+    """What one task may use for portions of several connectors."""
 
-    part: SourceRange
-    start: int
-    position: int
-    records: int = 0
-    absent_since: float | None = None
-    """Since when its topic is unknown to the brokers, in monotonic seconds; None while it is known."""
-
-    @property
-    def finished(self) -> bool:
-        """Whether the position has reached the end."""
-        return self.position >= self.part.hi
-
-    @property
-    def key(self) -> TopicPartition:
-        """The partition of the range."""
-        return self.part.topic_partition
-
-    @property
-    def partition(self) -> Partition:
-        """The partition and offset at which a consumer goes on."""
-        return Partition(self.part.topic, self.part.partition, self.position)
-
-    @property
-    def read(self) -> tuple[SourceRange, int, int]:
-        """What its row states: the range, where reading it began, how many records it held."""
-        return self.part, self.start, self.records
-
-    def skip_to(self, offset: int) -> list[pa.RecordBatch]:
-        """Moves the cursor to `offset`, at most to the end; the offsets between are a gap at the start of the next row.
-
-        Returns the row of what was read before the gap, if anything was.
-        """
-        stated = []
-        if self.position > self.start:
-            stated = [range_rows([(replace(self.part, hi=self.position), self.start, self.records)])]
-            self.part = replace(self.part, lo=self.position)
-        self.start = self.position = min(offset, self.part.hi)
-        self.records = 0
-        return stated
+    # Seconds without any progress, and in all: so long the other connectors of the micro-batch wait.
+    idle_s: float = 1.0
+    seconds: float = 2.0
+    # Key, value and headers of all records, which are in memory until they are written.
+    max_bytes: int = 64 << 20
 
 
-@dataclass
-class IdleTime:
-    """Counts the seconds of waiting without progress; the time that records take to be processed does not count."""
+BUDGET: Final = ReadBudget()
 
-    seconds: float = 0.0
-    looked: float = 0.0
-    doubt: bool = False
-    reason: str = ""
 
-    def waited(self, seconds: float, *, moved: bool) -> None:
-        """Counts a poll or a look of `seconds`; `moved` says whether any range got further by it."""
-        if moved:
-            self.seconds = self.looked = 0.0
-            self.reason = ""
+def read_bounded(
+    portions: Sequence[PortionSplit], budget: ReadBudget = BUDGET
+) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+    """Reads the portions, those with equal client settings with one consumer. Yields each of which anything was read.
+
+    The batches are of `record.SOURCE`: records, each partition's in order, then a row for each range that says how far
+    it was read. A portion about which anything is wrong may be missing.
+    """
+    until = time.monotonic() + budget.seconds
+    for group in _groups(portions):
+        bounded_read = BoundedRead(group, budget, until)
+        try:
+            for share, cursors in bounded_read.shares():
+                with borrowed(group[0].clients, _REQUEST_S, share) as consumer:
+                    bounded_read.run(cursors, consumer)
+        except Exception as error:  # noqa: BLE001  # a strict read finds it again, for each connector
+            names = sorted({portion.options.connector for portion in group})
+            _log.debug("portions are left for jobs of their own", connectors=names, error=str(error))
         else:
-            self.seconds += seconds
-
-    def should_look(self) -> bool:
-        """Returns whether it is time to ask the broker what is wrong."""
-        return self.doubt or self.seconds - self.looked >= LOOK_S
-
-    def look(self) -> bool:
-        """Begins a look; returns whether an error of the consumer asked for it."""
-        self.looked = self.seconds
-        doubt, self.doubt = self.doubt, False
-        return doubt
+            yield from bounded_read.answers()
 
 
-def nothing_left(clients: ClientSettings, cursors: Iterable[RangeCursor]) -> frozenset[TopicPartition]:
-    """Returns the partitions of `cursors` that have no committed record between position and end.
+def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
+    """Groups portions that one consumer can read: equal settings, and no partition twice."""
+    groups: list[tuple[list[PortionSplit], set[TopicPartition]]] = []
+    for portion in portions:
+        keys = {each.topic_partition for each in portion.split.ranges}
+        for group, read_keys in groups:
+            if group[0].clients == portion.clients and not keys & read_keys:
+                group.append(portion)
+                read_keys.update(keys)
+                break
+        else:
+            groups.append(([portion], keys))
+    return [group for group, _ in groups]
 
-    Only those for which a read_committed consumer shows that within _EMPTY_S; of the others nothing is known.
+
+class BoundedRead:
+    """Reads the portions of `group` once, until `until` (monotonic s) at most, each topic with one consumer.
+
+    The owner of a cursor is the number of its portion in `group`.
     """
-    waiting = {cursor.key: cursor for cursor in cursors}
-    found: set[TopicPartition] = set()
-    if not waiting:
-        return frozenset()
-    settings = {**clients.consumer(), "enable.partition.eof": True, "queued.min.messages": 1}
-    with closing(Consumer(settings)) as consumer:
-        consumer.assign([cursor.partition for cursor in waiting.values()])
-        until = time.monotonic() + _EMPTY_S
-        while waiting and time.monotonic() < until:
-            for message in consumer.consume(len(waiting), _EMPTY_POLL_S):
-                cursor = waiting.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)
-                if cursor is not None and _is_behind(message, cursor.part.hi):
-                    found.add(cursor.key)
-    return frozenset(found)
 
+    def __init__(self, group: Sequence[PortionSplit], budget: ReadBudget, until: float) -> None:
+        self._group = group
+        self._budget = budget
+        self._until = until
+        self._cursors = [
+            RangeCursor(each, each.lo, each.lo, owner=owner)
+            for owner, portion in enumerate(group)
+            for each in portion.split.ranges
+        ]
+        # What was read of each portion, and key, value and headers of all of it.
+        self._records: dict[int, list[pa.RecordBatch]] = {}
+        self._bytes = 0
+        # Owners of which something is wrong.
+        self._dropped: set[int] = set()
 
-def _is_behind(message: Message, end: int) -> bool:
-    """Returns whether the first thing delivered is the end of the partition, or a record, at `end` or above.
+    def shares(self) -> Iterator[tuple[str, list[RangeCursor]]]:
+        """Deals the ranges to consumers, by topic and always alike; yields a consumer's name, and what it is to read.
 
-    After any other error nothing is shown: librdkafka goes on behind a batch that it cannot read.
-    """
-    error, offset = message.error(), message.offset()
-    return (error is None or error.code() == KafkaError._PARTITION_EOF) and offset is not None and offset >= end
+        Once the budget is used up no further one follows, but the first always does.
+        """
+        count = 1
+        while len(self._cursors) > count * _A_CONSUMER:
+            count *= 2
+        shares: dict[int, list[RangeCursor]] = {}
+        for cursor in self._cursors:
+            shares.setdefault(crc32(cursor.part.topic.encode()) % count, []).append(cursor)
+        for nth, (share, cursors) in enumerate(sorted(shares.items())):
+            if nth and self._is_over():
+                return
+            yield f"{share} of {count}", cursors
+
+    def run(self, share: Sequence[RangeCursor], consumer: AssignedConsumer) -> None:
+        """Polls until every range is finished, or its portion dropped, or the budget is used up.
+
+        After a poll only the partitions that it brought records of are asked how far they are; all of them after one
+        that brought none, as what ends a range may be no record, and at the end. A finished partition that still brings
+        records is paused then, not before: a pause waits for librdkafka, half a second for ten thousand.
+
+        Raises NoAnswerError if the brokers do not tell whether the topics are still the same.
+        """
+        cursors, idle = RangeCursors(share, consumer), IdleTime()
+        owners = np.array([cursor.owner for cursor in share], np.int64)
+        cursors.assign()
+        while active := cursors.active():
+            poll = cursors.poll(active, _BOUNDED_CHUNK, _BOUNDED_POLL_S * max(1.0, len(active) / _MANY))
+            for message in poll.errors:
+                # librdkafka goes on after a batch that it cannot read, so its position says nothing any more.
+                key = TopicPartition(message.topic() or "", message.partition() or 0)
+                cursors.pause(self._drop({cursor.owner for cursor in share if cursor.key == key}, share))
+            if poll.records is not None:
+                self._keep(with_range(poll.records), owners[poll.slots])
+            brought = [cursor for cursor in poll.brought if not (cursor.finished or cursor.dropped)]
+            cursors.pause(cursor for cursor in poll.brought if cursor.finished)
+            idle.waited(poll.seconds, moved=cursors.advance(brought or active))
+            if self._is_over() or idle.seconds >= self._budget.idle_s:
+                if brought:
+                    cursors.advance(cursors.active())
+                break
+        ids = {cursor.part.topic: cursor.part.topic_id for cursor in share if cursor.position > cursor.part.lo}
+        topics = SourceTopics(self._group[0].options.connector, consumer.admin).named(ids) if ids else {}
+        changed = {name for name, topic_id in ids.items() if name not in topics or topics[name].id != topic_id}
+        self._drop({cursor.owner for cursor in share if cursor.part.topic in changed}, share)
+
+    def answers(self) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+        """Yields each portion of which anything was read, and nothing is wrong: its records, and a row per range."""
+        for owner, portion in enumerate(self._group):
+            moved = [cursor for cursor in self._cursors if cursor.owner == owner and cursor.position > cursor.part.lo]
+            if moved and owner not in self._dropped:
+                for _ in moved:
+                    hit("source.read")
+                yield portion, [*self._records.get(owner, []), range_rows(cursor.read for cursor in moved)]
+
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._until or self._bytes >= self._budget.max_bytes
+
+    def _drop(self, owners: set[int], share: Sequence[RangeCursor]) -> list[RangeCursor]:
+        """Reads no more of these portions, of which nothing counts any more; returns their ranges in `share`."""
+        self._dropped |= owners
+        for cursor in self._cursors if owners else ():
+            cursor.dropped |= cursor.owner in owners
+        return [cursor for cursor in share if cursor.owner in owners]
+
+    def _keep(self, batch: pa.RecordBatch, owners: Longs) -> None:
+        """Keeps the records of each portion, in their order."""
+        self._bytes += batch.nbytes
+        for owner in {int(owner) for owner in np.unique(owners)} - self._dropped:
+            rows = np.flatnonzero(owners == owner)
+            whole = rows.size == len(batch)
+            self._records.setdefault(owner, []).append(batch if whole else batch.take(pa.array(rows)))

@@ -1,7 +1,4 @@
-"""Starts the streaming query of a worker: the source in, every micro-batch out to whoever takes it.
-
-On its own because the class archives' training and tests start a stream without a worker.
-"""
+"""Starts the streaming query of a worker: the source in, every micro-batch out to a function."""
 
 from __future__ import annotations
 
@@ -13,8 +10,7 @@ from weakref import WeakSet
 
 from compactor.ingest.ingest import WRITTEN
 from compactor.model.record import ddl
-from connectors.source.datasource import NAME, KafkaSource
-from connectors.source.driver_answers import Address
+from connectors.source.datasource import NAME, Address, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,8 +46,8 @@ def _register(spark: SparkSession) -> None:
 def _look_for_no_others(spark: SparkSession) -> None:
     """Tells Spark that no other Python sources are installed; it would start a process to look for them, 0.45 s.
 
-    Nothing public says so: this is a variable of Spark's `DataSourceManager`, which its own tests set. A Spark that has
-    no such variable looks for them.
+    Nothing public says so: this is a variable of Spark's `DataSourceManager`, which its own tests set. A Spark without
+    that variable looks for them.
     """
     with suppress(Exception):
         java = spark._jvm.java.lang.Class  # type: ignore[union-attr]
@@ -66,10 +62,7 @@ _PROGRESS: Final = {
     "asyncProgressTrackingCheckpointIntervalMs": "60000",
     "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
 }
-"""Spark writes its record of progress once a minute, beside the query: two files for each micro-batch took 100 ms.
-
-Spark allows that for its Kafka sink only, as another sink might trust that record. This one does not: nobody goes on
-from it.
-"""
+"""Spark writes its record of progress once a minute, while the query runs: two files for each micro-batch took 100 ms.
+Spark allows that for its Kafka sink only, as another sink might trust that record. This one never reads it."""
 _registering: Final = threading.Lock()
 _registered: Final[WeakSet[SparkSession]] = WeakSet()

@@ -1,7 +1,4 @@
-"""Keeps the archives for executors in the cache from piling up: one is made for each version of anything in it.
-
-On its own because executor_archive.py says what an archive holds.
-"""
+"""Keeps the archives for executors in the cache from piling up: one is made for each version of anything in it."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _KEPT: Final = ".keep"
-"""The end of a file beside an archive of `keyfold package`, as the archive's path may stand in a worker file."""
+"""The end of a file next to an archive of `keyfold package`, as the archive's path may stand in a worker file."""
 _UNUSED_S: Final = 7 * 86_400
 """A new one takes half a minute; below this, two versions that are run in turn would make theirs each time."""
 _HELD: Final[list[int]] = []
@@ -33,7 +30,7 @@ def hold(archive: Path, now_s: float) -> bool:
 
 
 def keep(archive: Path) -> None:
-    """Has `archive` stay for good, whoever uses it."""
+    """Keeps `archive` for good, used or not."""
     with suppress(OSError):
         archive.with_name(archive.name + _KEPT).touch()
 

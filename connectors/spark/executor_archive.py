@@ -2,7 +2,7 @@
 
     keyfold/lib is what the executors' PYTHONPATH names; nothing else has to be there but Python and Spark itself
 
-An archive of packages on PYTHONPATH goes with any Python of the same minor version, system and processor, where an
+An archive of packages on PYTHONPATH goes with any Python of the same minor version, system and processor; an
 environment that is packed as a whole goes only with an interpreter in the same place (docs/decisions/).
 """
 
@@ -55,7 +55,7 @@ _LEVEL: Final = 1
 
 
 class ArchiveFile(NamedTuple):
-    """A file of the archive: its name there, below FOLDER, and where it is on this machine."""
+    """A file of the archive: its name there, below FOLDER, and its path on this machine."""
 
     name: str
     source: Path
@@ -70,16 +70,16 @@ class ExecutorArchive(NamedTuple):
 
 
 def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
-    """Returns the archive of this environment in the user's cache, made now where it is not there.
+    """Returns the archive of this environment in the user's cache, made now if it is not there.
 
     Its name has a digest of what it holds: another version of anything is another file. It stays while this process
-    lives; others that none has used for a week are removed where one is made. Raises ConfigError.
+    lives; others that none has used for a week are removed when one is made. Raises ConfigError.
     """
-    found = distributions()
-    name = Path("executors", f"{_NAME}-{_tag()}-{_digest(found)}.tar")
+    packages = distributions()
+    name = Path("executors", f"{_NAME}-{_tag()}-{_digest(packages)}.tar")
     file = (cache or cache_with(str(name))) / name
     if archive_cache.hold(file, time.time()):
-        return ExecutorArchive(file, versions(found), file.stat().st_size)
+        return ExecutorArchive(file, versions(packages), file.stat().st_size)
     made = make_archive(file)
     archive_cache.hold(file, time.time())
     archive_cache.remove_unused(file.parent, f"{_NAME}-*.tar", time.time())
@@ -87,17 +87,17 @@ def ensure_archive(cache: Path | None = None) -> ExecutorArchive:
 
 
 def make_archive(file: Path) -> ExecutorArchive:
-    """Writes the archive of this environment to `file`, whole or not at all; gzipped where its name says so.
+    """Writes the archive of this environment to `file`, whole or not at all; gzipped if its name says so.
 
     Raises ConfigError.
     """
-    found = distributions()
+    packages = distributions()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, scratch = tempfile.mkstemp(prefix=".making-", dir=file.parent)
         try:
             with os.fdopen(handle, "wb") as raw, _writing(raw, gzipped=file.name.endswith(_GZIPPED)) as archive:
-                _add(archive, files(found))
+                _add(archive, files(packages))
             Path(scratch).chmod(0o644)
             Path(scratch).replace(file)
         finally:
@@ -107,7 +107,7 @@ def make_archive(file: Path) -> ExecutorArchive:
             f"The archive for Spark's executors could not be written to {file}: {error.strerror or error}.",
             "Name a file where this account may write and 400 MB are free: keyfold package FILE.tar.gz.",
         ) from error
-    return ExecutorArchive(file, versions(found), file.stat().st_size)
+    return ExecutorArchive(file, versions(packages), file.stat().st_size)
 
 
 def _writing(raw: IO[bytes], *, gzipped: bool) -> tarfile.TarFile:
@@ -122,14 +122,14 @@ def _writing(raw: IO[bytes], *, gzipped: bool) -> tarfile.TarFile:
 
 def distributions() -> list[Distribution]:
     """Returns keyfold's distribution and those that its tasks need, by name. Raises ConfigError."""
-    found: dict[str, Distribution] = {}
+    needed: dict[str, Distribution] = {}
     waiting = [_NAME]
     while waiting:
         name = waiting.pop()
-        if name in found or name in _NOT_IN_TASKS:
+        if name in needed or name in _NOT_IN_TASKS:
             continue
         try:
-            found[name] = distribution(name)
+            needed[name] = distribution(name)
         except PackageNotFoundError:
             if name == _NAME:
                 raise ConfigError(
@@ -137,18 +137,18 @@ def distributions() -> list[Distribution]:
                     "Install it: pip install . in its folder, or make setup.",
                 ) from None
             continue  # asked for on another system only, or by an extra
-        waiting += [_normal(each) for each in found[name].requires or () if "extra ==" not in each]
-    return [found[name] for name in sorted(found)]
+        waiting += [_normal(each) for each in needed[name].requires or () if "extra ==" not in each]
+    return [needed[name] for name in sorted(needed)]
 
 
-def versions(found: Iterable[Distribution]) -> dict[str, str]:
-    """Returns the version of each distribution of `found` by its name."""
-    return {_normal(each.metadata["Name"]): each.version for each in found}
+def versions(packages: Iterable[Distribution]) -> dict[str, str]:
+    """Returns the version of each distribution of `packages` by its name."""
+    return {_normal(each.metadata["Name"]): each.version for each in packages}
 
 
-def files(found: Iterable[Distribution]) -> Iterator[ArchiveFile]:
-    """Yields what the archive of the distributions `found` holds, by name."""
-    for each in found:
+def files(packages: Iterable[Distribution]) -> Iterator[ArchiveFile]:
+    """Yields what the archive of the distributions `packages` holds, by name."""
+    for each in packages:
         if _normal(each.metadata["Name"]) == _NAME:
             yield from _own_files(each)
             continue
@@ -160,7 +160,7 @@ def files(found: Iterable[Distribution]) -> Iterator[ArchiveFile]:
                 yield ArchiveFile(str(name), source)
 
 
-def _own_files(found: Distribution) -> Iterator[ArchiveFile]:
+def _own_files(own: Distribution) -> Iterator[ArchiveFile]:
     """Yields keyfold's own, which may be installed from a checkout, and what says its version."""
     for package in _OWN:
         spec = find_spec(package)
@@ -170,14 +170,14 @@ def _own_files(found: Distribution) -> Iterator[ArchiveFile]:
         for source in sorted(root.rglob("*")):
             if source.is_file() and "__pycache__" not in source.parts:
                 yield ArchiveFile(f"{package}/{source.relative_to(root).as_posix()}", source)
-    metadata = next(file for file in found.files or () if file.name == "METADATA")
-    yield ArchiveFile(f"{_NAME}-{found.version}.dist-info/METADATA", Path(str(metadata.locate())))
+    metadata = next(file for file in own.files or () if file.name == "METADATA")
+    yield ArchiveFile(f"{_NAME}-{own.version}.dist-info/METADATA", Path(str(metadata.locate())))
 
 
 def _add(archive: tarfile.TarFile, wanted: Iterable[ArchiveFile]) -> None:
-    """Adds files that every account may read, whoever made them; compiled modules go by their sources' times.
+    """Adds files with the right to read for every account; compiled modules go by their sources' times.
 
-    keyfold's own modules are compiled here: executors would do so anew each time that they unpack them.
+    keyfold's own modules are compiled here: executors would do so each time that they unpack them.
     """
     for each in sorted(wanted):
         info = archive.gettarinfo(each.source, f"{FOLDER}/{each.name}")
@@ -202,10 +202,10 @@ def _add_compiled(archive: tarfile.TarFile, module: ArchiveFile, source: tarfile
     archive.addfile(info, io.BytesIO(content))
 
 
-def _digest(found: Iterable[Distribution]) -> str:
+def _digest(packages: Iterable[Distribution]) -> str:
     """Returns what tells this environment's archive from another's: versions, and keyfold's files as they are."""
-    digest = hashlib.sha256(repr(sorted(versions(found).items())).encode())
-    for each in found:
+    digest = hashlib.sha256(repr(sorted(versions(packages).items())).encode())
+    for each in packages:
         if _normal(each.metadata["Name"]) == _NAME:
             for file in _own_files(each):
                 digest.update(f"{file.name}\0".encode() + file.source.read_bytes())

@@ -30,6 +30,7 @@ _MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
 _JAVA: Final = re.compile(r"^(?:: )?[\w.$]*?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 """What Java says of a call that failed, in Py4J's text: the exception's class without its package, its message."""
 _REFUSES: Final = ("IllegalArgumentException", "SparkIllegalArgumentException")
+# Between two lines (s) that no executor has answered; there is no limit, as a full cluster may free cores at any time.
 _LOG_EVERY_S: Final = 30.0
 _ACTION: Final = (
     "Have the executors run this process's versions: executors.package=ship sends them its packages, "
@@ -49,20 +50,20 @@ def check_executors(spark: SparkSession) -> None:
     """Asks the executors of `spark` for their versions.
 
     Waits for the first executor however long that takes, and says every 30 s that it does. Raises ConfigError, which
-    names the versions that are not this process's, SparkClusterError where no executor could be asked.
+    names the versions that are not this process's, SparkClusterError if no executor could be asked.
     """
     master = str(spark.sparkContext.master)
     waiting = CancellableThread("executor-check", _say_waiting)
     waiting.start()
     try:
-        found = _versions(spark)
+        versions = _versions(spark)
     except Exception as error:
         if (fault := fault_of(str(error))) is None:
             raise not_taken(master, error) from error
         raise ConfigError(f"Executors of {master} cannot run keyfold: {fault}.", _ACTION) from error
     finally:
         waiting.stop()
-    faults = differences(found, own_versions())
+    faults = differences(versions, own_versions())
     if faults:
         raise ConfigError(f"Executors of {master} do not fit this worker: {'; '.join(faults)}.", _ACTION)
 
@@ -71,15 +72,15 @@ def _versions(spark: SparkSession) -> list[dict[str, str]]:
     """Returns what each of some tasks has found of its process, by name.
 
     They are tasks with Arrow, as all others of a worker are: their Python processes stay, and are those of the first
-    work. Spark has others for tasks without Arrow, which are asked only where the first do not answer.
+    work. Spark has others for tasks without Arrow, which are asked only if the first do not answer.
     """
     context = spark.sparkContext
-    count, found = max(2, context.defaultParallelism), _finding(_PACKAGES)
+    count, find = max(2, context.defaultParallelism), _finding(_PACKAGES)
     try:
-        rows = spark.range(0, count, 1, count).mapInArrow(_with_arrow(found), "found string").collect()
+        rows = spark.range(0, count, 1, count).mapInArrow(_with_arrow(find), "found string").collect()
     except Exception as error:  # noqa: BLE001  # what is not Arrow's fault comes again
         _log.debug("executors are asked without Arrow", error=briefly(error))
-        return context.parallelize(range(count), count).map(lambda _: found()).collect()
+        return context.parallelize(range(count), count).map(lambda _: find()).collect()
     return [msgspec.json.decode(row["found"], type=dict[str, str]) for row in rows]
 
 
@@ -100,9 +101,9 @@ def own_versions() -> dict[str, str]:
     return {"python": _minor(), **{name: _installed(name) for name in _PACKAGES}}
 
 
-def differences(found: Iterable[Mapping[str, str]], own: Mapping[str, str]) -> list[str]:
-    """Returns a phrase for each version among `found`, one mapping a task, that is another than in `own`."""
-    seen = [(each["host"], name, each[name], wanted) for each in found for name, wanted in own.items()]
+def differences(versions: Iterable[Mapping[str, str]], own: Mapping[str, str]) -> list[str]:
+    """Returns a phrase for each version among `versions`, one mapping a task, that is another than in `own`."""
+    seen = [(each["host"], name, each[name], wanted) for each in versions for name, wanted in own.items()]
     return [
         f"{name} on {host} is {there}, here it is {wanted}"
         for host, name, there, wanted in dict.fromkeys(seen)
@@ -111,7 +112,7 @@ def differences(found: Iterable[Mapping[str, str]], own: Mapping[str, str]) -> l
 
 
 def fault_of(text: str) -> str | None:
-    """Returns what the text of a failed job says of the executors' Python; None where that is not the matter."""
+    """Returns what the text of a failed job says of the executors' Python; None if that is not the matter."""
     if match := _OTHER_PYTHON.search(text):
         return f"their Python is {match[1]}, here it is {_minor()}"
     if match := _NO_PROGRAM.search(text):
@@ -131,14 +132,14 @@ def _finding(packages: Mapping[str, str]) -> Callable[[], dict[str, str]]:
         import sys
         from importlib import metadata
 
-        found = {"host": platform.node(), "python": ".".join(map(str, sys.version_info[:2]))}
+        versions = {"host": platform.node(), "python": ".".join(map(str, sys.version_info[:2]))}
         for name, module in modules.items():
             try:
                 imported = importlib.import_module(module)
-                found[name] = getattr(imported, "__version__", None) or metadata.version(name)
+                versions[name] = getattr(imported, "__version__", None) or metadata.version(name)
             except Exception as error:  # noqa: BLE001  # whatever keeps it from being imported is the answer
-                found[name] = f"not there ({type(error).__name__}: {error})"
-        return found
+                versions[name] = f"not there ({type(error).__name__}: {error})"
+        return versions
 
     return find
 

@@ -1,7 +1,4 @@
-"""Shows how far Spark is with a long job: the tasks of the stages that are running.
-
-On its own because it serves any command with a Spark of its own; today that is `analyze`.
-"""
+"""Shows how far Spark is with a long job: the tasks of the stages that are running."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
+# Between two questions to Spark (s): what a person watches moves twice a second.
 POLL_SECONDS: Final = 0.5
 
 
@@ -25,7 +23,7 @@ POLL_SECONDS: Final = 0.5
 def task_progress(spark: SparkSession, observer: Observer, name: str, clock: Clock) -> Iterator[Callable[[str], None]]:
     """Reports the tasks of `spark`, which has no other user, to `observer` as progress of `name` while the block runs.
 
-    Yields a function that names the stage whose tasks follow.
+    Yields a function that names the stage of the tasks that follow.
     """
     stage = ["reading"]
 
@@ -51,5 +49,5 @@ def task_progress(spark: SparkSession, observer: Observer, name: str, clock: Clo
 
 def tasks(tracker: StatusTracker) -> tuple[int, int]:
     """Returns (done, all) tasks of the stages that are running."""
-    running = [found for one in tracker.getActiveStageIds() if (found := tracker.getStageInfo(one))]
+    running = [info for stage_id in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage_id))]
     return sum(stage.numCompletedTasks for stage in running), sum(stage.numTasks for stage in running)

@@ -1,7 +1,4 @@
-"""Starts Spark's JVM by PySpark, and says why it did not start.
-
-On its own because session.py says what a JVM is started with.
-"""
+"""Starts Spark's JVM by PySpark, and says why it did not start."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ docs/decisions/findings.md."""
 _METADATA: Final = "-XX:MetaspaceSize=256m"
 """A collection of everything, 0.2 s, would begin in the first micro-batch, as Spark's classes pass 21 MB."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-"""Needs no threads beside ours; a JVM with two collectors in its options does not start."""
+"""It works while ours wait, never at the same time; a JVM with two collectors in its options does not start."""
 _COLLECTORS: Final = re.compile(r"-XX:\+Use\w+GC\b")
 _PRIVATE: Final = 0o077
 """The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
@@ -78,7 +78,7 @@ DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Spark measures a batch's bytes at each row, over all its nested columns: small batches are 5 to 14 times faster.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    # Plans are made with what the catalog knows; to make them anew after each stage takes longer than most batches.
+    # Plans are made with what the catalog knows; to make them again after each stage takes longer than most batches.
     "spark.sql.adaptive.enabled": "false",
     # Above this many files Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
@@ -93,13 +93,13 @@ FOR_RECORDS: Final[dict[str, str]] = {
     "spark.sql.codegen.wholeStage": "true",
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
-"""In place of defaults, where Spark's JVM is to work on records itself: both take time at first."""
+"""In place of defaults, if Spark's JVM is to work on records itself: both take time at first."""
 
 _PLANNING: Final[dict[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""No Java is written and compiled for frames whose rows are the answers of tasks. Of the worker's session alone: one
+"""No Java is written and compiled for frames with the answers of tasks as rows. Of the worker's session alone: one
 that is made from it (`newSession`), as Spark's fold does, has Spark's defaults, or what the user has set."""
 
 _ON_CLUSTERS: Final[dict[str, str]] = {EXECUTOR_OPTIONS: f"{_QUICK} {_METADATA}"}
@@ -115,8 +115,8 @@ _NO_SHARING: Final = ("SharedArchiveFile", "ArchiveClassesAtExit", "-Xshare", "-
 def get_session(master: str, overrides: Mapping[str, str], package: str = "auto") -> SparkSession:
     """Returns the running session, or a new one on `master`; `overrides` are the worker file's spark.* keys.
 
-    `package` is `executors.package`. Raises ConfigError where the executors of a cluster do not fit, SparkClusterError
-    where it gives none.
+    `package` is `executors.package`. Raises ConfigError if the executors of a cluster do not fit, SparkClusterError
+    if it gives none.
     """
     settings = prepare(master, overrides, os.environ, package)
     return _started(master, settings, write_settings(master, settings, os.environ))
@@ -152,7 +152,7 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Returns the running session, or a new one on `master` with `settings` from `prepare`, after `write_settings`.
 
     What the JVM and its Python processes put into spark.local.dir, records included, only this account can read.
-    Raises SparkClusterError where a cluster does not take it, ConfigError where it refuses a setting.
+    Raises SparkClusterError if a cluster does not take it, ConfigError if it refuses a setting.
     """
     from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
@@ -180,10 +180,10 @@ def prepare(
 ) -> dict[str, str]:
     """Returns a new session's settings; puts what Spark's processes read from there into `environment`.
 
-    The Python of Spark's workers is this process's own where all run on this machine: another one would lack keyfold's
+    The Python of Spark's workers is this process's own if all run on this machine: another one would lack keyfold's
     packages. There Spark listens on 127.0.0.1 only. Executors of a cluster get them as `executors.package` (`package`)
     says. Spark's processes of this machine start sooner with a home and a class archive of keyfold's; what the user has
-    set stays as it is. Raises ConfigError where there is no Java for Spark, or no archive can be made.
+    set stays as it is. Raises ConfigError if there is no Java for Spark, or no archive can be made.
     """
     find_java()
     note_variables(environment)
@@ -230,10 +230,11 @@ def _launching(home: str | None) -> str:
 
     Without them it looks for its few classes in all of Spark's JARs.
     """
-    found = [] if home is None else sorted(Path(home, JARS).glob("spark-launcher_*.jar"))
-    if len(found) != 1 or shlex.quote(str(found[0])) != str(found[0]):  # Spark's script splits the options at blanks
+    launchers = [] if home is None else sorted(Path(home, JARS).glob("spark-launcher_*.jar"))
+    # Spark's script splits the options at blanks.
+    if len(launchers) != 1 or shlex.quote(str(launchers[0])) != str(launchers[0]):
         return _QUICK
-    return f"{_QUICK} -Xbootclasspath/a:{found[0]}"
+    return f"{_QUICK} -Xbootclasspath/a:{launchers[0]}"
 
 
 def _sharing(options: str, home: str | None) -> str:
@@ -250,8 +251,9 @@ class SparkStart:
     """
 
     def __init__(self, master: str, overrides: Mapping[str, str], package: str = "auto") -> None:
-        import pyspark.sql  # noqa: F401  # before the caller goes on: beside its imports the JVM would start later
+        import pyspark.sql  # noqa: F401  # before the caller goes on: next to the caller's imports the JVM would start later
 
+        # Set by the thread once the session has started.
         self._session: SparkSession | None = None
         settings = prepare(master, overrides, os.environ, package)  # here, as other threads may read the environment
         self._settings_file = write_settings(master, settings, os.environ)
@@ -259,7 +261,7 @@ class SparkStart:
         self._thread.start()
 
     def wait(self, seconds: float) -> SparkSession | None:
-        """Returns the session, None where it has not started after `seconds`. Raises what its start raised."""
+        """Returns the session, None if it has not started after `seconds`. Raises what its start raised."""
         self._thread.join(seconds)
         if self._thread.failure is not None:
             raise self._thread.failure
@@ -268,7 +270,7 @@ class SparkStart:
     def leave(self, seconds: float) -> None:
         """Waits at most `seconds` until the start has ended, and removes its settings file, which may hold secrets.
 
-        A JVM that has not read it by then fails, and is needed by nobody any more.
+        A JVM that has not read it by then fails, and is not needed any more.
         """
         self._thread.join(seconds)
         self._settings_file.remove()
@@ -283,13 +285,14 @@ def cores(spark: SparkSession) -> int:
 
 
 def gone(spark: SparkSession) -> SparkGoneError | None:
-    """Returns the error of a worker where the JVM that it started has ended; None while the JVM runs."""
+    """Returns the error of a worker if the JVM that it started has ended; None while the JVM runs."""
     process = _process(spark)
     code = None if process is None else process.poll()
     if code is None:
         return None
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
     return SparkGoneError(
-        f"Spark's JVM has ended ({_ended(code)}), and with it everything that this worker had under way.",
+        f"Spark's JVM has ended ({how}), and with it everything that this worker had under way.",
         "Start the worker again: it goes on from its catalogs. Where the system has killed the JVM for its memory "
         "(see its log), lower spark.driver.memory or give the machine more.",
     )
@@ -313,7 +316,3 @@ def kill(spark: SparkSession) -> None:
 def _process(spark: SparkSession) -> Popen[bytes] | None:
     gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
     return getattr(gateway, "proc", None)
-
-
-def _ended(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"

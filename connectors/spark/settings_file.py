@@ -1,8 +1,6 @@
 """Spark's settings for the JVM that is about to start, in a file: every user can read a command line.
 
-PySpark would give each setting to `spark-submit` as `--conf NAME=VALUE`, where `ps` shows it, secrets resolved.
-
-On its own because secrets pass through it, and nothing else of Spark is needed to test where they go.
+PySpark would give each setting to `spark-submit` as `--conf NAME=VALUE`, which `ps` shows, secrets resolved.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class SettingsFile:
 
 
 def submit_arguments(users: str, file: Path) -> str:
-    """Returns the arguments for spark-submit: `users`, which the user has set, and `file` behind them.
+    """Returns the arguments for spark-submit: `users`, which the user has set, followed by `file`.
 
     What the user gives there as --conf wins over the file, and the file over spark-defaults.conf, as without it.
     """

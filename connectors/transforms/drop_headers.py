@@ -1,7 +1,4 @@
-"""Drops headers by name (`DropHeaders`).
-
-On its own because every transform is.
-"""
+"""Drops headers by name (`DropHeaders`)."""
 
 from __future__ import annotations
 
@@ -28,4 +25,4 @@ class DropHeaders(Transform):
         """See `Transform`."""
         if not any(header.key in self._names for header in record.headers):
             return record
-        return replace(record, headers=tuple(one for one in record.headers if one.key not in self._names))
+        return replace(record, headers=tuple(kept for kept in record.headers if kept.key not in self._names))

@@ -46,8 +46,8 @@ class ExtractField(SidedTransform):
         """See `Transform`."""
         schema, value = self.operating_schema(record), self.operating_value(record)
         if schema is None:
-            found = None if value is None else follow(self._path, require_map(value, _PURPOSE))
-            return self.new_record(record, None, found)
+            held = None if value is None else follow(self._path, require_map(value, _PURPOSE))
+            return self.new_record(record, None, held)
         inner: Schema | None = self._schema(schema)
         if inner is None:
             raise DataError(f"There is no field {self.options['field']} in the schema {schema.name or ''}.")

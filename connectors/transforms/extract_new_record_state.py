@@ -1,7 +1,7 @@
 """Makes the row itself of Debezium's change events (Debezium's `ExtractNewRecordState`).
 
-A change event is a struct whose schema's name ends in `.Envelope`, with the row `before` and `after` the change; other
-records pass as they are. Where Debezium gives a delete's null the schema of the row, here it has none: a converter
+A change event is a struct with a schema name that ends in `.Envelope`; it has the row `before` and `after` the change;
+other records pass as they are. Debezium gives a delete's null the schema of the row; here it has none: a converter
 would otherwise be free to write a null that is no tombstone.
 """
 
@@ -37,7 +37,7 @@ class AddedField(Struct, frozen=True):
     added_as: str
 
     def find(self, envelope: Schema) -> tuple[str | None, Schema] | None:
-        """Returns where the field is and its schema; None where the event has none."""
+        """Returns the place of the field and its schema; None if the event has none."""
         parent = envelope.field(self.parent) if self.parent else None
         inside = (parent.schema if parent else None) if self.parent else envelope
         field = inside.field(self.name) if inside is not None else None
@@ -55,9 +55,9 @@ class ExtractNewRecordState(Transform):
             "delete.tombstone.handling.mode",
             "STRING",
             "tombstone",
-            "What becomes of a delete, and of the tombstone that Debezium sends behind it. `tombstone` and "
-            "`delete-to-tombstone`: one tombstone. `drop`: nothing, so the row stays. `rewrite`: the row as it was, "
-            "with the field `__deleted`. `rewrite-with-tombstone`: that, and the tombstone.",
+            "What a delete becomes. `tombstone`, `delete-to-tombstone`: one tombstone. `drop`: nothing, so the row "
+            "stays. `rewrite`: the row as it was, with the field `__deleted`. `rewrite-with-tombstone`: that, and a "
+            "tombstone.",
             allowed=_MODES,
         ),
         Option("add.fields", "LIST", [], "Fields of the event to add: `op`, `table`, `source.ts_ms`, `op:NEW_NAME`."),
@@ -80,7 +80,8 @@ class ExtractNewRecordState(Transform):
         self._defaults: bool = options["replace.null.with.default"]
         self._row_schema = OfSchema(_row_schema)
         self._updated = OfSchema(self._with_added)
-        self._found = OfSchema(self._find_headers)
+        self._found_headers = OfSchema(self._find_headers)
+        # Whether records without a schema were warned of; each of them would write the same line.
         self._has_warned = False
 
     def fields_of(self, schema: Schema) -> frozenset[str] | None:
@@ -88,7 +89,9 @@ class ExtractNewRecordState(Transform):
         if not _is_envelope(schema):
             return None
         added = (*self._added, *self._headers)
-        return frozenset({"before", "after", *(one.parent or one.name for one in added), *(one.name for one in added)})
+        return frozenset(
+            {"before", "after", *(field.parent or field.name for field in added), *(field.name for field in added)}
+        )
 
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """See `Transform`."""
@@ -133,7 +136,9 @@ class ExtractNewRecordState(Transform):
         self, record: ConnectRecord, schema: Schema, event: dict[str, Any], row: dict[str, Any], *, deleted: bool
     ) -> ConnectRecord:
         updated, added, fields = self._updated(schema)[int(deleted)]
-        made = {one.name: field_value(one, row, defaults=self._defaults) for one in fields}
+        # Debezium adds `__deleted` with Kafka's InsertField, which replaces nulls; its copy for `add.fields` does not.
+        defaults = self._defaults and self._rewrites
+        made = {field.name: field_value(field, row, defaults=defaults) for field in fields}
         if self._rewrites:
             made[_DELETED] = "true" if deleted else "false"
         for name, place in added:
@@ -141,18 +146,18 @@ class ExtractNewRecordState(Transform):
         return replace(record, value_schema=updated, value=made)
 
     def _with_headers(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
-        new = (Header(name, _at(event, place), own, is_new=True) for name, place, own in self._found(schema))
+        new = (Header(name, _at(event, place), own, is_new=True) for name, place, own in self._found_headers(schema))
         return replace(record, headers=(*record.headers, *new))
 
     def _find_headers(self, schema: Schema) -> list[tuple[str, tuple[str | None, str], Schema]]:
-        found = ((one, one.find(schema)) for one in self._headers)
-        return [(one.added_as, (place[0], one.name), place[1]) for one, place in found if place]
+        places = ((header, header.find(schema)) for header in self._headers)
+        return [(header.added_as, (place[0], header.name), place[1]) for header, place in places if place]
 
     def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
         """Returns schema, added fields and the row's own ones, for a change and for a delete."""
-        found = [(one, place) for one in self._added if (place := one.find(schema))]
-        added = [(one.added_as, (place[0], one.name)) for one, place in found]
-        fields = [Field(one.added_as, place[1]) for one, place in found]
+        pairs = [(field, place) for field in self._added if (place := field.find(schema))]
+        added = [(field.added_as, (place[0], field.name)) for field, place in pairs]
+        fields = [Field(field.added_as, place[1]) for field, place in pairs]
         marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []
         return [
             (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
@@ -184,7 +189,7 @@ def _at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
 
 def _added(key: str, options: Mapping[str, Any]) -> Sequence[AddedField]:
     prefix = options[f"{key}.prefix"]
-    return [_field(key, one, prefix) for one in options[key] if one]
+    return [_field(key, text, prefix) for text in options[key] if text]
 
 
 def _field(key: str, text: str, prefix: str) -> AddedField:

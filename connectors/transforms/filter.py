@@ -1,7 +1,4 @@
-"""Drops records: all, or those for which its predicate is true (`Filter`).
-
-On its own because every transform is.
-"""
+"""Drops records: all, or those for which its predicate is true (`Filter`)."""
 
 from __future__ import annotations
 

@@ -42,12 +42,12 @@ class Flatten(SidedTransform):
         return f"{prefix}{self._delimiter}{name}" if prefix else name
 
     def _entries(self, prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        for name, one in value.items():
+        for name, inner in value.items():
             path = self._name(prefix, name)
-            if isinstance(one, dict):
-                yield from self._entries(path, one)
+            if isinstance(inner, dict):
+                yield from self._entries(path, inner)
             else:
-                yield path, one
+                yield path, inner
 
     def _values(self, prefix: str, schema: Schema, struct: Mapping[str, Any] | None) -> Iterator[tuple[str, Any]]:
         """Yields the fields of `struct`; of a null nothing: its fields are missing, which is null."""

@@ -41,9 +41,13 @@ class HeaderFrom(SidedTransform):
         schema, value = self.operating_schema(record), self.operating_value(record)
         purpose = f"header {self.options['operation']}"
         if schema is None:
-            found = dict(require_map(value, purpose))
-            taken = [Header(header, found.get(field), None, True) for field, header in self._pairs]  # noqa: FBT003
-            rest = found if not self._moves else {name: one for name, one in found.items() if not self._names(name)}
+            entries = dict(require_map(value, purpose))
+            taken = [Header(header, entries.get(field), None, True) for field, header in self._pairs]  # noqa: FBT003
+            rest = (
+                entries
+                if not self._moves
+                else {name: entry for name, entry in entries.items() if not self._names(name)}
+            )
         else:
             struct = require_struct(schema, value, purpose)
             taken = [self._header(schema, struct, field, header) for field, header in self._pairs]
@@ -55,7 +59,7 @@ class HeaderFrom(SidedTransform):
         if not self._moves:
             return schema, struct
         updated = self._updated(schema)
-        return updated, {one.name: field_value(one, struct, defaults=self._defaults) for one in updated.fields}
+        return updated, {field.name: field_value(field, struct, defaults=self._defaults) for field in updated.fields}
 
     def _header(self, schema: Schema, struct: dict[str, Any], name: str, header: str) -> Header:
         field = schema.field(name)
@@ -67,4 +71,4 @@ class HeaderFrom(SidedTransform):
         return any(field == name for field, _ in self._pairs)
 
     def _moved(self, schema: Schema) -> Schema:
-        return with_fields(basics(schema), (one for one in schema.fields if not self._names(one.name)))
+        return with_fields(basics(schema), (field for field in schema.fields if not self._names(field.name)))

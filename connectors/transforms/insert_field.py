@@ -19,7 +19,7 @@ _SUFFIX: Final = "With `!` at its end the field is required, with `?`, or nothin
 
 
 class _Insertion(Struct, frozen=True):
-    """A field and where its value comes from, of a record or, for `static`, `text`."""
+    """A field and the source of its value: a part of the record, or `text` for `static`."""
 
     name: str
     source: str
@@ -72,16 +72,19 @@ class InsertField(SidedTransform):
         schema, value = self.operating_schema(record), self.operating_value(record)
         if value is None:
             return record
-        new = {one.name: one.value_of(record) for one in self._insertions}
+        new = {insertion.name: insertion.value_of(record) for insertion in self._insertions}
         if schema is None:
-            there = {name: one for name, one in new.items() if one is not None}
+            there = {name: inserted for name, inserted in new.items() if inserted is not None}
             return self.new_record(record, None, {**require_map(value, _PURPOSE), **there})
         struct = require_struct(schema, value, _PURPOSE)
         copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
         return self.new_record(record, self._updated(schema), {**copied, **new})
 
     def _with_insertions(self, schema: Schema) -> Schema:
-        return with_fields(basics(schema), (*schema.fields, *(Field(one.name, one.schema) for one in self._insertions)))
+        return with_fields(
+            basics(schema),
+            (*schema.fields, *(Field(insertion.name, insertion.schema) for insertion in self._insertions)),
+        )
 
 
 def _insertion(source: str, text: str, static: str) -> _Insertion:

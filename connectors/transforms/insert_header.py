@@ -1,7 +1,4 @@
-"""Adds a header with a fixed value (`InsertHeader`, KIP-145).
-
-On its own because every transform is.
-"""
+"""Adds a header with a fixed value (`InsertHeader`, KIP-145)."""
 
 from __future__ import annotations
 

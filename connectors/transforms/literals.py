@@ -78,7 +78,7 @@ class _Tokens:
     def __init__(self, text: str) -> None:
         self.text = text
         self._end = 0
-        """Where the next token begins."""
+        """The position of the next token."""
         self._seen: str | None = None
         """The token before it, if it was looked at and not taken."""
 
@@ -153,6 +153,8 @@ class _Reader:
         content = ""
         while self._tokens.has_next and not self._tokens.take('"'):
             content += self._tokens.next()
+        if content[:1] in _BLANKS:
+            return STRING, content  # Java trims a whole text before it looks for a date, and none between quotes
         literal = parse_string(content)
         schema = literal[0]
         return literal if schema is not None and schema.name in _TEMPORAL else (STRING, content)
@@ -162,7 +164,7 @@ class _Reader:
         while self._tokens.has_next:
             if self._tokens.take("]"):
                 schema = _common(members)
-                return Schema(type=Type.ARRAY, value_schema=schema), [_of_schema(schema, one) for one in members]
+                return Schema(type=Type.ARRAY, value_schema=schema), [_of_schema(schema, member) for member in members]
             if self._tokens.take(","):
                 break
             members.append(self._member(depth))
@@ -255,24 +257,24 @@ def _common(members: list[Literal]) -> Schema | None:
     schemas = [schema for schema, _ in members if schema is not None]
     if not schemas:
         return None
-    kinds = {one.type for one in schemas}
+    kinds = {candidate.type for candidate in schemas}
     if kinds <= set(_WIDER):
-        return max(reversed(schemas), key=lambda one: _WIDER.index(one.type))
+        return max(reversed(schemas), key=lambda candidate: _WIDER.index(candidate.type))
     return schemas[-1] if len(kinds) == 1 else None
 
 
 def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
     key_schema = _common(keys)
     value_schema = _common(values) if key_schema is not None else None
-    names = [_of_schema(key_schema, one) for one in keys]
+    names = [_of_schema(key_schema, key) for key in keys]
     if any(isinstance(name, list | dict) for name in names):
         raise _NotReadError
-    made = dict(zip(names, [_of_schema(value_schema, one) for one in values], strict=True))
+    made = dict(zip(names, [_of_schema(value_schema, value) for value in values], strict=True))
     return Schema(type=Type.MAP, key_schema=key_schema, value_schema=value_schema), made
 
 
 def _of_schema(schema: Schema | None, literal: Literal) -> Any:
-    """Returns the value of a member: in its encoded form beside a schema, which no null has, or without one."""
+    """Returns the value of a member: in its encoded form with a schema, which no null has, or without one."""
     own, value = literal
     if schema is None or own is None:
         if schema is not None:
@@ -294,10 +296,10 @@ def _plain(schema: Schema | None, value: Any) -> Any:
         return value
     match schema.type:
         case Type.ARRAY:
-            return [_plain(schema.value_schema, one) for one in value]
+            return [_plain(schema.value_schema, item) for item in value]
         case Type.MAP:
             pairs = value.items()
-            return {_plain(schema.key_schema, name): _plain(schema.value_schema, one) for name, one in pairs}
+            return {_plain(schema.key_schema, name): _plain(schema.value_schema, item) for name, item in pairs}
     if schema.name == DECIMAL:
         return decimal_of(schema, value)
     return value if schema.name is None else Date(value * DAY_MS if schema.name == DATE else value)

@@ -56,11 +56,11 @@ class MaskField(SidedTransform):
         """See `Transform`."""
         schema, value = self.operating_schema(record), self.operating_value(record)
         if schema is None:
-            found = require_map(value, _PURPOSE)
-            masked = {name: self._masked(found.get(name)) for name in self._fields}  # also what is not there, as null
-            return self.new_record(record, None, {**found, **masked})
+            entries = require_map(value, _PURPOSE)
+            masked = {name: self._masked(entries.get(name)) for name in self._fields}  # also what is not there, as null
+            return self.new_record(record, None, {**entries, **masked})
         struct = require_struct(schema, value, _PURPOSE)
-        copied = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}
+        copied = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
         for name, mask in self._masks(schema):
             copied[name] = mask(copied[name])
         return self.new_record(record, schema, copied)
@@ -78,11 +78,11 @@ class MaskField(SidedTransform):
         if kind is int:
             return _whole(self._replacement, 64)
         if kind in {float, Decimal}:
-            return _number(self._replacement, kind)
+            return kind(_decimal(self._replacement))
         raise DataError(f"A {kind.__name__} cannot be masked with a replacement.")
 
     def _masks_of(self, schema: Schema) -> list[tuple[str, Callable[[Any], Any]]]:
-        return [(one.name, self._mask_of(one)) for one in schema.fields if one.name in self._fields]
+        return [(field.name, self._mask_of(field)) for field in schema.fields if field.name in self._fields]
 
     def _mask_of(self, field: Field) -> Callable[[Any], Any]:
         mask = self._mask_of_type(field.schema)
@@ -95,27 +95,23 @@ class MaskField(SidedTransform):
             return lambda _: b"\0" if text is None else _of_scale(text, scale_of(schema))
         if bits is not None and text is not None:
             if schema.name is not None and schema.name.startswith("org.apache.kafka.connect.data."):
-                return lambda _: _no_replacement("date")
+                return lambda _: _not_masked("A date cannot be masked with a replacement.")
             return lambda _: _whole(text, bits)
         if schema.type is Type.BYTES:
-            return lambda _: _not_masked("bytes")
+            return lambda _: _not_masked("A field of bytes cannot be masked.")
         if schema.type is Type.STRUCT:
-            return lambda _: _not_masked("struct")
+            return lambda _: _not_masked("A field of struct cannot be masked.")
         return self._masked
 
 
 def _whole(text: str, bits: int) -> int:
-    """Returns the replacement as a whole number: cut behind the point, of a larger one the lowest bits, as in Java."""
+    """Returns the replacement as a whole number: cut after the point, of a larger one the lowest bits, as in Java."""
     number = _decimal(text)
     _, _, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     whole = 0 if exponent >= _NO_LOW_BITS or number.adjusted() < 0 else int(number)
     bound = 1 << (bits - 1)
     return (whole + bound) % (2 * bound) - bound
-
-
-def _number(text: str, kind: type) -> Any:
-    return kind(_decimal(text))
 
 
 def _of_scale(text: str, scale: int) -> bytes:
@@ -136,9 +132,5 @@ def _decimal(text: str) -> Decimal:
     return Decimal(text)
 
 
-def _no_replacement(what: str) -> Any:
-    raise DataError(f"A {what} cannot be masked with a replacement.")
-
-
-def _not_masked(what: str) -> Any:
-    raise DataError(f"A field of {what} cannot be masked.")
+def _not_masked(why: str) -> Any:
+    raise DataError(why)

@@ -66,8 +66,8 @@ TRANSFORMS: Final = ClassNames(
 PREDICATES: Final = ClassNames(
     "predicate",
     (
-        _kafka("predicates.HasHeaderKey", "predicates.has_header_key", sided=False),
-        _kafka("predicates.RecordIsTombstone", "predicates.record_is_tombstone", sided=False),
-        _kafka("predicates.TopicNameMatches", "predicates.topic_name_matches", sided=False),
+        _kafka("predicates.HasHeaderKey", "predicates", sided=False),
+        _kafka("predicates.RecordIsTombstone", "predicates", sided=False),
+        _kafka("predicates.TopicNameMatches", "predicates", sided=False),
     ),
 )

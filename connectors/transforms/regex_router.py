@@ -20,7 +20,7 @@ _GROUP: Final = re.compile(
 
 
 class RegexRouter(Transform):
-    """A topic whose whole name matches gets `replacement`, with `$1` for a group; others keep theirs."""
+    """A topic with a name that matches as a whole gets `replacement`, with `$1` for a group; others keep theirs."""
 
     OPTIONS = (
         Option("regex", "STRING", REQUIRED, "A Java regular expression.", check=check_pattern, importance="HIGH"),
@@ -34,6 +34,7 @@ class RegexRouter(Transform):
             self._template = _template(options["replacement"], self._pattern.group_count, self._pattern.group_names)
         except ValueError as error:
             raise OptionsError([("replacement", str(error))]) from None
+        # The new name of each topic that records had so far: a match is made once a topic.
         self._routes: dict[str, str] = {}
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
@@ -61,21 +62,21 @@ def _template(text: str, groups: int, names: Mapping[str, int]) -> list[str | in
     """Reads a replacement as Java does (Matcher.appendReplacement). Raises ValueError for a group that there is not."""
     parts: list[str | int] = []
     end = 0
-    for found in _GROUP.finditer(text):
-        parts.append(text[end : found.start()])
-        end = found.end()
-        if found["odd"]:
-            raise ValueError(f'a "{found["odd"]}" that is meant as itself must be written "\\{found["odd"]}".')
-        if found["quoted"]:
-            parts.append(found["quoted"])
-        elif found["name"]:
-            if found["name"] not in names:
-                raise ValueError(f"the pattern has no group {found['name']}.")
-            parts.append(names[found["name"]])
+    for group in _GROUP.finditer(text):
+        parts.append(text[end : group.start()])
+        end = group.end()
+        if group["odd"]:
+            raise ValueError(f'a "{group["odd"]}" that is meant as itself must be written "\\{group["odd"]}".')
+        if group["quoted"]:
+            parts.append(group["quoted"])
+        elif group["name"]:
+            if group["name"] not in names:
+                raise ValueError(f"the pattern has no group {group['name']}.")
+            parts.append(names[group["name"]])
         else:
-            digits = _most_digits(found["number"], groups)
+            digits = _most_digits(group["number"], groups)
             parts.append(int(digits))
-            end = found.start() + 1 + len(digits)
+            end = group.start() + 1 + len(digits)
     return [*parts, text[end:]]
 
 

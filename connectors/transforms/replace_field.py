@@ -38,8 +38,8 @@ class ReplaceField(SidedTransform):
         if value is None:
             return record
         if schema is None:
-            found = require_map(value, _PURPOSE).items()
-            kept = {self._renames.get(name, name): one for name, one in found if self._keeps(name)}
+            entries = require_map(value, _PURPOSE).items()
+            kept = {self._renames.get(name, name): entry for name, entry in entries if self._keeps(name)}
             return self.new_record(record, None, kept)
         struct = require_struct(schema, value, _PURPOSE)
         updated, fields = self._updated(schema)
@@ -50,8 +50,10 @@ class ReplaceField(SidedTransform):
         return name not in self._exclude and (not self._include or name in self._include)
 
     def _replaced(self, schema: Schema) -> tuple[Schema, list[tuple[str, Field]]]:
-        fields = [(self._renames.get(one.name, one.name), one) for one in schema.fields if self._keeps(one.name)]
-        return with_fields(basics(schema), (Field(name, one.schema) for name, one in fields)), fields
+        fields = [
+            (self._renames.get(field.name, field.name), field) for field in schema.fields if self._keeps(field.name)
+        ]
+        return with_fields(basics(schema), (Field(name, field.schema) for name, field in fields)), fields
 
 
 def _rename(text: str) -> tuple[str, str]:

@@ -41,7 +41,7 @@ class SetSchemaMetadata(SidedTransform):
             raise DataError("There is no schema that could be renamed.", "Set a converter that has schemas.")
         updated = self._updated(schema)
         if isinstance(value, dict):
-            value = {one.name: field_value(one, value, defaults=self._defaults) for one in schema.fields}
+            value = {field.name: field_value(field, value, defaults=self._defaults) for field in schema.fields}
         return self.new_record(record, updated, value)
 
     def _renamed(self, schema: Schema) -> Schema:

@@ -39,6 +39,7 @@ _TARGETS: Final = {
     "Timestamp": TIMESTAMP_SCHEMA,
 }
 _PER_SECOND: Final = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
+# The bound of Java's long: moments beyond it are cut there.
 _LONG: Final = 1 << 63
 
 
@@ -91,15 +92,16 @@ class TimestampConverter(SidedTransform):
     def _without_schema(self, value: Any) -> Any:
         if value is None or not self._field:
             return self._target_of(self._moment(value), plain=False) if value is not None else None
-        found = require_map(value, _PURPOSE)
-        one = found.get(self._field)
-        return {**found, self._field: None if one is None else self._target_of(self._moment(one), plain=False)}
+        entries = require_map(value, _PURPOSE)
+        held = entries.get(self._field)
+        return {**entries, self._field: None if held is None else self._target_of(self._moment(held), plain=False)}
 
     def _converted(self, schema: Schema) -> tuple[Schema, Callable[[Any], Any]]:
         if not self._field:
             return self._typed(schema), self._converter(schema)
         fields = [
-            Field(one.name, self._typed(one.schema) if one.name == self._field else one.schema) for one in schema.fields
+            Field(field.name, self._typed(field.schema) if field.name == self._field else field.schema)
+            for field in schema.fields
         ]
         if schema.type is not Type.STRUCT:
             raise DataError(f"There is no field {self._field} in a {schema.type.value}.")
@@ -109,10 +111,10 @@ class TimestampConverter(SidedTransform):
             if value is None:
                 return None
             struct = require_struct(schema, value, _PURPOSE)
-            found = {one.name: field_value(one, struct, defaults=self._defaults) for one in schema.fields}
+            values = {field.name: field_value(field, struct, defaults=self._defaults) for field in schema.fields}
             if own is not None:
-                found[self._field] = converters(own.schema)(found[self._field])
-            return found
+                values[self._field] = converters(own.schema)(values[self._field])
+            return values
 
         own = schema.field(self._field)
 
@@ -150,7 +152,7 @@ class TimestampConverter(SidedTransform):
         raise DataError(f"A {type(value).__name__} is no moment: text, a whole number or a date is.")
 
     def _target_of(self, ms: int, *, plain: bool) -> Any:
-        """Returns a moment in its new form; `plain`: as it is encoded beside a schema."""
+        """Returns a moment in its new form; `plain`: as it is encoded with a schema."""
         if self._target == "string":
             assert self._format is not None
             return self._format.format(ms)
@@ -170,5 +172,5 @@ class TimestampConverter(SidedTransform):
     def _unix(self, ms: int) -> int:
         if self._per_second < 1_000:
             return ms // 1_000 if ms >= 0 else -(-ms // 1_000)
-        found = ms * (self._per_second // 1_000)
-        return max(-_LONG, min(_LONG - 1, found))
+        units = ms * (self._per_second // 1_000)
+        return max(-_LONG, min(_LONG - 1, units))

@@ -44,7 +44,7 @@ class Transform(Step):
     """Changes records one by one. One is made per reading task and used by one thread; it keeps no state of records."""
 
     def fields_of(self, schema: Schema) -> frozenset[str] | None:  # noqa: ARG002  # most look at all
-        """Returns which fields of a value of `schema` it looks at where nothing else of that value is left behind it.
+        """Returns which fields of a value of `schema` it looks at if nothing else of that value is left after it.
 
         None stands for all, and for a value of which anything else is left.
         """
@@ -52,7 +52,7 @@ class Transform(Step):
 
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
-        """Returns what becomes of `record`; None drops it. Raises DataError where it cannot be transformed."""
+        """Returns what becomes of `record`; None drops it. Raises DataError if it cannot be transformed."""
 
 
 class SidedTransform(Transform):

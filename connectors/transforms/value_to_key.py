@@ -40,8 +40,8 @@ class ValueToKey(Transform):
         """See `Transform`."""
         schema, value = record.value_schema, record.value
         if schema is None:
-            found = require_map(value, _PURPOSE)
-            return replace(record, key_schema=None, key={name: found.get(name) for name in self._fields})
+            entries = require_map(value, _PURPOSE)
+            return replace(record, key_schema=None, key={name: entries.get(name) for name in self._fields})
         struct = require_struct(schema, value, _PURPOSE)
         key_schema, fields = self._of_schema(schema)
         key = {field.name: field_value(field, struct, defaults=self._defaults) for field in fields}

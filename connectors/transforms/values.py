@@ -60,8 +60,8 @@ def _kind(value: Any) -> str:
 
 def field_value(field: Field, struct: dict[str, Any], *, defaults: bool = True) -> Any:
     """Returns a field's value in `struct`; with `defaults` its default for a null (`Struct.get`)."""
-    found = struct.get(field.name)
-    return field.schema.default if found is None and defaults else found
+    value = struct.get(field.name)
+    return field.schema.default if value is None and defaults else value
 
 
 def with_fields(schema: Schema, fields: Iterable[Field]) -> Schema:
@@ -119,7 +119,7 @@ def check_path(text: str, syntax: str) -> str | None:
 
 
 def follow(path: Sequence[str], value: Any) -> Any:
-    """Returns what lies at `path` in a map without a schema; None where there is nothing. Raises DataError."""
+    """Returns what lies at `path` in a map without a schema; None if there is nothing. Raises DataError."""
     for step in path:
         if value is None:
             return None
@@ -128,11 +128,11 @@ def follow(path: Sequence[str], value: Any) -> Any:
 
 
 def schema_at(path: Sequence[str], schema: Schema) -> Schema | None:
-    """Returns the schema at `path`; None where there is no such field."""
-    found: Schema | None = schema
+    """Returns the schema at `path`; None if there is no such field."""
+    inner: Schema | None = schema
     for step in path:
-        if found is None or found.type is not Type.STRUCT:
+        if inner is None or inner.type is not Type.STRUCT:
             return None
-        field = found.field(step)
-        found = field.schema if field else None
-    return found
+        field = inner.field(step)
+        inner = field.schema if field else None
+    return inner

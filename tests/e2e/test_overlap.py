@@ -17,7 +17,7 @@ from connectors.source import plan
 from connectors.source.plan import TopicOffsets
 from connectors.source.planner import Planner
 from connectors.source.reader import read
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import SourceTopics
 from tests.support.deployment import Deployment
 from tests.support.kafka import end_offsets, produce
 from tests.support.records import random_records
@@ -34,7 +34,7 @@ def batch(deployment: Deployment, topic_id: str, starts: Mapping[int, int], inta
     position = {deployment.topic: TopicOffsets(topic_id, dict(starts))}
     given = {"bootstrap.servers": deployment.bootstrap}
     options = source_options(given, [deployment.topic], connector=deployment.name, starts=position)
-    topics = AdminTopics(deployment.name, Admin(options.clients.admin()))
+    topics = SourceTopics(deployment.name, Admin(options.clients.admin()))
     planner = Planner(options, topics)
     planner.pin()
     start = planner.initial()

@@ -11,7 +11,7 @@ import pytest
 
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import RegistryError
-from connectors.source.subscription import ALONE_IN_DRIVER_MAX
+from connectors.source.read_route import APART_IN_DRIVER_MAX
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, create_topic, produce
 from tests.support.records import BASE_MS, read_snapshot
@@ -111,7 +111,7 @@ def test_a_backlog_that_spark_reads_goes_through_the_chain(
 ) -> None:
     """Spark's tasks transform as the worker's own process does, and count what they drop."""
     deployment = example("entity-state", tmp_path, broker.bootstrap, topic_name)
-    records = ALONE_IN_DRIVER_MAX + 2_000
+    records = APART_IN_DRIVER_MAX + 2_000
     some = ((0, None, event(order_id=str(number % 500), n=number)) for number in range(records))
     dropped = [(0, None, event(order_id="1"), [("heartbeat", b"")], BASE_MS)] * 10
     produce(broker.bootstrap, deployment.topic, [*some, *dropped])

@@ -85,9 +85,9 @@ if __name__ == "__main__":
     if TASK_RECORDS in os.environ:
         _limits()
     if READ_HERE in os.environ:
-        from connectors.source import micro_batches
+        from connectors.source import read_route
 
-        _set(micro_batches, "DRIVER_READ_MAX", os.environ[READ_HERE])
+        _set(read_route, "DRIVER_READ_MAX", os.environ[READ_HERE])
     if CLOCK in os.environ:
         _wrong_clock(Path(os.environ[CLOCK]))
     sys.exit(main.main())

@@ -18,11 +18,11 @@ from compactor.model.state import CatalogState, apply
 from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
-from connectors.source import bounded_reader
-from connectors.source.bounded_reader import ReadBudget, read_bounded
-from connectors.source.micro_batches import PortionSplit
+from connectors.source import reader
+from connectors.source.assignment import PortionSplit
 from connectors.source.options import Timeouts
 from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.reader import ReadBudget, read_bounded
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records
 from tests.support.clients import client_settings
 from tests.support.engine import intake, new_state
@@ -190,7 +190,7 @@ def test_many_partitions_are_read_by_several_consumers_each_topic_by_one(
     task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each portion has all of its records, whoever read them; one of which a topic is another one now is missing."""
-    monkeypatch.setattr(bounded_reader, "_A_CONSUMER", 1)
+    monkeypatch.setattr(reader, "_A_CONSUMER", 1)
     assigned: dict[int, set[str]] = {}
     assign = consumers.AssignedConsumer.assign
 
@@ -218,7 +218,7 @@ def test_a_used_up_budget_leaves_what_other_consumers_would_have_read(
     task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not all shares come to their turn; repeated, everything is read once."""
-    monkeypatch.setattr(bounded_reader, "_A_CONSUMER", 1)
+    monkeypatch.setattr(reader, "_A_CONSUMER", 1)
     left = {filled(4) for _ in range(6)}
     sizes = []
     while left:

@@ -20,8 +20,9 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import RegistryError
 from connectors.kafka import consumers
 from connectors.source.options import SourceOptions
-from connectors.source.read_alone import read_alone
-from connectors.source.subscription import Alone, Offer
+from connectors.source.portion import Offer
+from connectors.source.read_route import Route
+from connectors.source.read_task import read_apart
 from connectors.threads import CancellableThread
 from tests.support.broker_source import BrokerSource
 from tests.support.engine import intake
@@ -83,11 +84,11 @@ def test_failed_starts_leave_nothing(
     found = BrokerSource(broker.bootstrap, topic_name).range(topic_name, 0, RECORDS)
     given = {"bootstrap.servers": broker.bootstrap}
     options = fault(source_options(given, [topic_name]), tmp_path)
-    offer = Alone(Offer(options, (found,), {}))
+    offer = Offer(options, (found,), {}, Route.DRIVER)
     kept: list[CancellableThread] = []
     counts: list[tuple[int, int]] = []
     for _ in range(STARTS):
-        thread = CancellableThread("reading", lambda halted: read_alone(cast("Any", None), offer, halted.is_set))
+        thread = CancellableThread("reading", lambda halted: read_apart(cast("Any", None), offer, halted.is_set))
         thread.start()
         assert thread.join(60)
         assert isinstance(thread.failure, expected)

@@ -20,7 +20,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all, transactional_id
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.source.planner import Planner
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import SourceTopics
 from tests.support.acl_broker import AclKafka, Right
 from tests.support.broker_source import BrokerSource, numbered_records
 from tests.support.clients import client_settings
@@ -77,7 +77,7 @@ class Life:
         """Steps 1 and 2."""
         clients = client_settings({**self.login, "log_level": 0})
         source = BrokerSource(self.guarded.bootstrap, self.changelog.topic, clients=clients)
-        topics = AdminTopics(self.changelog.connector, Admin(source.options.clients.admin(), 10))
+        topics = SourceTopics(self.changelog.connector, Admin(source.options.clients.admin(), 10))
         Planner(source.options, topics).initial()
         source.read(source.range(self.changelog.topic, 0, 5))
 

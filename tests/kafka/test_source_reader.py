@@ -11,7 +11,7 @@ import pytest
 from compactor.model.record import SOURCE, measure
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
-from connectors.source.early_end import EarlyEnd
+from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import ReadSplit
 from connectors.source.reader import read
 from tests.support.broker_source import BrokerSource, Row, numbered_records, offsets, range_reports, records

@@ -19,14 +19,15 @@ from connectors.clock import SystemClock
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError
 from connectors.kafka.admin import Admin
-from connectors.source import micro_batches, stream
+from connectors.source import read_route, stream
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import TopicOffsets
 from connectors.source.planner import Planner
-from connectors.source.read_alone import read_alone
-from connectors.source.source_topics import AdminTopics
-from connectors.source.subscription import Alone, Subscription
+from connectors.source.portion import Offer
+from connectors.source.read_task import read_apart
+from connectors.source.subscription import Subscription
+from connectors.source.topics import SourceTopics
 from tests.support.broker_source import numbered_records
 from tests.support.engine import intake
 from tests.support.kafka import (
@@ -50,15 +51,15 @@ class Connector:
         self._spark = spark
         self.subscription = subscription
         self.batches: list[Batch] = []
-        self.alone: list[Alone] = []
+        self.apart: list[Offer] = []
 
     def turn(self) -> bool:
         """Plans, and takes what comes within a moment; returns whether anything came."""
         self.subscription.plan()
         found = self.subscription.next(0.1)
-        if isinstance(found, Alone):
-            self.alone.append(found)
-            found = read_alone(self._spark, found, lambda: False)
+        if isinstance(found, Offer):
+            self.apart.append(found)
+            found = read_apart(self._spark, found, lambda: False)
         if found is None:
             return False
         self.batches.append(found)
@@ -106,7 +107,7 @@ class Running:
         target = intake(LocalStorage(str(self._folder / "runs")))
         made = source_options(given, topics, timeout=20.0, metadata_age=0.001, intake=target, **named)
         options = replace(made, pinned=pinned)
-        planner = Planner(options, AdminTopics(options.connector, Admin(given)))
+        planner = Planner(options, SourceTopics(options.connector, Admin(given)))
         found = Subscription(options, planner, SystemClock(), lambda: None, shared=lambda: self.batches.shared)
         found.begin()
         self.batches.add(found, options.clients)
@@ -144,7 +145,7 @@ def test_a_micro_batch_reads_everything_once(broker: EmbeddedKafka, running: Run
     assert running.tasks == [2]
     assert one.read() == {0: 50_000, 1: 10}
     assert sum(hi - lo for *_, lo, hi, _ in one.stated()) == 50_016
-    assert one.alone == []
+    assert one.apart == []
 
 
 def test_without_records_no_micro_batch_is_run(broker: EmbeddedKafka, running: Running, topic_name: str) -> None:
@@ -224,7 +225,7 @@ def test_lost_records_reach_the_connector_as_what_they_are(
     shared: bool,
 ) -> None:
     """DataLossError of a reading task is raised in the connector's thread, and the query goes on for the other one."""
-    monkeypatch.setattr(micro_batches, "DRIVER_READ_MAX", 0)  # few offsets are read within bounds as well
+    monkeypatch.setattr(read_route, "DRIVER_READ_MAX", 0)  # few offsets are read within bounds as well
     running.batches.shared = shared
     lost, sound = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("lost", "sound"))
     produce(broker.bootstrap, lost, numbered_records(9))
@@ -237,7 +238,7 @@ def test_lost_records_reach_the_connector_as_what_they_are(
         one.until(lambda: False, "it fails")
     assert f"Connector orders: records of {lost}-0" in caught.value.message
     assert "on.data.loss=skip" in caught.value.action
-    assert len(one.alone) == shared
+    assert len(one.apart) == shared
     other = running.connector(sound, connector="other")
     produce(broker.bootstrap, sound, numbered_records(4))
     other.until(lambda: other.batches, "the other one is read")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
 from connectors.source import stream
-from connectors.source.driver_answers import Address
+from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 

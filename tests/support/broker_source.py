@@ -12,7 +12,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.plan import ReadSplit, SourceRange
 from connectors.source.planner import Planner
 from connectors.source.reader import read
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import SourceTopics
 from tests.support.source_options import source_options
 
 Row = dict[str, Any]
@@ -25,7 +25,7 @@ class BrokerSource:
         given: dict[str, Setting] = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.options: SourceOptions = source_options(given, topics, timeout=timeout, metadata_age=0.001, **named)
         own = Admin({"bootstrap.servers": bootstrap, "log_level": 0}, self.options.timeouts.request)
-        self.topics = AdminTopics(self.options.connector, own)
+        self.topics = SourceTopics(self.options.connector, own)
         self.planner = Planner(self.options, self.topics)
 
     def range(self, topic: str, lo: int, hi: int, partition: int = 0) -> SourceRange:

@@ -31,6 +31,7 @@ def source_options(
     limits: Mapping[str, Any] | None = None,
     timeout: float = 60.0,
     metadata_age: float = 5.0,
+    look: float = 1.0,
     skip_lost: bool = False,
     intake: Intake | None = None,
 ) -> SourceOptions:
@@ -43,7 +44,7 @@ def source_options(
         starts=dict(starts or {}),
         closed=frozenset(closed),
         limits=ReadLimits(**(limits or {})),
-        timeouts=Timeouts(timeout=timeout, metadata_age=metadata_age),
+        timeouts=Timeouts(timeout=timeout, metadata_age=metadata_age, look=look),
         skip_lost=skip_lost,
         intake=intake or written_nowhere(LocalStorage("/nowhere")),
     )

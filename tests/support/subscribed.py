@@ -12,7 +12,8 @@ from compactor.model.record import RangeRead
 from connectors.source.options import SourceOptions
 from connectors.source.plan import SourceRange
 from connectors.source.planner import Planner
-from connectors.source.subscription import Alone, Subscription
+from connectors.source.portion import Offer
+from connectors.source.subscription import Subscription
 from tests.support.clocks import ManualClock
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
@@ -35,24 +36,30 @@ class Subscribed:
     ) -> None:
         self.clock = clock or ManualClock()
         self.asked_again = 0
+        self.claimed: Offer | None = None
         made = source_options(topics=(topic,), **{"connector": f"c-{topic}", "metadata_age": 0.0, **named})
         self.options: SourceOptions = replace(made, pinned=pinned, interval_ms=interval_ms)
-        planner = Planner(self.options, cluster, self.clock.monotonic, self._sleep)
-        self.subscription = Subscription(self.options, planner, self.clock, self._ask_again, shared=lambda: shared)
+        self.planner = Planner(self.options, cluster, self.clock.monotonic, self._sleep)
+        self.subscription = Subscription(self.options, self.planner, self.clock, self._ask_again, shared=lambda: shared)
         if begin:
             self.subscription.begin()
 
     def offered(self) -> tuple[tuple[int, int], ...]:
         """Plans, claims, and returns the offsets [lo, hi) of the portion; nothing where there is none."""
         self.subscription.plan()
-        offer = self.subscription.claim()
-        return tuple((one.lo, one.hi) for one in offer.ranges) if offer else ()
+        self.claimed = self.subscription.claim()
+        return tuple((each.lo, each.hi) for each in self.claimed.ranges) if self.claimed else ()
 
-    def alone(self) -> Alone:
-        """Returns what is to be read alone."""
-        found = self.subscription.next(0)
-        assert isinstance(found, Alone), found
-        return found
+    def read(self) -> Batch:
+        """Returns what a micro-batch reads of the portion that was claimed last."""
+        assert self.claimed is not None
+        return batch_of(self.claimed.ranges)
+
+    def apart(self) -> Offer:
+        """Returns what is to be read apart."""
+        offer = self.subscription.next(0)
+        assert isinstance(offer, Offer), offer
+        return offer
 
     def _sleep(self, seconds: float) -> None:
         self.clock.advance(round(seconds * 1000))

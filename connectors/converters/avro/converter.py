@@ -80,6 +80,7 @@ class AvroConverter(RegisteredConverter):
         super().__init__(options, is_key=is_key)
         self._reads: Kept[int, AvroReader] = Kept(MOST_IDS)
         self._written = OfSchema(self._written_of)
+        # Which fields of a schema the first step looks at; set once by `ask_only`, before anything is read. None: all.
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:
@@ -143,12 +144,12 @@ class AvroConverter(RegisteredConverter):
         """Makes what reads data with an id, once. Raises DataError, RegistryError."""
         registered = self.registry.schema(schema_id)
         try:
-            found = self._parsed(registered)
+            reader = self._parsed(registered)
         except (DataError, RegistryError):
             raise
         except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
             raise DataError(f"Schema {schema_id} is no Avro schema: {reason_of(error)}.") from None
-        return self._reads.put(schema_id, found, found.weight)
+        return self._reads.put(schema_id, reader, reader.weight)
 
     def _parsed(self, registered: RegisteredSchema) -> AvroReader:
         if registered.kind != "AVRO":
@@ -165,7 +166,7 @@ class AvroConverter(RegisteredConverter):
         return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), some)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
-        """Returns what reads some fields; None where all are wanted, or types come from other subjects."""
+        """Returns what reads some fields; None if all are wanted, or types come from other subjects."""
         wanted = self._fields(schema) if self._fields and schema is not None and not registered.references else None
         is_record = isinstance(avro, dict) and avro.get("type") == "record"
         return (
@@ -176,7 +177,9 @@ class AvroConverter(RegisteredConverter):
 
     def _define_references(self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any]) -> int:
         """Makes known the types that a schema refers to, and those that they refer to; returns how long they are."""
-        texts = {(one.subject, one.version): text for one, text in self.referenced(registered).items()}
+        texts = {
+            (reference.subject, reference.version): text for reference, text in self.referenced(registered).items()
+        }
         for text in texts.values():
             avro = json.loads(text)
             connect.schema(avro)
@@ -188,7 +191,7 @@ class AvroConverter(RegisteredConverter):
         try:
             avro = maker.schema(schema)
             if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
-                avro = next(one for one in avro if one != "null")
+                avro = next(branch for branch in avro if branch != "null")
             parsed = parsed_schema(without_logical_types(avro), {})
         except DataError:
             raise
@@ -205,15 +208,15 @@ class AvroConverter(RegisteredConverter):
 def without_logical_types(avro: Any) -> Any:
     """Returns an Avro schema without its logical types: their values stay as they are encoded."""
     if isinstance(avro, list):
-        return [without_logical_types(one) for one in avro]
+        return [without_logical_types(branch) for branch in avro]
     if not isinstance(avro, dict):
         return avro
-    kept = {name: one for name, one in avro.items() if name not in _WITHOUT}
+    kept = {name: part for name, part in avro.items() if name not in _WITHOUT}
     for name in ("type", "items", "values"):
         if isinstance(kept.get(name), dict | list):
             kept[name] = without_logical_types(kept[name])
     if isinstance(kept.get("fields"), list):
-        kept["fields"] = [{**one, "type": without_logical_types(one["type"])} for one in kept["fields"]]
+        kept["fields"] = [{**field, "type": without_logical_types(field["type"])} for field in kept["fields"]]
     return kept
 
 
@@ -224,8 +227,8 @@ def check_items(schema: Schema) -> None:
 
 def _emptiness(schema: Schema) -> tuple[bool, int]:
     """Returns whether a value may take no byte, and how many parts of it take none."""
-    found = _emptiness_there(schema)
-    return (False, found[1]) if schema.optional else found
+    emptiness = _emptiness_there(schema)
+    return (False, emptiness[1]) if schema.optional else emptiness
 
 
 def _emptiness_there(schema: Schema) -> tuple[bool, int]:
@@ -235,7 +238,7 @@ def _emptiness_there(schema: Schema) -> tuple[bool, int]:
             raise DataError("A list of what has no bytes is not read: a few bytes could give it any length.")
         return False, 0
     if schema.type is Type.STRUCT:
-        inner = [_emptiness(one.schema) for one in schema.fields]
+        inner = [_emptiness(field.schema) for field in schema.fields]
         if schema.name == UNION:
             return False, max((parts for _, parts in inner), default=0)
         return all(is_empty for is_empty, _ in inner), sum(parts for _, parts in inner) or int(not inner)

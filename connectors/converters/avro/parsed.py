@@ -1,22 +1,19 @@
-"""Has fastavro parse what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, some defaults.
-
-On its own because two modules parse, and neither should know how fastavro is brought to it.
-"""
+"""Has fastavro parse what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, defaults."""
 
 from __future__ import annotations
 
+import unicodedata
 from typing import Any, Final
 
 import fastavro
 
-from connectors.converters.avro.names import is_name
 from connectors.errors import DataError
 from connectors.rejection import shown
 
 _PARSED: Final = "__fastavro_parsed"
 _NAMED: Final = "__named_schemas"
 _INNER: Final = frozenset({"type", "items", "values"})
-"""The names under which a schema has others, beside the fields of a record."""
+"""The names under which a schema has others, apart from the fields of a record."""
 
 
 def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:
@@ -80,3 +77,28 @@ def without_defaults(avro: Any) -> Any:
 def _without_default(field: Any) -> dict[str, Any]:
     kept = {name: part for name, part in field.items() if name != "default"}
     return {**kept, "type": without_defaults(kept["type"])} if "type" in kept else kept
+
+
+_LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo"})
+"""The categories of Unicode of which `Character.isLetter` is true."""
+_LATER: Final = _LETTERS | {"Nd"}
+"""Those, and digits, which no name begins with."""
+_ONE_CHAR: Final = 0xFFFF
+"""The last character that is one of Java's: of those above it Java sees two halves, which are no letters."""
+
+
+def is_name(text: str) -> bool:
+    """Returns whether Java's Avro takes a name (`NameValidator.UTF_VALIDATOR`): letters, digits and "_"."""
+    return bool(text) and _is_part(text[0], _LETTERS) and all(_is_part(char, _LATER) for char in text[1:])
+
+
+def _is_part(char: str, categories: frozenset[str]) -> bool:
+    return char == "_" or (ord(char) <= _ONE_CHAR and unicodedata.category(char) in categories)
+
+
+def check_name(text: str, what: str, action: str) -> None:
+    """Raises DataError for a name of a `what` that Avro does not take."""
+    if not is_name(text):
+        raise DataError(
+            f"Avro does not take {shown(text)} as the name of a {what}: letters, digits and _ it takes.", action
+        )

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.converters.avro.defaults import avro_default, value_of_default
-from connectors.converters.avro.names import check_name
+from connectors.converters.avro.parsed import check_name
 from connectors.data.bounds import Extent, whole_of
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
 from connectors.data.values import scale_of
@@ -45,18 +45,20 @@ _AVRO: Final = {
 
 
 class FromAvro:
-    """Makes Connect's schema of one Avro schema, in which every named type is defined where it is first used.
+    """Makes Connect's schema of one Avro schema, in which every named type is defined at its first use.
 
     Raises DataError for what Connect cannot hold: types that contain themselves, or each other without end.
     """
 
     def __init__(self) -> None:
+        # The JSON of each named type that was met so far, by its full name: a later use of the name stands for it.
         self._named: dict[str, Any] = {}
+        # The records that are being made now; one that is met again within itself is refused.
         self._inside: set[str] = set()
         self._extent = Extent()
 
     def schema(self, avro: Any, namespace: str = "") -> Schema:
-        """Returns the schema of `avro`, its JSON, whose unqualified names are in `namespace`."""
+        """Returns the schema of `avro`, its JSON; `namespace` is that of its unqualified names."""
         if isinstance(avro, list):
             return self._union(avro, namespace)
         with self._extent:
@@ -104,10 +106,10 @@ class FromAvro:
         if kind == "fixed":
             return _fixed(full, avro)
         if kind == "enum":
-            symbols = {f"{ENUM}.{one}": one for one in avro["symbols"]}
+            symbols = {f"{ENUM}.{symbol}": symbol for symbol in avro["symbols"]}
             return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
         self._inside.add(full)
-        fields = tuple(self._field(one, inner) for one in avro["fields"])
+        fields = tuple(self._field(field, inner) for field in avro["fields"])
         self._inside.discard(full)
         name = None if full == DEFAULT_NAME else full
         return Schema(type=Type.STRUCT, name=name, doc=avro.get("doc"), fields=fields)
@@ -122,14 +124,14 @@ class FromAvro:
         return Field(avro["name"], schema)
 
     def _union(self, avro: list[Any], namespace: str) -> Schema:
-        branches = [one for one in avro if one != "null"]
+        branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
-            found = self.schema(branches[0], namespace)
-            return found.as_optional() if len(avro) > 1 else found
+            schema = self.schema(branches[0], namespace)
+            return schema.as_optional() if len(avro) > 1 else schema
         fields = tuple(
-            Field(branch_name(one, namespace), self.schema(one, namespace).as_optional()) for one in branches
+            Field(branch_name(branch, namespace), self.schema(branch, namespace).as_optional()) for branch in branches
         )
-        if len({one.name for one in fields}) < len(fields):
+        if len({field.name for field in fields}) < len(fields):
             raise DataError(
                 "Two types of a union have one name in several namespaces, which Connect's schemas cannot say."
             )
@@ -148,9 +150,9 @@ class FromAvro:
             parts["parameters"] = {**(schema.parameters or {}), **avro["connect.parameters"]}
         if avro.get("connect.type") in _SMALL:
             parts["type"] = _SMALL[avro["connect.type"]]
-        found = replace(schema, **parts) if parts else schema
+        updated = replace(schema, **parts) if parts else schema
         default = avro.get("connect.default")
-        return found if default is None else replace(found, default=value_of_default(found, default))
+        return updated if default is None else replace(updated, default=value_of_default(updated, default))
 
 
 def qualified(name: str, namespace: str) -> str:
@@ -166,7 +168,7 @@ def branch_name(avro: Any, namespace: str) -> str:
 
 
 def name_of(schema: Schema, *, enums: bool) -> str | None:
-    """Returns the full name of the Avro type that `ToAvro` makes of a schema; None where that has none."""
+    """Returns the full name of the Avro type that `ToAvro` makes of a schema; None if that has none."""
     parameters = schema.parameters or {}
     if schema.type is Type.STRUCT:
         return schema.name or DEFAULT_NAME
@@ -196,11 +198,11 @@ def _logical(kind: str, avro: Mapping[str, Any]) -> Schema:
 
 def _decimal_parameters(avro: Mapping[str, Any]) -> dict[str, str]:
     scale, precision = avro.get("scale"), avro.get("precision")
-    found = {SCALE: str(0 if scale is None else whole_of(scale, "scale of a Decimal"))}
+    parameters = {SCALE: str(0 if scale is None else whole_of(scale, "scale of a Decimal"))}
     if precision is None:
-        return found
+        return parameters
     digits = whole_of(precision, "precision of a Decimal")
-    return found if digits == _DEFAULT_PRECISION else {**found, PRECISION: str(digits)}
+    return parameters if digits == _DEFAULT_PRECISION else {**parameters, PRECISION: str(digits)}
 
 
 def _decimal(schema: Schema) -> dict[str, Any]:
@@ -222,6 +224,7 @@ class ToAvro:
     def __init__(self, *, properties: bool = True, enums: bool = False) -> None:
         self._properties = properties
         self.enums = enums
+        # The schema of each named type that was written so far; the next use is its name alone.
         self._defined: dict[str, Schema] = {}
         self._has_namespace = False  # a record around what is made now, which would lend it its own
 
@@ -260,7 +263,7 @@ class ToAvro:
     def _record(self, schema: Schema) -> Any:
         full, around = schema.name or DEFAULT_NAME, self._has_namespace
         self._has_namespace = around or "." in full
-        fields = [self._field(one) for one in schema.fields]
+        fields = [self._field(field) for field in schema.fields]
         self._has_namespace = around
         made = {"type": "record", "fields": fields, **({"doc": schema.doc} if schema.doc else {})}
         return self._once(full, schema, made)
@@ -278,7 +281,7 @@ class ToAvro:
         return made
 
     def _union(self, schema: Schema) -> list[Any]:
-        branches = [self._required(one.schema) for one in schema.fields]
+        branches = [self._required(field.schema) for field in schema.fields]
         return ["null", *branches] if schema.optional else branches
 
     def _map(self, schema: Schema) -> Any:
@@ -294,7 +297,7 @@ class ToAvro:
         return self._once(parameters[ENUM], schema, {"type": "enum", "symbols": symbols})
 
     def _once(self, full: str, schema: Schema, made: dict[str, Any]) -> Any:
-        """Defines a named type; where it is defined already, names it."""
+        """Defines a named type, or names it if it is defined already."""
         plain = replace(schema, optional=False, default=None, doc=None)
         if full in self._defined:
             if self._defined[full] != plain:
@@ -320,5 +323,5 @@ class ToAvro:
             extra["connect.name"] = schema.name
         if schema.default is not None:
             extra["connect.default"] = avro_default(schema, schema.default)
-        found = {**made, **extra}
-        return found["type"] if found.keys() == {"type"} else found
+        decorated = {**made, **extra}
+        return decorated["type"] if decorated.keys() == {"type"} else decorated

@@ -1,7 +1,7 @@
 """Passes over Avro's data without making values of it, which finds data that ends too early.
 
-On its own because fastavro does not do it so: with a reader's schema without fields it takes twice as long, takes a
-length below 0 for one, and does not see that a text at the very end is cut off.
+fastavro cannot do it: with a reader's schema without fields it takes twice as long, takes a length below 0 for one,
+and does not see that a text at the very end is cut off.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from connectors.converters.avro.schemas import qualified
 from connectors.errors import DataError
 
 Skip = Callable[[bytes, int], int]
-"""Returns where the value ends that begins at a position; raises DataError or IndexError where the data ends before."""
+"""Returns the end of the value that begins at a position; raises DataError or IndexError if the data ends before."""
 _LONGEST: Final = 10
 """Bytes of a number."""
 
 
 def skip_of(avro: Any) -> Skip:
-    """Returns what passes over a value of `avro`, in which a named type is defined where it is first used."""
+    """Returns what passes over a value of `avro`, in which a named type is defined at its first use."""
     return _skip_of(avro, {})
 
 
 def check_end(data: bytes, at: int) -> None:
-    """Raises DataError where `at` lies behind the end of `data`."""
+    """Raises DataError if `at` lies beyond the end of `data`."""
     if at > len(data):
         raise DataError("It ends too early.")
 
 
 def _skip_of(avro: Any, known: dict[str, Skip]) -> Skip:
     if isinstance(avro, list):
-        return _union([_skip_of(one, known) for one in avro])
+        return _union([_skip_of(branch, known) for branch in avro])
     kind = avro if isinstance(avro, str) else avro["type"]
     if not isinstance(kind, str):
         return _skip_of(kind, known)
-    found = _PLAIN.get(kind) or known.get(kind) or _holding(kind, avro, known)
+    skip = _PLAIN.get(kind) or known.get(kind) or _holding(kind, avro, known)
     if isinstance(avro, dict) and "name" in avro:
-        known[qualified(avro["name"], avro.get("namespace", ""))] = found
-    return found
+        known[qualified(avro["name"], avro.get("namespace", ""))] = skip
+    return skip
 
 
 def _holding(kind: str, avro: Any, known: dict[str, Skip]) -> Skip:
@@ -50,7 +50,7 @@ def _holding(kind: str, avro: Any, known: dict[str, Skip]) -> Skip:
         case "fixed":
             return _bytes(avro["size"])
         case _:
-            return _record([_skip_of(one["type"], known) for one in avro["fields"]])
+            return _record([_skip_of(field["type"], known) for field in avro["fields"]])
 
 
 def _number(data: bytes, at: int) -> int:
@@ -60,16 +60,16 @@ def _number(data: bytes, at: int) -> int:
 
 
 def _read(data: bytes, at: int) -> tuple[int, int]:
-    """Returns a number, and where it ends."""
-    found = data[at]
-    if not found & 0x80:  # as nearly all are
-        return (found >> 1) ^ -(found & 1), at + 1
-    found = 0
+    """Returns a number, and the position after it."""
+    number = data[at]
+    if not number & 0x80:  # as nearly all are
+        return (number >> 1) ^ -(number & 1), at + 1
+    number = 0
     for place in range(_LONGEST):
         byte = data[at + place]
-        found |= (byte & 0x7F) << (7 * place)
+        number |= (byte & 0x7F) << (7 * place)
         if not byte & 0x80:
-            return (found >> 1) ^ -(found & 1), at + place + 1
+            return (number >> 1) ^ -(number & 1), at + place + 1
     raise DataError("A number has too many bytes.")
 
 

@@ -1,7 +1,7 @@
 """Reads only some fields of an Avro record, and keeps the bytes of a struct among them.
 
-A step that takes one struct out of a record, as ExtractNewRecordState does, needs neither the fields behind it decoded
-nor the struct encoded again: in Avro it lies there as it is. On its own because it knows where Avro's bytes lie.
+A step that takes one struct out of a record, as ExtractNewRecordState does, needs neither the fields after it decoded
+nor the struct encoded again: in Avro it lies there as it is.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class EncodedStruct(dict[str, Any]):
 
 
 class FieldReader(Struct, frozen=True):
-    """A field that is read, or passed over. `avro` is parsed; `form`: it is a nullable record whose bytes are kept."""
+    """A field that is read, or passed over. `avro` is parsed; `form`: a nullable record, and its bytes are kept."""
 
     name: str
     avro: Any
@@ -44,16 +44,16 @@ class FieldReader(Struct, frozen=True):
 
 
 class PartialReader:
-    """Reads `wanted` fields of the record `avro`; the others are missing. Those behind the last are passed over."""
+    """Reads `wanted` fields of the record `avro`; the others are missing. Those after the last are passed over."""
 
     def __init__(self, avro: Mapping[str, Any], wanted: frozenset[str]) -> None:
         named: dict[str, Any] = {}
         full = qualified(avro["name"], avro.get("namespace", ""))
         collect(avro, "", named)
         fields = avro["fields"]
-        last = max((at for at, one in enumerate(fields) if one["name"] in wanted), default=-1)
+        last = max((at for at, field in enumerate(fields) if field["name"] in wanted), default=-1)
         namespace = full.rpartition(".")[0]
-        self._parts = [_field_reader(one, one["name"] in wanted, namespace, named) for one in fields[: last + 1]]
+        self._parts = [_field_reader(field, field["name"] in wanted, namespace, named) for field in fields[: last + 1]]
         rest = _alone({**avro, "fields": fields[last + 1 :]}, "", named, set())
         self._skip_rest = skip_of(rest)
 
@@ -63,7 +63,7 @@ class PartialReader:
         Data that ends within a field is an error, whether the field is wanted or not.
         """
         buffer, at = io.BytesIO(data), start
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for part in self._parts:
             value: Any = None
             if part.is_nullable and data[at] == _NULL:
@@ -80,9 +80,9 @@ class PartialReader:
                 value = fastavro.schemaless_reader(buffer, part.avro, None)
                 at = buffer.tell()
             if part.is_wanted:
-                found[part.name] = value
+                values[part.name] = value
         check_end(data, self._skip_rest(data, at))
-        return found
+        return values
 
 
 def _kept(struct: Any, data: bytes, form: str) -> EncodedStruct:
@@ -101,8 +101,8 @@ def form_of(avro: Any) -> str:
 def collect(avro: Any, namespace: str, named: dict[str, Any]) -> None:
     """Puts the named types of a schema into `named`, by their full names, each with the namespace that it stands in."""
     if isinstance(avro, list):
-        for one in avro:
-            collect(one, namespace, named)
+        for branch in avro:
+            collect(branch, namespace, named)
     elif isinstance(avro, dict):
         if avro.get("type") in _NAMED and "name" in avro:
             full = qualified(avro["name"], avro.get("namespace", namespace))
@@ -116,16 +116,19 @@ def collect(avro: Any, namespace: str, named: dict[str, Any]) -> None:
 
 def _form(avro: Any, namespace: str, named: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
     if isinstance(avro, list):
-        return [_form(one, namespace, named, inside) for one in avro]
+        return [_form(branch, namespace, named, inside) for branch in avro]
     if isinstance(avro, str):
         full = qualified(avro, namespace)
-        found, outer = named.get(full, (None, ""))
-        return avro if found is None or full in inside else _form(found, outer, named, (*inside, full))
+        definition, outer = named.get(full, (None, ""))
+        return avro if definition is None or full in inside else _form(definition, outer, named, (*inside, full))
     kind = avro["type"]
     if kind in {"record", "error"}:
         full = qualified(avro["name"], avro.get("namespace", namespace))
         inner = full.rpartition(".")[0]
-        return [kind, [[one["name"], _form(one["type"], inner, named, (*inside, full))] for one in avro["fields"]]]
+        return [
+            kind,
+            [[field["name"], _form(field["type"], inner, named, (*inside, full))] for field in avro["fields"]],
+        ]
     if kind in _SAID_BY:
         return [kind, avro[_SAID_BY[kind]]]
     if kind in _HOLDING:
@@ -151,13 +154,13 @@ def _field_reader(field: Mapping[str, Any], is_wanted: bool, namespace: str, nam
 
 
 def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str]) -> Any:
-    """Returns a schema that defines each named type where it first uses it."""
+    """Returns a schema that defines each named type at its first use."""
     if isinstance(avro, list):
-        return [_alone(one, namespace, named, defined) for one in avro]
+        return [_alone(branch, namespace, named, defined) for branch in avro]
     if isinstance(avro, str):
         full = qualified(avro, namespace)
-        found, outer = named.get(full, (None, ""))
-        return avro if found is None else _defined_once(full, found, outer, named, defined)
+        definition, outer = named.get(full, (None, ""))
+        return avro if definition is None else _defined_once(full, definition, outer, named, defined)
     if avro.get("type") in _NAMED:
         full = qualified(avro["name"], avro.get("namespace", namespace))
         return _defined_once(full, avro, full.rpartition(".")[0], named, defined)
@@ -169,11 +172,13 @@ def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str
 def _defined_once(
     full: str, avro: Mapping[str, Any], namespace: str, named: Mapping[str, Any], defined: set[str]
 ) -> Any:
-    """Returns the definition of a named type, or where that stands already its name."""
+    """Returns the definition of a named type, or its name if it is defined already."""
     if full in defined:
         return full
     defined.add(full)
     made = {**avro, "name": full.rpartition(".")[2], "namespace": full.rpartition(".")[0]}
     if "fields" in made:
-        made["fields"] = [{**one, "type": _alone(one["type"], namespace, named, defined)} for one in made["fields"]]
+        made["fields"] = [
+            {**field, "type": _alone(field["type"], namespace, named, defined)} for field in made["fields"]
+        ]
     return made

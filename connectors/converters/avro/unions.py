@@ -1,7 +1,4 @@
-"""Turns the values of unions of several types into structs of one field that is not null, and back.
-
-On its own because only schemas with such unions need any of it: all other values of Avro are Connect's as they are.
-"""
+"""Turns the values of unions of several types into structs of one field that is not null, and back."""
 
 from __future__ import annotations
 
@@ -25,18 +22,18 @@ _SMALLEST: Final = {Type.INT32: 1 << 31, Type.INT16: 1 << 15, Type.INT8: 1 << 7}
 
 
 def reader_of_unions(schema: Schema) -> Convert | None:
-    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None where there is no such union."""
+    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None if there is no such union."""
     return _converter(schema, _read_union, _unnamed) if _has_union(schema) else None
 
 
 def writer_of_unions(schema: Schema, *, enums: bool = False) -> Convert | None:
-    """Returns what makes fastavro's values of Connect's; None where they are the same. `enums`: see `ToAvro`."""
+    """Returns what makes fastavro's values of Connect's; None if they are the same. `enums`: see `ToAvro`."""
     return _converter(schema, partial(_write_union, enums=enums), _same)
 
 
 def _has_union(schema: Schema) -> bool:
-    inner = (schema.value_schema, *(one.schema for one in schema.fields))
-    return schema.name == UNION or any(_has_union(one) for one in inner if one is not None)
+    inner = (schema.value_schema, *(field.schema for field in schema.fields))
+    return schema.name == UNION or any(_has_union(part) for part in inner if part is not None)
 
 
 def _converter(
@@ -51,8 +48,8 @@ def _converter(
     if inner is None:
         return of_type(None) if name_of(schema, enums=True) else None
     if schema.type is Type.ARRAY:
-        return lambda value: None if value is None else [inner(one) for one in value]
-    return lambda value: None if value is None else {name: inner(one) for name, one in value.items()}
+        return lambda value: None if value is None else [inner(item) for item in value]
+    return lambda value: None if value is None else {name: inner(item) for name, item in value.items()}
 
 
 def _same(convert: Convert | None) -> Convert | None:
@@ -63,8 +60,8 @@ def _unnamed(convert: Convert | None) -> Convert:
     """Takes the name off a value that was one of a type and null."""
 
     def unnamed(value: Any) -> Any:
-        found = value[1] if type(value) is tuple else value
-        return found if convert is None else convert(found)
+        plain = value[1] if type(value) is tuple else value
+        return plain if convert is None else convert(plain)
 
     return unnamed
 
@@ -72,15 +69,15 @@ def _unnamed(convert: Convert | None) -> Convert:
 def _of_struct(
     schema: Schema, of_union: Callable[[Schema], Convert], of_type: Callable[[Convert | None], Convert | None]
 ) -> Convert | None:
-    found = ((field.name, _converter(field.schema, of_union, of_type)) for field in schema.fields)
-    converters = {name: one for name, one in found if one is not None}
+    pairs = ((field.name, _converter(field.schema, of_union, of_type)) for field in schema.fields)
+    converters = {name: converter for name, converter in pairs if converter is not None}
     if not converters:
         return None
 
     def convert(value: Any) -> Any:
         if value is None:
             return None
-        return {**value, **{name: one(value.get(name)) for name, one in converters.items()}}
+        return {**value, **{name: converter(value.get(name)) for name, converter in converters.items()}}
 
     return convert
 
@@ -96,18 +93,18 @@ def _read_union(schema: Schema) -> Convert:
         else:
             name = _branch_of(schema, value)
         convert = inner[name]
-        return {one.name: None for one in schema.fields} | {name: convert(value) if convert else value}
+        return {branch.name: None for branch in schema.fields} | {name: convert(value) if convert else value}
 
     return read
 
 
 def _branch_of(schema: Schema, value: Any) -> str:
     """Returns which type without a name a value is of."""
-    unnamed = (one for one in schema.fields if name_of(one.schema, enums=True) is None)
-    found = next((one.name for one in unnamed if _fits(one.schema, value)), None)
-    if found is None:
+    unnamed = (field for field in schema.fields if name_of(field.schema, enums=True) is None)
+    name = next((field.name for field in unnamed if _fits(field.schema, value)), None)
+    if name is None:
         raise DataError(f"A {type(value).__name__} is of no type of the union.")
-    return found
+    return name
 
 
 def _write_union(schema: Schema, *, enums: bool) -> Convert:
@@ -118,11 +115,11 @@ def _write_union(schema: Schema, *, enums: bool) -> Convert:
     def write(value: Any) -> Any:
         if value is None:
             return None
-        name = next((name for name, one in value.items() if one is not None), None)
+        name = next((name for name, part in value.items() if part is not None), None)
         if name is None:
             return None
-        convert, found = inner.get(name), value[name]
-        made = convert(found) if convert is not None else found
+        convert, held = inner.get(name), value[name]
+        made = convert(held) if convert is not None else held
         return made if names[name] is None else (names[name], made)
 
     return write

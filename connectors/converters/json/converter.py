@@ -1,6 +1,6 @@
 """Reads and writes JSON, with or without schemas (`org.apache.kafka.connect.json.JsonConverter`).
 
-Stricter than Java's class in what it reads: nothing may stand behind the value, a whole number has 64 bits at most, and
+Stricter than Java's class in what it reads: nothing may follow the value, a whole number has 64 bits at most, and
 a value must be of the type that its schema says (`json/values.py`).
 """
 
@@ -141,16 +141,16 @@ class JsonConverter(Converter):
 
     def _schema(self, text: bytes) -> tuple[Schema | None, bool]:
         """Returns a schema, and whether it has Decimals, of which the digits count."""
-        found = self._schemas.get(text)
-        if found is None:
+        entry = self._schemas.get(text)
+        if entry is None:
             node = self._plain.decode(text)
             schema = None if node is None else read_schema(node, self._values.read)
-            found = schema, DECIMAL.encode() in text
-            self._schemas.put(text, found, weight_of(text, schema))
-        return found
+            entry = schema, DECIMAL.encode() in text
+            self._schemas.put(text, entry, weight_of(text, schema))
+        return entry
 
-    def _read(self, found: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
-        schema, is_exact = found
+    def _read(self, entry: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
+        schema, is_exact = entry
         node = (self._exact if is_exact else self._plain).decode(payload)
         return schema, check_without_schema(node) if schema is None else self._values.read(schema, node)
 
@@ -159,7 +159,7 @@ def json_text(data: bytes) -> bytes:
     """Returns JSON as UTF-8, without the mark of its encoding (BOM). Java's parser takes UTF-16 and UTF-32 by it."""
     if not data or 0 < data[0] < 0x80:  # as nearly all begin
         return data
-    mark = next((one for one in _MARKS if data.startswith(one)), None)
+    mark = next((candidate for candidate in _MARKS if data.startswith(candidate)), None)
     if mark is None or mark is codecs.BOM_UTF8:
         return data if mark is None else data[len(mark) :]
     try:

@@ -1,4 +1,4 @@
-"""Reads and writes JSON whose schemas are in a registry (Confluent's `JsonSchemaConverter`)."""
+"""Reads and writes JSON with schemas in a registry (Confluent's `JsonSchemaConverter`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from connectors.converters.converter import Headers
 from connectors.converters.json.converter import DECIMAL_FORMAT, encoded, json_text
@@ -20,14 +19,8 @@ from connectors.errors import DataError
 from connectors.rejection import reason_of
 
 
-class Text(Struct, frozen=True):
-    """A JSON Schema as it is registered."""
-
-    text: str
-
-
 class JsonSchemaConverter(RegisteredConverter):
-    """Values are JSON behind the id of their schema. A value is not held against what its schema says of ranges."""
+    """Values are JSON after the id of their schema. A value is not held against what its schema says of ranges."""
 
     KIND = "JSON"
     OPTIONS = (
@@ -40,7 +33,8 @@ class JsonSchemaConverter(RegisteredConverter):
         self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
         self._decoder = msgspec.json.Decoder(float_hook=exact)
         self._reads: Kept[int, Schema] = Kept(MOST_IDS)
-        self._texts = OfSchema(lambda schema: Text(json.dumps(to_json_schema(schema), separators=(",", ":"))))
+        # The text of each schema as it is registered.
+        self._texts = OfSchema(lambda schema: json.dumps(to_json_schema(schema), separators=(",", ":")))
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
@@ -60,8 +54,7 @@ class JsonSchemaConverter(RegisteredConverter):
             return None
         if schema is None:
             raise DataError("keyfold.JsonSchema writes values with a schema only.", "Write keyfold.Json instead.")
-        text: Text = self._texts(schema)
-        schema_id = self.id_of(topic, text.text, schema.name)
+        schema_id = self.id_of(topic, self._texts(schema), schema.name)
         return self.wire.written(schema_id) + encoded(self._values.write(schema, value))
 
     def _read_of(self, schema_id: int) -> Schema:
@@ -70,11 +63,11 @@ class JsonSchemaConverter(RegisteredConverter):
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
         texts = self.referenced(registered)
         try:
-            references = {one.name: json.loads(text) for one, text in texts.items()}
+            references = {reference.name: json.loads(text) for reference, text in texts.items()}
             root = json.loads(registered.text)
-            found = FromJsonSchema(root, references, self._values.read).schema(root)
+            schema = FromJsonSchema(root, references, self._values.read).schema(root)
         except DataError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
             raise DataError(f"Schema {schema_id} is no JSON Schema: {reason_of(error)}.") from None
-        return self._reads.put(schema_id, found, weight_of(found))
+        return self._reads.put(schema_id, schema, weight_of(schema))

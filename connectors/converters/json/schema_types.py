@@ -28,7 +28,7 @@ _NUMBERS: Final = {
 _PLAIN: Final = {"integer": Type.INT64, "number": Type.FLOAT64, "string": Type.STRING, "boolean": Type.BOOLEAN}
 _LOGICAL: Final = (DECIMAL, DATE, TIME, TIMESTAMP)
 ENUM: Final = "io.confluent.connect.json.Enum"
-"""The parameter of a text that is one of several, as Confluent's class names it; behind it and a dot stands each."""
+"""The parameter of a text that is one of several, as Confluent's class names it; each value follows it and a dot."""
 _VALUES: Final = frozenset({"enum", "const"})
 _KINDS: Final[dict[type, str]] = {str: "string", bool: "boolean", int: "integer", float: "number"}
 _SAYING: Final = {
@@ -52,6 +52,7 @@ class FromJsonSchema:
         self._root = root
         self._references = references
         self._default = default
+        # The references that are being followed now; one that is met again within itself is refused.
         self._inside: list[str] = []
         self._extent = Extent()
 
@@ -83,7 +84,7 @@ class FromJsonSchema:
         Confluent's class takes numbers for texts, and reads a null for each.
         """
         values = _values(node)
-        kinds = {_KINDS.get(type(one)) for one in values if one is not None} or {"string"}
+        kinds = {_KINDS.get(type(value)) for value in values if value is not None} or {"string"}
         kind = "number" if kinds == {"integer", "number"} else kinds.pop() if len(kinds) == 1 else None
         if kind is None:
             raise DataError(
@@ -93,14 +94,14 @@ class FromJsonSchema:
         return made.as_optional() if None in values else made
 
     def _merged(self, node: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns one object that says what those of `allOf` say together, and what stands beside it."""
+        """Returns one object that says what the objects of `allOf` and its sibling keywords say together."""
         with self._extent:
             parts = node["allOf"]
-            own = {name: one for name, one in node.items() if name != "allOf"}
-            found: dict[str, Any] = {}
-            for part in (*(self._flat(one) for one in parts), own):
-                _merge(found, part)
-            return found
+            own = {name: value for name, value in node.items() if name != "allOf"}
+            merged: dict[str, Any] = {}
+            for part in (*(self._flat(inner) for inner in parts), own):
+                _merge(merged, part)
+            return merged
 
     def _flat(self, node: Any) -> dict[str, Any]:
         """Returns an object of `allOf` without references and further ones."""
@@ -108,24 +109,24 @@ class FromJsonSchema:
             raise DataError(f"A JSON Schema is an object, and this is {shown(node)}.")
         if "$ref" in node:
             with self._extent:
-                return self._flat(self._found(node["$ref"]))
+                return self._flat(self._target(node["$ref"]))
         return self._merged(node) if "allOf" in node else node
 
     def _referred(self, reference: str) -> Schema:
-        found = self._found(reference)
+        target = self._target(reference)
         if reference in self._inside:
             raise DataError(f"The type {reference} contains itself, which Connect's schemas cannot say.")
         self._inside.append(reference)
-        made = self.schema(found)
+        made = self.schema(target)
         self._inside.pop()
         return made
 
-    def _found(self, reference: str) -> Any:
+    def _target(self, reference: str) -> Any:
         """Returns what a reference stands for."""
-        found = self._references.get(reference, self._in_root(reference))
-        if found is None:
+        target = self._references.get(reference, self._in_root(reference))
+        if target is None:
             raise DataError(f"The JSON Schema refers to {reference}, which there is not.")
-        return found
+        return target
 
     def _in_root(self, reference: str) -> Any:
         parts = reference.split("/")
@@ -134,7 +135,7 @@ class FromJsonSchema:
         return (self._root.get(parts[1]) or {}).get(parts[2])
 
     def _union(self, branches: Sequence[Any], node: Mapping[str, Any]) -> Schema:
-        others = [one for one in branches if not (isinstance(one, dict) and one.get("type") == "null")]
+        others = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
         if len(others) != 1:
             raise DataError("A JSON Schema with a union of several types is not read.", "Use keyfold.Json.")
         made = self.schema(others[0])
@@ -143,7 +144,7 @@ class FromJsonSchema:
     def _of_type(self, kind: str, node: Mapping[str, Any]) -> Schema:
         about: dict[str, Any] = {"name": node.get("title"), "doc": node.get("description")}
         if node.get("connect.parameters"):
-            about["parameters"] = {name: str(one) for name, one in node["connect.parameters"].items()}
+            about["parameters"] = {name: str(value) for name, value in node["connect.parameters"].items()}
         if node.get("connect.version") is not None:
             about["version"] = _version(node["connect.version"])
         if kind == "object":
@@ -153,7 +154,7 @@ class FromJsonSchema:
         if kind not in _PLAIN:
             raise DataError(f"A JSON Schema of type {shown(kind)} is not read.", "Use keyfold.Json.")
         if kind == "string" and "enum" in node:
-            symbols = {f"{ENUM}.{one}": str(one) for one in _values(node) if one is not None}
+            symbols = {f"{ENUM}.{value}": str(value) for value in _values(node) if value is not None}
             about["parameters"] = {ENUM: "", **symbols, **about.get("parameters", {})}
         made = Schema(type=_type_of(kind, node), **about)
         default = node.get("default")
@@ -165,8 +166,8 @@ class FromJsonSchema:
             values = self.schema(more) if isinstance(more, dict) else Schema(type=Type.STRING, optional=True)
             return Schema(type=Type.MAP, key_schema=Schema(type=Type.STRING), value_schema=values, **about)
         required = set(node.get("required") or ())
-        ordered = sorted((node.get("properties") or {}).items(), key=lambda one: _index(one[1]))
-        fields = (self._field(name, one, is_required=name in required) for name, one in ordered)
+        ordered = sorted((node.get("properties") or {}).items(), key=lambda pair: _index(pair[1]))
+        fields = (self._field(name, field, is_required=name in required) for name, field in ordered)
         return Schema(type=Type.STRUCT, fields=tuple(fields), **about)
 
     def _field(self, name: str, node: Any, *, is_required: bool) -> Field:
@@ -193,7 +194,7 @@ def to_json_schema(schema: Schema, index: int | None = None) -> dict[str, Any]:
         "connect.parameters": dict(schema.parameters) if schema.parameters else None,
         "default": default if schema.type not in {Type.BYTES, Type.STRUCT} else None,
     }
-    node |= {name: one for name, one in about.items() if one is not None}
+    node |= {name: value for name, value in about.items() if value is not None}
     if schema.optional:
         place = {} if index is None else {"connect.index": index}
         return {"oneOf": [{"type": "null"}, node], **place}
@@ -203,8 +204,8 @@ def to_json_schema(schema: Schema, index: int | None = None) -> dict[str, Any]:
 def _required(schema: Schema) -> dict[str, Any]:
     if schema.type is Type.STRUCT:
         pairs = enumerate(schema.fields)
-        properties = {one.name: to_json_schema(one.schema, place) for place, one in pairs}
-        required = [one.name for one in schema.fields if not one.schema.optional]
+        properties = {field.name: to_json_schema(field.schema, place) for place, field in pairs}
+        required = [field.name for field in schema.fields if not field.schema.optional]
         return {"type": "object", "properties": properties, **({"required": required} if required else {})}
     if schema.type is Type.ARRAY and schema.value_schema is not None:
         return {"type": "array", "items": to_json_schema(schema.value_schema)}
@@ -220,7 +221,7 @@ def _plain(schema: Schema) -> dict[str, Any]:
     if name is not None:
         return {"type": "number" if name.startswith("float") else "integer", "connect.type": name}
     if schema.type is Type.STRING and ENUM in (schema.parameters or {}):
-        symbols = [one for name, one in (schema.parameters or {}).items() if name.startswith(f"{ENUM}.")]
+        symbols = [symbol for name, symbol in (schema.parameters or {}).items() if name.startswith(f"{ENUM}.")]
         return {"type": "string", "enum": symbols}
     return {"type": "string", "connect.type": "bytes"} if schema.type is Type.BYTES else {"type": schema.type.value}
 
@@ -240,16 +241,16 @@ def _type_of(kind: str, node: Mapping[str, Any]) -> Type:
 
 
 def _index(node: Any) -> int:
-    found = node.get("connect.index") if isinstance(node, dict) else None
-    return found if isinstance(found, int) else 1 << 30
+    index = node.get("connect.index") if isinstance(node, dict) else None
+    return index if isinstance(index, int) else 1 << 30
 
 
 def _values(node: Mapping[str, Any]) -> list[Any]:
     """Returns the values that `enum` or `const` allows."""
-    found = node["enum"] if "enum" in node else [node["const"]]
-    if not isinstance(found, list):
-        raise DataError(f"The enum of a JSON Schema is an array, and this is {shown(found)}.")
-    return found
+    values = node["enum"] if "enum" in node else [node["const"]]
+    if not isinstance(values, list):
+        raise DataError(f"The enum of a JSON Schema is an array, and this is {shown(values)}.")
+    return values
 
 
 def _of_kind(node: Mapping[str, Any], kind: Any) -> dict[str, Any]:
@@ -259,28 +260,28 @@ def _of_kind(node: Mapping[str, Any], kind: Any) -> dict[str, Any]:
 
 def _implied(node: Mapping[str, Any]) -> str:
     """Returns the type of a schema that names none, by what else it says, as Confluent's parser does."""
-    found = next((kind for kind, names in _SAYING.items() if names & node.keys()), None)
-    if found is None:
+    implied = next((kind for kind, names in _SAYING.items() if names & node.keys()), None)
+    if implied is None:
         raise DataError(f"A JSON Schema without a type is not read: {shown(dict(node))}.", "Use keyfold.Json.")
-    return found
+    return implied
 
 
-def _merge(found: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Adds to `found` what another part of `allOf` says: properties and what is required of all, else the last word."""
-    properties = {**(found.get("properties") or {}), **(part.get("properties") or {})}
-    required = [*(found.get("required") or ()), *(part.get("required") or ())]
-    kinds = {one for one in (found.get("type"), part.get("type")) if isinstance(one, str)}
-    found.update(part)
+def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Adds to `merged` another part of `allOf`: properties and required names of all parts, else the last word."""
+    properties = {**(merged.get("properties") or {}), **(part.get("properties") or {})}
+    required = [*(merged.get("required") or ()), *(part.get("required") or ())]
+    kinds = {kind for kind in (merged.get("type"), part.get("type")) if isinstance(kind, str)}
+    merged.update(part)
     if properties:
-        found["properties"] = properties
+        merged["properties"] = properties
     if required:
-        found["required"] = required
+        merged["required"] = required
     if len(kinds) > 1:
         if kinds != {"integer", "number"}:
             raise DataError(
                 f"allOf of a JSON Schema wants types at once that no value has: {', '.join(sorted(kinds))}."
             )
-        found["type"] = "integer"
+        merged["type"] = "integer"
 
 
 def _version(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Reads and writes Connect's schemas as JsonConverter has them: an object beside the payload.
+"""Reads and writes Connect's schemas as JsonConverter has them: an object next to the payload.
 
 Source: `org.apache.kafka.connect.json.JsonConverter`, asConnectSchema and asJsonSchema.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from connectors.data.bounds import Extent, is_int
 from connectors.data.schema import Field, Schema, Type
@@ -52,14 +54,14 @@ def _made(node: Any, default: Default, extent: Extent) -> Schema:
     given = node.get("default")
     if given is None:
         return made
-    return Schema(**{**_parts(made), "default": default(made, given)})
+    return replace(made, default=default(made, given))
 
 
 def write_schema(schema: Schema, default: Default, field: str | None = None) -> dict[str, Any]:
     """Makes the JSON form of `schema`, in the order in which Java's class writes it."""
     node: dict[str, Any] = {"type": schema.type.value}
     if schema.type is Type.STRUCT:
-        node["fields"] = [write_schema(one.schema, default, one.name) for one in schema.fields]
+        node["fields"] = [write_schema(member.schema, default, member.name) for member in schema.fields]
     if schema.type is Type.ARRAY and schema.value_schema is not None:
         node["items"] = write_schema(schema.value_schema, default)
     if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
@@ -73,15 +75,11 @@ def write_schema(schema: Schema, default: Default, field: str | None = None) -> 
     return node if field is None else {**node, "field": field}
 
 
-def _parts(schema: Schema) -> dict[str, Any]:
-    return {name: getattr(schema, name) for name in Schema.__struct_fields__}
-
-
 def _fields(node: Mapping[str, Any], default: Default, extent: Extent) -> tuple[Field, ...]:
-    found = node.get("fields")
-    if not isinstance(found, list):
+    fields = node.get("fields")
+    if not isinstance(fields, list):
         raise DataError('A schema of type struct has "fields", a list of schemas.', FIX)
-    return tuple(_field(one, default, extent) for one in found)
+    return tuple(_field(field, default, extent) for field in fields)
 
 
 def _field(node: Any, default: Default, extent: Extent) -> Field:
@@ -98,8 +96,8 @@ def _inner(node: Mapping[str, Any], name: str, default: Default, extent: Extent)
 
 
 def _text(node: Mapping[str, Any], name: str) -> str | None:
-    found = node.get(name)
-    return found if isinstance(found, str) else None
+    text = node.get(name)
+    return text if isinstance(text, str) else None
 
 
 def _version(node: Mapping[str, Any]) -> int | None:
@@ -110,9 +108,9 @@ def _version(node: Mapping[str, Any]) -> int | None:
 
 
 def _parameters(node: Mapping[str, Any]) -> dict[str, str] | None:
-    found = node.get("parameters")
-    if found is None:
+    parameters = node.get("parameters")
+    if parameters is None:
         return None
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+    if not isinstance(parameters, dict) or not all(isinstance(text, str) for text in parameters.values()):
         raise DataError("The parameters of a schema are an object of texts.", FIX)
-    return found
+    return parameters

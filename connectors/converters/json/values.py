@@ -24,6 +24,7 @@ from connectors.rejection import shown
 
 Read = Callable[[Any], Any]
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
+# The bound of Java's long: a whole number without a schema lies in [-LONG, LONG).
 LONG: Final = 1 << 63
 _NAMED: Final = 100
 """Characters of a field's name in a message; each struct around the field adds its own."""
@@ -72,11 +73,11 @@ class JsonValues:
             scale = scale_of(schema)
             return lambda node: _read_decimal(scale, node)
         if schema.type is Type.STRUCT:
-            fields = [(one.name, self._reader(one.schema)) for one in schema.fields]
+            fields = [(field.name, self._reader(field.schema)) for field in schema.fields]
             return lambda node: _read_struct(fields, node, self._absences)
         if schema.type is Type.ARRAY and schema.value_schema is not None:
             item = self._reader(schema.value_schema)
-            return lambda node: [item(one) for one in _typed(node, list, "a JSON array")]
+            return lambda node: [item(element) for element in _typed(node, list, "a JSON array")]
         if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
             key, value = self._reader(schema.key_schema), self._reader(schema.value_schema)
             is_object = schema.key_schema.type is Type.STRING
@@ -101,18 +102,18 @@ class JsonValues:
     def _write_there(self, schema: Schema) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
             numeric = self._form.numeric
-            return lambda value: _number_text(schema, value) if numeric else _base64(value)
+            return lambda value: NumberText(str(decimal_of(schema, value))) if numeric else _base64(value)
         if schema.type is Type.STRUCT:
-            fields = [(one.name, self._writer(one.schema)) for one in schema.fields]
+            fields = [(field.name, self._writer(field.schema)) for field in schema.fields]
             return lambda value: {name: write(value.get(name)) for name, write in fields}
         if schema.type is Type.ARRAY and schema.value_schema is not None:
             item = self._writer(schema.value_schema)
-            return lambda value: [item(one) for one in value]
+            return lambda value: [item(element) for element in value]
         if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
             key, value_of = self._writer(schema.key_schema), self._writer(schema.value_schema)
             if schema.key_schema.type is Type.STRING:
-                return lambda value: {name: value_of(one) for name, one in value.items()}
-            return lambda value: [[key(name), value_of(one)] for name, one in value.items()]
+                return lambda value: {name: value_of(element) for name, element in value.items()}
+            return lambda value: [[key(name), value_of(element)] for name, element in value.items()]
         return _base64 if schema.type is Type.BYTES else _plain_writer(schema)
 
 
@@ -140,12 +141,12 @@ def check_without_schema(node: Any, depth: int = 0) -> Any:
             raise DataError(f"{shown(node)} has more than 64 bits.")
     elif isinstance(node, dict):
         check_depth(depth)
-        for one in node.values():
-            check_without_schema(one, depth + 1)
+        for inner in node.values():
+            check_without_schema(inner, depth + 1)
     elif isinstance(node, list):
         check_depth(depth)
-        for one in node:
-            check_without_schema(one, depth + 1)
+        for inner in node:
+            check_without_schema(inner, depth + 1)
     return node
 
 
@@ -158,24 +159,24 @@ def without_schema(value: Any) -> Any:
         return value
     if kind is dict:
         if all(isinstance(name, str) for name in value):
-            return {name: without_schema(one) for name, one in value.items()}
-        return [[without_schema(name), without_schema(one)] for name, one in value.items()]
+            return {name: without_schema(inner) for name, inner in value.items()}
+        return [[without_schema(name), without_schema(inner)] for name, inner in value.items()]
     if kind is list:
-        return [without_schema(one) for one in value]
+        return [without_schema(inner) for inner in value]
     if kind is bytes:
         return _base64(value)
     raise DataError(f"JSON has no form for a {'date' if kind is Date else kind.__name__} without a schema.")
 
 
 def _read_struct(fields: list[tuple[str, Read]], node: Any, absences: Absences) -> dict[str, Any]:
-    found = _typed(node, dict, "a JSON object")
-    if len(found) < len(fields):
-        absences.add(len(fields) - len(found))
+    members = _typed(node, dict, "a JSON object")
+    if len(members) < len(fields):
+        absences.add(len(fields) - len(members))
     made: dict[str, Any] = {}
     name = ""
     try:
         for name, read in fields:  # the name that was last is said of an error
-            made[name] = read(found.get(name))
+            made[name] = read(members.get(name))
     except DataError as error:
         raise DataError(f"{name[:_NAMED]}: {error.message}", error.action) from None
     return made
@@ -183,11 +184,11 @@ def _read_struct(fields: list[tuple[str, Read]], node: Any, absences: Absences) 
 
 def _read_map(node: Any, key: Read, value: Read, *, is_object: bool) -> dict[Any, Any]:
     if is_object:
-        return {name: value(one) for name, one in _typed(node, dict, "a JSON object").items()}
+        return {name: value(held) for name, held in _typed(node, dict, "a JSON object").items()}
     pairs = _typed(node, list, "a JSON array of pairs")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise DataError("A map whose keys are no texts is a JSON array of arrays of a key and a value.")
-    return {key(name): value(one) for name, one in pairs}
+    return {key(name): value(held) for name, held in pairs}
 
 
 def _read_decimal(scale: int, node: Any) -> bytes:
@@ -233,19 +234,19 @@ def _read_float(node: Any) -> float:
     if not isinstance(node, int | float | Decimal) or isinstance(node, bool):
         raise DataError(f"A number was expected, and this is {shown(node)}.")
     try:
-        found = float(node)
+        number = float(node)
     except OverflowError:
-        found = math.inf
-    if math.isinf(found):
+        number = math.inf
+    if math.isinf(number):
         raise DataError(f"{shown(node)} is too large for a double.")
-    return found
+    return number
 
 
 def _read_float32(node: Any) -> float:
-    found = float32(_read_float(node))
-    if math.isinf(found):
+    number = float32(_read_float(node))
+    if math.isinf(number):
         raise DataError(f"{shown(node)} is too large for a float.")
-    return found
+    return number
 
 
 def _read_bytes(node: Any) -> bytes:
@@ -262,23 +263,12 @@ def _typed(node: Any, kind: type, what: str) -> Any:
 
 
 def _plain_writer(schema: Schema) -> Read:
-    kind = _PYTHON.get(schema.type, int)
+    kind, form = _PYTHON.get(schema.type, int), _FORMS.get(schema.type)
 
     def write(value: Any) -> Any:
         if not isinstance(value, kind):
             raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
-        return value
-
-    return write if schema.type not in _FLOATS else _float_writer(schema)
-
-
-def _float_writer(schema: Schema) -> Read:
-    form = _float if schema.type is Type.FLOAT32 else _double
-
-    def write(value: Any) -> Any:
-        if not isinstance(value, int | float):
-            raise DataError(f"The schema says {schema.type.value}, and the value is a {type(value).__name__}.")
-        return form(value)
+        return value if form is None else form(value)
 
     return write
 
@@ -293,12 +283,13 @@ def _float(value: float) -> Any:
     return NumberText(java_float(value)) if math.isfinite(value) else _double(value)
 
 
-_PYTHON: Final[dict[Type, type]] = {Type.STRING: str, Type.BOOLEAN: bool}
+_PYTHON: Final[dict[Type, Any]] = {
+    Type.STRING: str,
+    Type.BOOLEAN: bool,
+    **dict.fromkeys(_FLOATS, int | float),
+}
+_FORMS: Final = {Type.FLOAT32: _float, Type.FLOAT64: _double}
 
 
 def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
-
-
-def _number_text(schema: Schema, value: bytes) -> NumberText:
-    return NumberText(str(decimal_of(schema, value)))

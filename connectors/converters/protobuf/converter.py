@@ -1,6 +1,6 @@
-"""Reads and writes Protobuf whose schemas are in a registry (Confluent's `ProtobufConverter`).
+"""Reads and writes Protobuf with schemas in a registry (Confluent's `ProtobufConverter`).
 
-Behind the id of the schema stands which of its messages it is: numbers from the outermost inwards, as varints.
+The id of the schema is followed by the path of the message in it: numbers from the outermost inwards, as varints.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from connectors.rejection import reason_of
 
 _FIRST: Final = b"\x00"
 """The first message of a file."""
+# How many messages may lie within one another; a count beyond it shows that the bytes are no path of a message.
 _DEEPEST: Final = 32
 _LONGEST: Final = 10
 """Bytes of a varint."""
@@ -33,8 +34,8 @@ NULLABLES: Final = Option(
     "optional.for.nullables",
     "BOOLEAN",
     default=False,
-    doc="A field with `optional` is null where it is not there, and what may be null is written so. `false`: it is "
-    "then the default of its type, as all others are.",
+    doc="A field with `optional` that is not there is null, and what may be null is written so. `false`: it is the "
+    "default of its type, as all others are.",
 )
 
 
@@ -101,8 +102,8 @@ class ProtobufConverter(RegisteredConverter):
         if file is None:
             file = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
             self._files.put(schema_id, file, file.weight)
-        found = self.refusals.of((schema_id, path), lambda: self._message_of(file, path))
-        return self._reads.put((schema_id, path), found, weight_of(found.schema) + file.weight)
+        reader = self.refusals.of((schema_id, path), lambda: self._message_of(file, path))
+        return self._reads.put((schema_id, path), reader, weight_of(reader.schema) + file.weight)
 
     def _message_of(self, file: CompiledFile, path: tuple[int, ...]) -> MessageReader:
         descriptor = file.message(path)
@@ -117,7 +118,9 @@ class ProtobufConverter(RegisteredConverter):
         registered = self.registry.schema(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
-        return compiled(registered.text, {one.name: text for one, text in self.referenced(registered).items()})
+        return compiled(
+            registered.text, {reference.name: text for reference, text in self.referenced(registered).items()}
+        )
 
     def _written_of(self, schema: Schema) -> MessageWriter:
         file = ToProtobuf(nullables=self._nullables).file(schema)
@@ -126,24 +129,24 @@ class ProtobufConverter(RegisteredConverter):
 
 
 def _path(data: bytes, start: int) -> tuple[tuple[int, ...], int]:
-    """Returns which message stands behind `start`, and where its bytes begin. Raises DataError."""
+    """Returns the path of the message that stands at `start`, and the position of its bytes. Raises DataError."""
     count, at = _number(data, start)
     if count == 0:
         return (0,), at
     if not 0 < count <= _DEEPEST:
         raise DataError(f"The message is {count} deep in its file, which none is.")
-    found = []
+    path = []
     for _ in range(count):
         number, at = _number(data, at)
-        found.append(number)
-    return tuple(found), at
+        path.append(number)
+    return tuple(path), at
 
 
 def _number(data: bytes, start: int) -> tuple[int, int]:
-    """Reads a varint in zigzag; returns it, and where it ends."""
-    found = 0
+    """Reads a varint in zigzag; returns it, and the position after it."""
+    number = 0
     for at in range(start, min(len(data), start + _LONGEST)):
-        found |= (data[at] & 0x7F) << (7 * (at - start))
+        number |= (data[at] & 0x7F) << (7 * (at - start))
         if not data[at] & 0x80:
-            return (found >> 1) ^ -(found & 1), at + 1
+            return (number >> 1) ^ -(number & 1), at + 1
     raise DataError("The data ends before it says which message it is.")

@@ -48,7 +48,7 @@ _KNOWN: Final = {
         "extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }"
     ),
 }
-"""Files that registries take for known, beside those that protoc brings."""
+"""Files that registries take for known, in addition to those that protoc brings."""
 
 
 class CompiledFile:
@@ -57,9 +57,9 @@ class CompiledFile:
     def __init__(self, files: Iterable[descriptor_pb2.FileDescriptorProto]) -> None:
         self._pool = descriptor_pool.DescriptorPool()
         self.weight = _POOL
-        for one in files:
-            self._file = one
-            data = one.SerializeToString()
+        for file in files:
+            self._file = file
+            data = file.SerializeToString()
             self._pool.AddSerializedFile(data)
             self.weight += _UNFOLDED * len(data)
 
@@ -70,24 +70,24 @@ class CompiledFile:
             if not 0 <= at < len(inside):
                 raise DataError(f"The schema has no message {list(path)}.")
             names.append(inside[at].name)
-            inside = [one for one in inside[at].nested_type if not one.options.map_entry]
+            inside = [nested for nested in inside[at].nested_type if not nested.options.map_entry]
         return self._pool.FindMessageTypeByName(".".join(names))
 
 
 def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
     """Compiles a schema, which is a .proto file or, in base64, its descriptor; `imports` are others, by name.
 
-    Raises DataError where it is none.
+    Raises DataError if it is none.
     """
-    found = _descriptor(text)
+    descriptor = _descriptor(text)
     try:
-        return CompiledFile(_from_text(text, imports) if found is None else _ordered(found, imports))
+        return CompiledFile(_from_text(text, imports) if descriptor is None else _ordered(descriptor, imports))
     except (TypeError, KeyError, ValueError, RecursionError) as error:  # what is wrong between files
         raise DataError(f"The schema cannot be used: {reason_of(error)}.") from None
 
 
 def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
-    """Returns the descriptor that `text` is in base64, as Python's serializer registers it; None where it is none."""
+    """Returns the descriptor that `text` is in base64, as Python's serializer registers it; None if it is none."""
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
@@ -95,13 +95,13 @@ def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
 
 
 def _ordered(
-    found: descriptor_pb2.FileDescriptorProto, imports: Mapping[str, str]
+    root: descriptor_pb2.FileDescriptorProto, imports: Mapping[str, str]
 ) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """Yields what `found` needs before it, and it."""
+    """Yields the files that `root` needs, each before those that need it, and `root` last."""
     seen: set[str] = set()
 
-    def of(one: descriptor_pb2.FileDescriptorProto) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-        for name in one.dependency:
+    def of(file: descriptor_pb2.FileDescriptorProto) -> Iterator[descriptor_pb2.FileDescriptorProto]:
+        for name in file.dependency:
             text = imports.get(name)
             inner = None if text is None else _descriptor(text)
             if inner is not None:
@@ -111,13 +111,13 @@ def _ordered(
                 if other.name not in seen:
                     seen.add(other.name)
                     yield from of(other)
-        yield one
+        yield file
 
-    return of(found)
+    return of(root)
 
 
 def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
-    """Compiles a .proto file; returns its descriptor behind those of its imports."""
+    """Compiles a .proto file; returns its descriptor after those of its imports."""
     with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
         for name, content in {**_KNOWN, **imports, _MAIN: text}.items():
             path = PurePosixPath(name)
@@ -136,6 +136,6 @@ def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.Fil
         except subprocess.TimeoutExpired:
             raise DataError(f"The schema takes protoc more than {_COMPILED_S:.0f} s.", "Make it smaller.") from None
         if done.returncode:
-            lines = (one for one in done.stderr.replace(folder, "").splitlines() if not _NOISE.match(one))
+            lines = (line for line in done.stderr.replace(folder, "").splitlines() if not _NOISE.match(line))
             raise DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
         return list(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)

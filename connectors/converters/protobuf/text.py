@@ -21,6 +21,7 @@ _MOST_NUMBER: Final = (1 << 29) - 1
 """The largest number of a field that Protobuf takes."""
 _RESERVED: Final = range(19_000, 20_000)
 """Numbers of fields that Protobuf keeps for itself."""
+# Makes a negative long of Java's the number of 64 bits without a sign that it was read from.
 _MASK: Final = (1 << 64) - 1
 _SCALARS: Final = {
     Type.INT8: "int32", Type.INT16: "int32", Type.INT32: "int32", Type.INT64: "int64", Type.FLOAT32: "float",
@@ -51,6 +52,7 @@ class ToProtobuf:
 
     def __init__(self, *, nullables: bool) -> None:
         self._nullables = nullables
+        # The files that the types of the fields need; `_single` adds them while the messages are written.
         self._imports: set[str] = set()
 
     def file(self, schema: Schema) -> ProtobufText:
@@ -63,7 +65,7 @@ class ToProtobuf:
         package, _, name = _checked(schema.name or DEFAULT_NAME).rpartition(".")
         body = list(self._message(schema, name, ""))
         head = ['syntax = "proto3";', *([f"package {package};"] if package else [])]
-        imports = [f'import "{one}";' for one in sorted(self._imports)]
+        imports = [f'import "{path}";' for path in sorted(self._imports)]
         return ProtobufText(
             "\n".join([*head, "", *imports, *([""] if imports else []), *body, ""]), schema.name or name
         )
@@ -75,9 +77,9 @@ class ToProtobuf:
         for field in schema.fields:
             if is_oneof(field.schema):
                 yield f"{inner}oneof {_checked((field.schema.name or '').removeprefix(ONEOF))} {{"
-                for one in field.schema.fields:
-                    kind = self._kind(one, taken)
-                    yield f"{inner}{_INDENT}{kind} {one.name} = {numbers[(field.name, one.name)]};"
+                for member in field.schema.fields:
+                    kind = self._kind(member, taken)
+                    yield f"{inner}{_INDENT}{kind} {member.name} = {numbers[(field.name, member.name)]};"
                 yield f"{inner}}}"
             else:
                 kind = self._label(field.schema) + self._kind(field, taken)
@@ -120,7 +122,7 @@ class ToProtobuf:
 
 
 def _wrapper(schema: Schema) -> tuple[str, str] | None:
-    """Returns the message in which a scalar was read, and its file; None where it was in none."""
+    """Returns the message in which a scalar was read, and its file; None if it was in none."""
     said = (schema.parameters or {}).get(TYPE, "")
     return (said, "google/protobuf/wrappers.proto") if said in WRAPPERS else None
 
@@ -136,28 +138,28 @@ def _place(wanted: str, schema: Schema, taken: dict[str, Schema]) -> str:
 
 
 def _numbers(schema: Schema) -> dict[tuple[str, ...], int]:
-    """Returns the number of each field: its own, where no other has it, else one above all."""
+    """Returns the number of each field: its own if no other field has it, else one above all."""
     places = [
         ((field.name, *inner), of)
         for field in schema.fields
         for inner, of in (
-            [((one.name,), one.schema) for one in field.schema.fields]
+            [((member.name,), member.schema) for member in field.schema.fields]
             if is_oneof(field.schema)
             else [((), field.schema)]
         )
     ]
-    found: dict[tuple[str, ...], int] = {}
+    numbers: dict[tuple[str, ...], int] = {}
     taken: set[int] = set()
     for place, of in places:
         number = _number((of.parameters or {}).get(TAG, ""))
         if number is not None and number not in taken:
-            found[place] = number
+            numbers[place] = number
             taken.add(number)
     last = max(taken, default=0)
     for place, _ in places:
-        if place not in found:
-            last = found[place] = _RESERVED.stop if last + 1 in _RESERVED else last + 1
-    return found
+        if place not in numbers:
+            last = numbers[place] = _RESERVED.stop if last + 1 in _RESERVED else last + 1
+    return numbers
 
 
 def _number(text: str) -> int | None:
@@ -179,15 +181,15 @@ def _scalar(schema: Schema) -> str:
 def _enum(schema: Schema, name: str, indent: str) -> Iterator[str]:
     parameters = schema.parameters or {}
     values = {
-        _checked(one.removeprefix(f"{ENUM}.")): _enum_number(number)
-        for one, number in parameters.items()
-        if one.startswith(f"{ENUM}.")
+        _checked(parameter.removeprefix(f"{ENUM}.")): _enum_number(number)
+        for parameter, number in parameters.items()
+        if parameter.startswith(f"{ENUM}.")
     }
     yield f"{indent}enum {name} {{"
     if len(set(values.values())) < len(values):
         yield f"{indent}{_INDENT}option allow_alias = true;"
-    for one, number in sorted(values.items(), key=lambda pair: pair[1] != 0):  # proto3 begins with 0
-        yield f"{indent}{_INDENT}{one} = {number};"
+    for symbol, number in sorted(values.items(), key=lambda pair: pair[1] != 0):  # proto3 begins with 0
+        yield f"{indent}{_INDENT}{symbol} = {number};"
     yield f"{indent}}}"
 
 
@@ -214,9 +216,9 @@ def filler(schema: Schema) -> Fill:
 
     def fill(message: Any, value: Mapping[str, Any]) -> None:
         for name, put in fills:
-            found = value.get(name)
-            if found is not None:
-                put(message, found)
+            held = value.get(name)
+            if held is not None:
+                put(message, held)
 
     return fill
 
@@ -247,11 +249,11 @@ def _repeated(name: str, schema: Schema) -> Callable[[Any, Any], None]:
 
     def put(message: Any, values: Any) -> None:
         field = getattr(message, name)
-        for one in values:
+        for value in values:
             if fill is None:
-                field.append(plain(one))
+                field.append(plain(value))
             else:
-                fill(field.add(), one)
+                fill(field.add(), value)
 
     return put
 
@@ -261,17 +263,17 @@ def _map(name: str, schema: Schema) -> Callable[[Any, Any], None]:
 
     def put(message: Any, values: Any) -> None:
         field = getattr(message, name)
-        for key, one in values.items():
+        for key, value in values.items():
             if fill is None:
-                field[key] = plain(one)
+                field[key] = plain(value)
             else:
-                fill(field[key], one)
+                fill(field[key], value)
 
     return put
 
 
 def _of_message(schema: Schema) -> Callable[[Any, Any], None] | None:
-    """Returns what fills a message with a value of `schema`; None where that is no message."""
+    """Returns what fills a message with a value of `schema`; None if that is no message."""
     if schema.name in _FILLS:
         return _FILLS[schema.name]
     if _wrapper(schema) is not None:
@@ -292,8 +294,8 @@ def _timestamp(message: Any, ms: int) -> None:
 
 
 def _date(message: Any, days: int) -> None:
-    found = date_of(days)
-    message.year, message.month, message.day = found.year, found.month, found.day
+    date = date_of(days)
+    message.year, message.month, message.day = date.year, date.month, date.day
 
 
 def _time(message: Any, ms: int) -> None:

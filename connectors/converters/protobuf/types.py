@@ -42,6 +42,7 @@ _SCALARS: Final = {
     FieldDescriptor.TYPE_BYTES: (Type.BYTES, None),
 }
 UNSIGNED: Final = frozenset({"uint64", "fixed64", "google.protobuf.UInt64Value"})
+# From this number on 64 bits without a sign are negative in Java's long.
 _SIGN: Final = 1 << 63
 _FIRST_S: Final = -62_135_596_800
 _LAST_S: Final = 253_402_300_800
@@ -61,7 +62,7 @@ class Known(NamedTuple):
 
 
 class FromProtobuf:
-    """Makes what reads messages. `nullables`: a field that says whether it is there is null where it is not."""
+    """Makes what reads messages. `nullables`: a field that says whether it is there is null if it is not."""
 
     def __init__(self, *, nullables: bool) -> None:
         self._nullables = nullables
@@ -69,17 +70,17 @@ class FromProtobuf:
         self.absences = Absences()
         """Of the message that is read now, the fields of all messages in it."""
 
-    def message(self, found: Any, inside: tuple[str, ...] = ()) -> Known:
-        """Returns how messages of the descriptor `found` are read. Raises DataError."""
-        if found.full_name in inside:
-            raise DataError(f"The message {found.full_name} contains itself, which Connect's schemas cannot say.")
-        within = (*inside, found.full_name)
-        oneofs = _real_oneofs(found)
-        parts = [self._oneof(one, within) for one in oneofs]
-        single = [one for one in found.fields if one.containing_oneof not in oneofs]
-        parts += [(one.name, self._field(one, within)) for one in single]
+    def message(self, descriptor: Any, inside: tuple[str, ...] = ()) -> Known:
+        """Returns how messages of `descriptor` are read. Raises DataError."""
+        if descriptor.full_name in inside:
+            raise DataError(f"The message {descriptor.full_name} contains itself, which Connect's schemas cannot say.")
+        within = (*inside, descriptor.full_name)
+        oneofs = _real_oneofs(descriptor)
+        parts = [self._oneof(oneof, within) for oneof in oneofs]
+        single = [field for field in descriptor.fields if field.containing_oneof not in oneofs]
+        parts += [(field.name, self._field(field, within)) for field in single]
         schema = Schema(
-            type=Type.STRUCT, name=found.name, fields=tuple(Field(name, known.schema) for name, known in parts)
+            type=Type.STRUCT, name=descriptor.name, fields=tuple(Field(name, known.schema) for name, known in parts)
         )
         reads, add = [(name, known.read) for name, known in parts], self.absences.add
 
@@ -89,82 +90,82 @@ class FromProtobuf:
 
         return Known(schema, read_all)
 
-    def _oneof(self, found: Any, inside: tuple[str, ...]) -> tuple[str, Known]:
-        parts = {one.name: self._value(one, inside) for one in found.fields}
-        fields = tuple(Field(one.name, _numbered(parts[one.name].schema, one)) for one in found.fields)
-        schema = Schema(type=Type.STRUCT, name=f"{ONEOF}{found.name}", fields=fields, optional=True)
-        name = found.name
+    def _oneof(self, descriptor: Any, inside: tuple[str, ...]) -> tuple[str, Known]:
+        parts = {field.name: self._value(field, inside) for field in descriptor.fields}
+        fields = tuple(Field(field.name, _numbered(parts[field.name].schema, field)) for field in descriptor.fields)
+        schema = Schema(type=Type.STRUCT, name=f"{ONEOF}{descriptor.name}", fields=fields, optional=True)
+        name = descriptor.name
 
         def read(message: Any) -> Any:
             which = message.WhichOneof(name)
             if which is None:
                 return None
             value = parts[which].read(getattr(message, which))
-            return {one: value if one == which else None for one in parts}
+            return {part: value if part == which else None for part in parts}
 
-        return f"{name}_{found.index}", Known(schema, read)
+        return f"{name}_{descriptor.index}", Known(schema, read)
 
-    def _field(self, found: Any, inside: tuple[str, ...]) -> Known:
-        name = found.name
-        if found.message_type is not None and found.message_type.GetOptions().map_entry:
-            return self._map(found, inside)
-        value = self._value(found, inside)
-        if found.is_repeated:
+    def _field(self, field: Any, inside: tuple[str, ...]) -> Known:
+        name = field.name
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            return self._map(field, inside)
+        value = self._value(field, inside)
+        if field.is_repeated:
             array = Schema(type=Type.ARRAY, optional=True, value_schema=value.schema)
-            return Known(_numbered(array, found), lambda message: [value.read(one) for one in getattr(message, name)])
-        has_presence = found.has_presence
-        schema = _numbered(value.schema, found, optional=has_presence or not self._nullables)
-        if found.message_type is None and not (has_presence and self._nullables):
+            return Known(_numbered(array, field), lambda message: [value.read(item) for item in getattr(message, name)])
+        has_presence = field.has_presence
+        schema = _numbered(value.schema, field, optional=has_presence or not self._nullables)
+        if field.message_type is None and not (has_presence and self._nullables):
             return Known(schema, lambda message: value.read(getattr(message, name)))
         return Known(schema, lambda message: value.read(getattr(message, name)) if message.HasField(name) else None)
 
-    def _map(self, found: Any, inside: tuple[str, ...]) -> Known:
-        entry, name = found.message_type.fields_by_name, found.name
+    def _map(self, field: Any, inside: tuple[str, ...]) -> Known:
+        entry, name = field.message_type.fields_by_name, field.name
         key, value = (self._value(entry[side], inside) for side in ("key", "value"))
         of = Schema(type=Type.MAP, optional=True, key_schema=key.schema, value_schema=value.schema.as_optional())
 
         def read(message: Any) -> Any:
-            return {key.read(one): value.read(inner) for one, inner in getattr(message, name).items()}
+            return {key.read(entry_key): value.read(inner) for entry_key, inner in getattr(message, name).items()}
 
-        return Known(_numbered(of, found), read)
+        return Known(_numbered(of, field), read)
 
-    def _value(self, found: Any, inside: tuple[str, ...]) -> Known:
+    def _value(self, field: Any, inside: tuple[str, ...]) -> Known:
         """Returns how one value of a field is read."""
         with self._extent:
-            return self._value_there(found, inside)
+            return self._value_there(field, inside)
 
-    def _value_there(self, found: Any, inside: tuple[str, ...]) -> Known:
-        if found.enum_type is not None:
-            return _enum(found.enum_type)
-        if found.message_type is None:
-            return _scalar(found)
-        return self._logical(found.message_type, inside) or self.message(found.message_type, inside)
+    def _value_there(self, field: Any, inside: tuple[str, ...]) -> Known:
+        if field.enum_type is not None:
+            return _enum(field.enum_type)
+        if field.message_type is None:
+            return _scalar(field)
+        return self._logical(field.message_type, inside) or self.message(field.message_type, inside)
 
-    def _logical(self, found: Any, inside: tuple[str, ...]) -> Known | None:
-        if found.full_name in WRAPPERS:
-            inner = self._value(found.fields_by_name["value"], inside)
-            parameters = {**(inner.schema.parameters or {}), TYPE: found.full_name}
+    def _logical(self, descriptor: Any, inside: tuple[str, ...]) -> Known | None:
+        if descriptor.full_name in WRAPPERS:
+            inner = self._value(descriptor.fields_by_name["value"], inside)
+            parameters = {**(inner.schema.parameters or {}), TYPE: descriptor.full_name}
             return Known(
                 replace(inner.schema, optional=True, parameters=parameters), lambda message: inner.read(message.value)
             )
-        return _LOGICAL.get(found.full_name)
+        return _LOGICAL.get(descriptor.full_name)
 
 
-def _real_oneofs(found: Any) -> list[Any]:
+def _real_oneofs(descriptor: Any) -> list[Any]:
     """Returns the oneofs of a message that its file has; an `optional` field is one inside, too."""
     proto = descriptor_pb2.DescriptorProto()
-    found.CopyToProto(proto)
-    made = {one.oneof_index for one in proto.field if one.proto3_optional}
-    return [one for one in found.oneofs if one.index not in made]
+    descriptor.CopyToProto(proto)
+    made = {field.oneof_index for field in proto.field if field.proto3_optional}
+    return [oneof for oneof in descriptor.oneofs if oneof.index not in made]
 
 
-def _numbered(schema: Schema, found: Any, *, optional: bool = True) -> Schema:
+def _numbered(schema: Schema, field: Any, *, optional: bool = True) -> Schema:
     """Returns `schema` with the number of its field."""
-    return replace(schema, optional=optional, parameters={TAG: str(found.number), **(schema.parameters or {})})
+    return replace(schema, optional=optional, parameters={TAG: str(field.number), **(schema.parameters or {})})
 
 
-def _scalar(found: Any) -> Known:
-    kind, name = _SCALARS[found.type]
+def _scalar(field: Any) -> Known:
+    kind, name = _SCALARS[field.type]
     schema = Schema(type=kind, parameters=None if name is None else {TYPE: name})
     return Known(schema, _signed if name in UNSIGNED else _same)
 
@@ -178,12 +179,12 @@ def _signed(value: int) -> int:
     return value - 2 * _SIGN if value >= _SIGN else value
 
 
-def _enum(found: Any) -> Known:
-    names = {one.number: one.name for one in found.values}
-    parameters = {ENUM: found.name, **{f"{ENUM}.{one.name}": str(one.number) for one in found.values}}
-    unknown = f"UNKNOWN_ENUM_VALUE_{found.name}_"
+def _enum(descriptor: Any) -> Known:
+    names = {value.number: value.name for value in descriptor.values}
+    parameters = {ENUM: descriptor.name, **{f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}}
+    unknown = f"UNKNOWN_ENUM_VALUE_{descriptor.name}_"
     return Known(
-        Schema(type=Type.STRING, name=found.name, parameters=parameters),
+        Schema(type=Type.STRING, name=descriptor.name, parameters=parameters),
         lambda number: names.get(number) or f"{unknown}{number}",
     )
 

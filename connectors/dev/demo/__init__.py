@@ -1,4 +1,4 @@
-"""`keyfold demo`: the main job on real input, all below one folder that is made anew each time.
+"""`keyfold demo`: the main job on real input, all below one folder, which each run empties first.
 
 folder.py   the folder: worker file, connector file, broker, store, snapshots
 data.py     the flights out of New York in 2013, in order, as records

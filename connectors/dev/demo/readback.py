@@ -17,7 +17,9 @@ from connectors.dev.demo.data import INSTALL
 from connectors.errors import ConfigError, UnreachableError
 from connectors.kafka.admin import new_client
 
+# How long (s) the broker may take to answer for the ends of a topic.
 _TIMEOUT_S: Final = 30.0
+# Records that one call of the consumer returns at most.
 _BATCH: Final = 10_000
 
 _CARRIERS: Final = """\
@@ -75,7 +77,7 @@ def _until(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Mes
         for message in messages:
             if message.error():
                 raise KafkaException(message.error())
-            if _offset(message) < ends[_partition(message)]:
+            if (message.offset() or 0) < ends[message.partition() or 0]:
                 yield message
 
 
@@ -94,18 +96,6 @@ def _ends(bootstrap: str, topic: str) -> dict[int, int]:
         return {each.partition: future.result(_TIMEOUT_S).offset for each, future in answers.items()}
     except KafkaException as error:
         raise UnreachableError(f"The demo's topic {topic} could not be read: {error.args[0]}.") from error
-
-
-def _offset(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None, "a consumed record has an offset"
-    return offset
-
-
-def _partition(message: Message) -> int:
-    partition = message.partition()
-    assert partition is not None, "a consumed record has a partition"
-    return partition
 
 
 class Snapshot(Struct, frozen=True):
@@ -135,7 +125,7 @@ def newest_snapshot(location: Path, connector: str, topic: str) -> Snapshot:
 def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
     """Queries the carriers with the most aircraft, and when one of theirs last left; `as_shown` is the folder's name.
 
-    Raises ConfigError where DuckDB is not installed.
+    Raises ConfigError if DuckDB is not installed.
     """
     try:
         import duckdb
@@ -143,9 +133,9 @@ def carriers(snapshot: Path, as_shown: str) -> QueryAnswer:
         raise ConfigError("The demo's duckdb is not installed.", INSTALL) from None
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
-        columns = [column[0] for column in found.description or ()]
-        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, found.fetchall())
+        answer = connection.execute(_CARRIERS.format(data=_data(str(snapshot))))
+        columns = [column[0] for column in answer.description or ()]
+        return QueryAnswer(_CARRIERS.format(data=_data(as_shown)), columns, answer.fetchall())
 
 
 def _data(folder: str) -> str:

@@ -1,4 +1,4 @@
-"""Tells a person what the demo did, at its end; on its own because steps.py starts processes and this is pure text."""
+"""Tells a person what the demo did, at its end. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TITLE: Final = "Flights out of New York in 2013, folded by aircraft"
 
 
 def report(outcome: DemoRun, folder: DemoFolder, command: str) -> str:
-    """Says what went in and came out, how long it took, where the snapshot is, and how to go on with `command`."""
+    """Says what went in and came out, how long it took, the snapshot's place, and how to go on with `command`."""
     parts = (_what(outcome), _times(outcome), _snapshot(outcome), _query(outcome), _next(outcome, folder, command))
     return "\n\n".join([_TITLE, *("\n".join(part) for part in parts)])
 

@@ -24,6 +24,7 @@ from connectors.progress.observer import Observer, observing
 CONNECTOR: Final = "flights"
 OUTPUT: Final = "flights.compacted"
 DEAD_LETTERS: Final = "flights.dead"
+# How long (s) the worker may take to end after SIGTERM.
 _END_S: Final = 60.0
 
 

@@ -19,14 +19,16 @@ REDRIVES: Final = "keyfold.redrives"
 """A header that counts how often a record was sent back to its source."""
 _FIRST: Final = f"{PREFIX}topic"
 """With it begin the headers that say what was wrong."""
+# Offsets that are read with one consumer; their letters are yielded before the next step begins.
 _STEP: Final = 10_000
+# Digits of a count of redrives; a header with more is not keyfold's, and counts as none.
 _DIGITS: Final = 18
 
 
 class Letter(Struct, frozen=True):
     """A dead letter at `offset` of `partition`, with the record's own key, value, headers and timestamp (ms).
 
-    `appended`: when the letter came (ms), None where its topic keeps the records' times. Where it is `dated` False, the
+    `appended`: when the letter came (ms), None if its topic keeps the records' times. If `dated` is False, the
     letter does not say the record's time, and `timestamp` is `appended`.
     `context` has what the letter says of its error, by the header's name without `__connect.errors.`; empty without
     errors.deadletterqueue.context.headers.enable.
@@ -44,14 +46,14 @@ class Letter(Struct, frozen=True):
 
     @property
     def record_ms(self) -> int | None:
-        """The record's time (ms), None where it is not known."""
+        """The record's time (ms), None if it is not known."""
         return self.timestamp if self.dated else None
 
     @property
     def redrives(self) -> int:
         """How often the record was sent back."""
-        found = [value for name, value in self.headers if name == REDRIVES and isinstance(value, bytes)]
-        text = found[-1].decode("ascii", "replace") if found else ""
+        counts = [value for name, value in self.headers if name == REDRIVES and isinstance(value, bytes)]
+        text = counts[-1].decode("ascii", "replace") if counts else ""
         return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
 
     @property
@@ -133,7 +135,7 @@ def _letter(message: Message) -> Letter:
 
 
 class _Ours(NamedTuple):
-    """Where the headers of a letter are that are not the record's own: context in [start, end), its time."""
+    """The places of a letter's headers that are not the record's own: context in [start, end), and its time."""
 
     start: int
     end: int
@@ -141,10 +143,10 @@ class _Ours(NamedTuple):
 
 
 def _ours(pairs: Sequence[tuple[str, bytes | None]], *, replaced: bool, timestamp: int) -> _Ours:
-    """Finds what a letter has beside the record's own headers, which come first.
+    """Finds what a letter has in addition to the record's own headers, which come first.
 
     A record may have headers of the same names: that of a dead letter topic that is a source, or of another keyfold.
-    Ours are the last ones. Time 0 stands behind all, and is in the letter as 1 or, where `replaced`, as the topic's.
+    Ours are the last ones. Time 0 comes last, and is in the letter as 1 or, if `replaced`, as the topic's.
     """
     names = [name for name, _ in pairs]
     zero = bool(pairs) and pairs[-1] == (TIMESTAMP, b"0") and (replaced or timestamp == 1)

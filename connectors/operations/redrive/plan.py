@@ -21,6 +21,8 @@ METADATA_MAX: Final = 4_000
 """Bytes of a position's metadata; Kafka takes 4,096 (offset.metadata.max.bytes)."""
 FILTERED_MAX: Final = 3_000
 """Bytes beyond which a run with filters adds nothing: the rest is kept for runs without, which shrink it again."""
+# Letters, and bytes of them, in one transaction of step D3. More would last longer and be repeated as a whole if it
+# fails; fewer would take more transactions, each of which waits for its coordinator.
 BATCH_LETTERS: Final = 500
 BATCH_BYTES: Final = 16 << 20
 OTHER_CONNECTOR: Final = "of another connector"
@@ -52,7 +54,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
     once: bool = False
 
     def why_left(self, letter: Letter, connector: str) -> str | None:
-        """Returns why a letter is not among those of `connector` that are chosen; None where it is."""
+        """Returns why a letter is not among those of `connector` that are chosen; None if it is."""
         said = letter.context
         topic = said.get("topic")
         reasons = (
@@ -70,7 +72,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
         return UNSTAGED if self.transforms and "stage" not in said else UNNAMED
 
     def without(self, topic: str) -> RedriveSelection:
-        """Returns this selection where `topic` is not there."""
+        """Returns this selection for the case that `topic` is not there."""
         return replace(self, gone=tuple(sorted({*self.gone, mark_of(topic)})))
 
     def includes(self, other: RedriveSelection) -> bool:
@@ -92,14 +94,14 @@ def mark_of(topic: str) -> str:
 
 
 class RedriveTarget(Struct, frozen=True):
-    """Where a letter goes back to; `partition` -1: by its key."""
+    """The topic and partition that a letter goes back to; `partition` -1: by its key."""
 
     topic: str
     partition: int
 
 
 def target_of(letter: Letter, source: str, partitions: Mapping[str, int]) -> RedriveTarget | None:
-    """Returns where a letter goes: its topic, or `source` where it names none; None where `partitions` lacks it."""
+    """Returns the target of a letter: its topic, or `source` if it names none; None if `partitions` lacks it."""
     topic, number = letter.context.get("topic", source), letter.context.get("partition", "")
     count = partitions.get(topic)
     if count is None:
@@ -131,19 +133,19 @@ class RedrivePosition(Struct, frozen=True):
         if not metadata:
             return cls(offset)
         try:
-            found = msgspec.json.decode(metadata, type=_Metadata)
+            decoded = msgspec.json.decode(metadata, type=_Metadata)
         except msgspec.DecodeError as error:
             raise ValueError(metadata[:100]) from error
-        return cls(found.base, found.redriven)
+        return cls(decoded.base, decoded.redriven)
 
     @property
     def offset(self) -> int:
-        """Behind the last letter that any run has come to: what the group holds beside the metadata."""
-        return max((self.base, *(one.end for one in self.redriven)))
+        """The offset after the last letter that any run has come to: the group holds it with the metadata."""
+        return max((self.base, *(span.end for span in self.redriven)))
 
     @property
     def metadata(self) -> str:
-        """What the group holds beside the offset."""
+        """What the group holds with the offset."""
         return msgspec.json.encode(_Metadata(self.redriven, self.base)).decode() if self.redriven else ""
 
     @property
@@ -154,35 +156,35 @@ class RedrivePosition(Struct, frozen=True):
     @property
     def has_passed_over(self) -> bool:
         """Whether a run has sent one letter of a record only, and may have passed over others."""
-        return any(one.selection.once for one in self.redriven)
+        return any(span.selection.once for span in self.redriven)
 
     def since(self, low: int) -> RedrivePosition:
         """Returns the position without what concerns only letters below `low`, which are gone from the topic."""
-        return replace(self, redriven=tuple(one for one in self.redriven if one.end > max(low, self.base)))
+        return replace(self, redriven=tuple(span for span in self.redriven if span.end > max(low, self.base)))
 
     def has_room_for(self, selection: RedriveSelection) -> bool:
         """Returns whether a run of `selection` can be noted; of one without filters it can, as good as always."""
         noted = self.noted(selection, max(self.offset, 10**12))
-        if any(one.selection == selection for one in self.redriven):
+        if any(span.selection == selection for span in self.redriven):
             return noted.fits
         begun = replace(self, redriven=(*self.redriven, RedrivenRange(selection, self.offset)))
         return begun.fits if selection.filter == LetterFilter() else len(begun.metadata.encode()) <= FILTERED_MAX
 
     def start(self, selection: RedriveSelection) -> int:
         """Returns the offset below which nothing of `selection` is left."""
-        return max((self.base, *(one.end for one in self.redriven if one.selection.includes(selection))))
+        return max((self.base, *(span.end for span in self.redriven if span.selection.includes(selection))))
 
     def is_redriven(self, letter: Letter, connector: str) -> bool:
         """Returns whether a letter has gone."""
         if letter.offset < self.base:
             return True
         return any(
-            letter.offset < one.end and one.selection.why_left(letter, connector) is None for one in self.redriven
+            letter.offset < span.end and span.selection.why_left(letter, connector) is None for span in self.redriven
         )
 
     def is_redriven_itself(self, letter: Letter, connector: str) -> bool:
         """Returns whether a letter has gone by a run that sent each letter, whatever record it is of."""
-        each = replace(self, redriven=tuple(one for one in self.redriven if not one.selection.once))
+        each = replace(self, redriven=tuple(span for span in self.redriven if not span.selection.once))
         return each.is_redriven(letter, connector)
 
     def is_waiting(self, letter: Letter, connector: str) -> bool:
@@ -195,7 +197,7 @@ class RedrivePosition(Struct, frozen=True):
         if end <= self.start(selection):
             return self
         new = RedrivenRange(selection, end)
-        rest = (one for one in self.redriven if not (selection.includes(one.selection) and one.end <= end))
+        rest = (span for span in self.redriven if not (selection.includes(span.selection) and span.end <= end))
         return replace(self, redriven=(*rest, new))
 
 

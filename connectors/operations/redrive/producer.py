@@ -20,22 +20,24 @@ from connectors.kafka.errors import FENCED, cause, typed
 from connectors.operations.redrive.letters import Letter
 from connectors.operations.redrive.plan import RedriveTarget
 
+# How long (s) each step may take: below librdkafka's default of transaction.timeout.ms, 60 s.
 DEADLINE_S: Final = 50.0
+# How long (s) reports of deliveries are waited for while the queue is full.
 _POLL_S: Final = 0.1
 _LARGEST_RECORD: Final = 1_000_000_000
 """Bytes; librdkafka takes no larger one (message.max.bytes). A transaction's letters are few bytes, or one letter."""
 RedriveTargets = Sequence[tuple[Letter, RedriveTarget]]
-"""Letters, each with where it goes."""
+"""Letters, each with its target."""
 
 
 def redrive_settings(config: Mapping[str, Setting], name: str) -> dict[str, Setting]:
     """Returns the settings of a redrive's producer: a queue for any letter, and Java's choice of a key's partition."""
-    found = producers.settings(config, name, producers.LARGEST_BATCH, _LARGEST_RECORD)
-    return {"partitioner": "murmur2_random", **found}
+    settings = producers.settings(config, name, producers.LARGEST_BATCH, _LARGEST_RECORD)
+    return {"partitioner": "murmur2_random", **settings}
 
 
 class RedriveProducer:
-    """Sends letters in transactions with the positions of the group whose `member` is given."""
+    """Sends letters in transactions with the positions of the group of `member`."""
 
     def __init__(self, config: Mapping[str, Setting], name: str, group: str, member: Consumer) -> None:
         """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings.
@@ -52,23 +54,26 @@ class RedriveProducer:
         }
 
     def transaction(self, position: Partition, targets: RedriveTargets) -> None:
-        """Takes steps D3 to D5 for letters of one partition, whose new position is `position`.
+        """Takes steps D3 to D5 for letters of one partition; `position` is the partition's new one.
 
-        Raises UnreachableError, NotAllowedError, OutcomeUnknownError; ConflictError where another redrive runs;
-        RecordRefusedError where a letter is too large.
+        Raises UnreachableError, NotAllowedError, OutcomeUnknownError; ConflictError if another redrive runs;
+        RecordRefusedError if a letter is too large.
         """
         where = f"{position.topic}-{position.partition}"
         try:
             self._send(targets)
             self._commit(position)
         except (KafkaException, KafkaError, SystemError) as error:  # type: ignore[misc]  # its stub has no base
-            found = _of_client(error)
-            if found.code() in FENCED:
+            kafka_error = _of_client(error)
+            if kafka_error.code() in FENCED:
                 raise ConflictError(
                     f"Another redrive of {position.topic} has taken over.", "Let it end, and look with --dry-run."
                 ) from error
             raise typed(
-                found, f"Letters of {where} cannot be sent back", self._bootstrap, self._rights.get(found.code())
+                kafka_error,
+                f"Letters of {where} cannot be sent back",
+                self._bootstrap,
+                self._rights.get(kafka_error.code()),
             ) from error
 
     def _send(self, targets: RedriveTargets) -> None:
@@ -121,7 +126,7 @@ class RedriveProducer:
 
 
 def _logger(settings: Mapping[str, Setting]) -> logging.Logger | None:
-    """Returns what drops librdkafka's lines, as what goes wrong is raised; None where more of them were asked for."""
+    """Returns what drops librdkafka's lines, as what goes wrong is raised; None if more of them were asked for."""
     if "debug" in settings or settings.get("log_level") != PRODUCER_DEFAULTS["log_level"]:
         return None
     logger = logging.getLogger("keyfold.redrive-producer")

@@ -1,7 +1,4 @@
-"""Tells letters of one record from each other: a record that is read again may come to be a letter once more.
-
-On its own because a position says what has gone by each letter alone; this looks from one letter to the others.
-"""
+"""Tells letters of one record from each other: a record that is read again may come to be a letter once more."""
 
 from __future__ import annotations
 
@@ -39,10 +36,11 @@ class RedrivenRecords:
     def __init__(self, connector: str, *, every: bool = False) -> None:
         self._connector = connector
         self._every = every
+        # The `record_of` each record of which a letter has gone; it only grows.
         self._gone: set[bytes] = set()
 
     def learn(self, position: RedrivePosition, letters: Iterable[Letter]) -> None:
-        """Takes letters of one partition, whose position is `position`, in their order."""
+        """Takes letters of one partition in their order; `position` is that of the partition."""
         for letter in letters:
             self.has_gone(position, letter)
 

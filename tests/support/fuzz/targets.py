@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from connectors.chain.key_identity import JsonKeyIdentity
 from connectors.converters.converter import Converter
-from connectors.converters.header_converters import HeaderConverter
+from connectors.converters.header_converters import HeaderConverter, header_converter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.canonical import plain, text_of
@@ -172,7 +172,7 @@ def _registered_again(converter: Converter, memory: MemoryRegistry, kind: str, m
 def _headers() -> Iterator[Target]:
     for one in HEADER_CONVERTERS.known:
         kind = one.load()
-        made = kind(read(kind.OPTIONS, {}))
+        made = header_converter(kind, read(kind.OPTIONS, {}))
         yield Target(
             f"header {one.simple}",
             hostile_sides() | texts.map(lambda text: (None, text)),

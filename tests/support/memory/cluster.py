@@ -1,4 +1,4 @@
-"""The planner's Cluster in memory."""
+"""The topics of a source in memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
 from connectors.source.plan import SourceTopic
-from connectors.source.source_topics import NoAnswerError, PartitionOffsets
+from connectors.source.topics import NoAnswerError, PartitionOffsets, SourceTopics
 
 
-class MemoryCluster:
-    """Implements Cluster over lists of (log start, log end) that a test changes; `away` makes every request fail."""
+class MemoryCluster(SourceTopics):
+    """Answers from lists of (log start, log end) that a test changes; `away` makes every request fail."""
 
     def __init__(self) -> None:
         self.topics: dict[str, tuple[str, list[tuple[int, int]]]] = {}

@@ -7,7 +7,7 @@ import threading
 import time
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -21,7 +21,7 @@ from connectors.config.errors import FaultyConfigError
 from connectors.config.topics import TopicPattern, select
 from connectors.errors import PatternError
 from connectors.java_pattern import LONGEST_TEXT, JavaPattern, java_pattern
-from connectors.source.source_topics import AdminTopics
+from connectors.source.topics import SourceTopics
 from tests.support.memory.admin import MemoryAdmin
 
 ROOT = Path(__file__).parents[3]
@@ -200,7 +200,7 @@ def test_a_slow_topics_regex_is_an_error_of_its_connector() -> None:
     with pytest.raises(PatternError, match=r"topics\.regex: The pattern"):
         select(config, names)
     with pytest.raises(PatternError, match=r"Connector c: topics\.regex"):
-        AdminTopics("c", ListingAdmin(names)).matching(TopicPattern(SLOW))
+        SourceTopics("c", cast("Any", ListingAdmin(names))).matching(TopicPattern(SLOW))
     assert seconds(began) < 2
 
 

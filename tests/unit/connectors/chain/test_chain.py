@@ -219,7 +219,7 @@ def test_what_no_step_looks_at_is_not_converted() -> None:
     [
         "converters.json.converter.JsonConverter.to_connect_data",
         "transforms.value_to_key.ValueToKey.apply",
-        "transforms.predicates.topic_name_matches.TopicNameMatches.test",
+        "transforms.predicates.TopicNameMatches.test",
     ],
 )
 def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
@@ -238,7 +238,7 @@ def test_a_registry_that_does_not_answer_rejects_no_record(monkeypatch: pytest.M
 def test_a_portion_that_is_late_names_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is all of its records that take long, and the reason is logged once for them."""
     late = Mock(side_effect=PortionLateError("It is late."))
-    monkeypatch.setattr("connectors.converters.json_converter.JsonConverter.to_connect_data", late)
+    monkeypatch.setattr("connectors.converters.json.converter.JsonConverter.to_connect_data", late)
     with pytest.raises(PortionLateError) as caught:
         chain(BY_ID).apply(batch((b"k", value(id=1))))
     assert caught.value.message == "It is late."

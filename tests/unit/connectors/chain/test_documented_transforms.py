@@ -14,10 +14,10 @@ import pytest
 from compactor.model.record import SOURCE
 from connectors.chain.chain import Chain
 from connectors.chain.connect_settings import NO_EFFECT, NO_EFFECT_WITH_REGISTRY, OTHER_NAMES, PLUGIN_VERSION
-from connectors.chain.reference import page
 from connectors.chain.routing import routed
 from connectors.chain.spec import chain_faults, chain_spec, options_of
 from connectors.class_names import ClassName
+from connectors.config.reference import page
 from connectors.converters.json.converter import JsonConverter
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
 from connectors.transforms.names import PREDICATES, TRANSFORMS
@@ -79,7 +79,7 @@ EXAMPLES = list(_examples())
 
 @pytest.mark.parametrize("name", ["converters.md", "transforms.md"])
 def test_the_tables_of_settings_are_up_to_date(name: str) -> None:
-    """They are what `python -m connectors.chain.reference` writes."""
+    """They are what `python -m connectors.config.reference` writes."""
     assert page(_text(name)) == _text(name)
     assert "<!-- settings: " in _text(name)
 

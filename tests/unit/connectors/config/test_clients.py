@@ -12,11 +12,10 @@ import pytest
 from connectors.config import librdkafka
 from connectors.config.client_check import _without_secrets, client_faults
 from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, WORDS
-from connectors.config.client_translate import JAVA, name_faults
+from connectors.config.client_translate import JAVA, name_faults, parse_jaas
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import RefusedValueError
-from connectors.config.jaas import parse_jaas
 from connectors.config.librdkafka import ClientKind
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError

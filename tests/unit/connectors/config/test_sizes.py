@@ -12,7 +12,7 @@ import pytest
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked, load_worker
-from connectors.config.sizes import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
+from connectors.config.flat_file import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
 from connectors.config.worker import WorkerConfig
 from tests.support.cli import worker_file
 

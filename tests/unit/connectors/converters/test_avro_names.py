@@ -12,8 +12,7 @@ import fastavro
 import pytest
 
 from connectors.converters.avro.converter import AvroConverter, without_logical_types
-from connectors.converters.avro.names import is_name
-from connectors.converters.avro.parsed import parsed_schema, without_defaults
+from connectors.converters.avro.parsed import is_name, parsed_schema, without_defaults
 from connectors.data.bounds import DEEPEST_SCHEMA, EMPTY_PARTS, MOST_TYPES
 from connectors.data.schema import DECIMAL, Field, Schema, Type
 from connectors.errors import DataError

@@ -13,7 +13,7 @@ from connectors.data.bounds import DECIMAL_BYTES, NUMBER_DIGITS
 from connectors.data.schema import DECIMAL, FLOAT32, FLOAT64, SCALE, STRING, Schema, Type
 from connectors.data.values import bytes_of_decimal, decimal_of, float32, java_double, java_float, scale_of, short_float
 from connectors.errors import DataError
-from connectors.transforms.casts import cast_value
+from connectors.transforms.cast import cast_value
 
 QUICK_S = 1.0
 """CPU time (s) that none of these takes; without bounds each takes hours."""

@@ -14,8 +14,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import admin as module
-from connectors.kafka.admin import Admin
-from connectors.kafka.answers import answer_of, answered
+from connectors.kafka.admin import Admin, answer_of, answered
 from connectors.kafka.errors import UNANSWERED
 
 SHORT_S = 0.2

@@ -142,10 +142,10 @@ def test_brokers_are_silent_once_every_probe_has_failed(error: Exception) -> Non
         raise error
 
     probes = BrokerProbe({"a": fail, "b": fail_later})
-    assert (probes.found, probes.silent()) == (False, {})
+    assert (probes.has_answer, probes.silent()) == (False, {})
     release.set()
     assert all(thread.join(30) for thread in probes._threads.values())
-    assert (probes.found, probes.silent()) == (False, {"a": error, "b": error})
+    assert (probes.has_answer, probes.silent()) == (False, {"a": error, "b": error})
 
 
 def test_brokers_of_one_connector_that_answer_are_enough() -> None:
@@ -156,4 +156,4 @@ def test_brokers_of_one_connector_that_answer_are_enough() -> None:
 
     probes = BrokerProbe({"a": fail, "b": lambda: None})
     assert all(thread.join(30) for thread in probes._threads.values())
-    assert (probes.found, probes.silent()) == (True, {})
+    assert (probes.has_answer, probes.silent()) == (True, {})

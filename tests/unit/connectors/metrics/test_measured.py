@@ -19,7 +19,7 @@ CLOSED = {"read": None, "gone": "deleted", "other": "recreated"}
 NOTHING = MeasuredLog(
     topic="t",
     partition=0,
-    behind=0,
+    unpublished_offsets=0,
     waiting_since_ms=None,
     clean_bytes=0,
     cleanable_bytes=0,
@@ -48,7 +48,7 @@ QUARANTINED = Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged")
             log(run(0, 10, 30, arrived=500), run(10, 25, 50, arrived=700), run(25, 30, 7, arrived=800), published=10),
             replace(
                 NOTHING,
-                behind=20,
+                unpublished_offsets=20,
                 waiting_since_ms=700,
                 cleanable_bytes=30,
                 unpublished_bytes=57,
@@ -59,7 +59,7 @@ QUARANTINED = Quarantined(since_ms=1, retry_ms=2, failures=3, error="damaged")
         ),
         (
             log(run(0, 10, [file(0, 9, 30)], arrived=500), published=5, clean=None),
-            replace(NOTHING, behind=5, waiting_since_ms=500, cleanable_bytes=30, unpublished_records=5),
+            replace(NOTHING, unpublished_offsets=5, waiting_since_ms=500, cleanable_bytes=30, unpublished_records=5),
         ),
         (log(run(0, 10, 30, arrived=500), end=15, published=10), None),
         (replace(log(), quarantine=QUARANTINED), replace(NOTHING, is_quarantined=True)),
@@ -82,7 +82,7 @@ def test_a_partition(found: PartitionLog, expected: MeasuredLog | None) -> None:
     (mine,) = measured(connector("a", state(found))).logs
     if expected is not None:
         assert mine == expected
-    assert mine.behind == found.end - found.published
+    assert mine.unpublished_offsets == found.end - found.published
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_records_that_are_not_published(
 def test_no_records_wait_where_none_are_left() -> None:
     """Offsets without records are behind, and are not older for it."""
     (found,) = measured(connector("a", state(log(run(0, 10, 30, arrived=500), end=15, published=10)))).logs
-    assert (found.behind, found.waiting_since_ms) == (5, None)
+    assert (found.unpublished_offsets, found.waiting_since_ms) == (5, None)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_what_is_not_published_on_purpose_does_not_wait(held: str) -> None:
     found = state(replace(waiting, quarantine=damaged))
     closed = Topic(topic="t", topic_id="1", output="o", output_id="2", closed="deleted" if held == "topic" else None)
     one = measured(connector("a", replace(found, topics={"t": closed})))
-    assert (one.lag_ms(NOW_MS), one.logs[0].behind) == (0, 45)
+    assert (one.lag_ms(NOW_MS), one.logs[0].unpublished_offsets) == (0, 45)
     assert one.total("is_held") == (held == "damage")  # one that was deleted asks nothing of an operator
     assert measured(connector("a", state(waiting))).lag_ms(NOW_MS) == 8_000
 

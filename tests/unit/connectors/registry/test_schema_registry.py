@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from connectors.data.kept import KEPT_S, Refusals
 from connectors.errors import DataError, RegistryError, RegistryRefusedError, is_outage
 from connectors.options import OptionsError, read
-from connectors.registry.refusals import KEPT_S, Refusals
 from connectors.registry.schema_registry import LIMIT_S, WAITS_S, RegisteredSchema, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 from tests.support.memory.schema_registry import MemoryRegistry

@@ -33,7 +33,8 @@ from connectors.runtime.reading_thread import (
     ReadingThread,
 )
 from connectors.source.options import SourceOptions
-from connectors.source.subscription import Alone, Offer, Subscription
+from connectors.source.portion import Offer
+from connectors.source.subscription import Subscription
 from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
@@ -47,7 +48,7 @@ OFFER = Offer(source_options(topics=["t"]), (), {})
 class Delivered:
     """A subscription that delivers what a test says, one of them every STEP_MS, and finishes after the last."""
 
-    def __init__(self, clock: ManualClock, *found: Batch | Alone | None) -> None:
+    def __init__(self, clock: ManualClock, *found: Batch | Offer | None) -> None:
         self._clock = clock
         self._left = list(found)
         self.taken_ranges: list[Any] = []
@@ -66,7 +67,7 @@ class Delivered:
     def finished(self) -> bool:
         return not self._left
 
-    def next(self, seconds: float) -> Batch | Alone | None:
+    def next(self, seconds: float) -> Batch | Offer | None:
         self.waits.append(round(seconds * 1000))
         self._clock.advance(STEP_MS)
         return self._left.pop(0)
@@ -87,7 +88,7 @@ class Delivered:
 class Reading:
     """A reading thread on stand-ins, and what its engine was asked, with the time (ms) since its start."""
 
-    def __init__(self, *found: Batch | Alone | None) -> None:
+    def __init__(self, *found: Batch | Offer | None) -> None:
         self.clock = ManualClock(0)
         self.calls: list[tuple[str, int]] = []
         self.subscription: Any = Delivered(self.clock, *found)
@@ -242,22 +243,22 @@ def test_an_error_of_the_brokers_says_since_when_they_are_silent(
 
 def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then taken as a delivery is; and an end is looked for meanwhile."""
-    reading, alone = Reading(Alone(OFFER)), list[Any]()
+    reading, alone = Reading(OFFER), list[Any]()
 
-    def read_alone(_spark: Any, found: Alone, stopped: Callable[[], bool]) -> Batch:
+    def read_apart(_spark: Any, found: Offer, stopped: Callable[[], bool]) -> Batch:
         alone.append((found, stopped()))
         return BATCH
 
-    monkeypatch.setattr(module, "read_alone", read_alone)
+    monkeypatch.setattr(module, "read_apart", read_apart)
     reading.run()
-    assert alone == [(Alone(OFFER), False)]
+    assert alone == [(OFFER, False)]
     assert Counter(name for name, _ in reading.calls)["take"] == 1
 
 
 def test_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What reading raised is the thread's failure, and its subscription is left."""
-    reading = Reading(Alone(OFFER), BATCH)
-    monkeypatch.setattr(module, "read_alone", Mock(side_effect=StorageError("Full.")))
+    reading = Reading(OFFER, BATCH)
+    monkeypatch.setattr(module, "read_apart", Mock(side_effect=StorageError("Full.")))
     reading.run()
     assert isinstance(reading.thread.failure, StorageError)
     assert (reading.left.is_set(), reading.times("take")) == (True, [])

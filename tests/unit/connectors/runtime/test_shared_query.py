@@ -18,11 +18,12 @@ from connectors.clock import SystemClock
 from connectors.errors import SourceChangedError
 from connectors.runtime import shared_query as module
 from connectors.runtime.shared_query import POOL, SharedQuery
-from connectors.source import micro_batches, poller, stream
-from connectors.source.bundled_admin import BundledAdmin
+from connectors.source import poller, read_route, stream
 from connectors.source.options import SourceOptions
 from connectors.source.plan import TopicOffsets
-from connectors.source.subscription import Alone, Subscription
+from connectors.source.portion import Offer
+from connectors.source.subscription import Subscription
+from connectors.source.topics import SharedAnswers
 from connectors.spark import session
 from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin
@@ -79,11 +80,10 @@ def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
     monkeypatch.setattr(session, "gone", lambda _: None)
     monkeypatch.setattr(module, "_AGAIN_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.01)
-    monkeypatch.setattr(micro_batches, "WAIT_S", 0.0)
-    monkeypatch.setattr(micro_batches, "DRIVER_READ_MAX", 0)  # Spark reads everything
+    monkeypatch.setattr(read_route, "DRIVER_READ_MAX", 0)  # Spark reads everything
 
     monkeypatch.setattr(
-        poller, "bundled_admin", lambda _, clock: BundledAdmin(cast("Any", brokers), cast("Any", brokers), clock)
+        poller, "shared_answers", lambda _, clock: SharedAnswers(cast("Any", brokers), cast("Any", brokers), clock)
     )
     return found
 
@@ -171,8 +171,8 @@ def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker:
     streams.lives = [claims_and_fails]
     worker.query.start(prepares=False)
     alone = found.next(TIMEOUT_S)
-    assert isinstance(alone, Alone)
-    assert alone.suspect
+    assert isinstance(alone, Offer)
+    assert found.suspect
     wait_until(lambda: len(streams.started) == 2, "it is started again", TIMEOUT_S)
     assert streams.started[0].stop.called
     offered(*later)
@@ -205,7 +205,7 @@ def test_failures_between_micro_batches_are_none_in_vain(worker: Worker, streams
     streams.lives = [fails, delivers_and_fails] * 3
     worker.query.start(prepares=False)
     wait_until(lambda: len(streams.started) == 7, "it is started again", TIMEOUT_S)
-    assert found._error is None
+    found.next(0)  # raises what it has failed with
 
 
 def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,8 +254,8 @@ def test_a_stop_starts_no_other_query(worker: Worker, streams: Streams) -> None:
 def test_a_connector_that_leaves_is_closed(worker: Worker) -> None:
     """However it leaves, before the client that asks for it is closed: what that interrupts is no outage."""
     with worker.query.subscribed(options("a"), worker.stopped) as subscription:
-        assert not subscription._closed
-    assert subscription._closed
+        assert subscription.plannable or subscription.claimable
+    assert (subscription.plannable, subscription.claimable) == (False, False)
     assert subscription._planner._closed
 
 
@@ -330,7 +330,7 @@ def test_a_micro_batch_that_does_not_end_for_others_is_read_again(
     assert worker.query._batches.ending is None
     worker.query.share_among(2)
     alone = found.next(TIMEOUT_S)
-    assert isinstance(alone, Alone)
+    assert isinstance(alone, Offer)
     wait_until(lambda: len(streams.started) == 2, "it is started again", TIMEOUT_S)
     assert worker.query._batches.ending is None
     worker.close()

@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import AuthenticationError, process
 from pathlib import Path
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
 from connectors.errors import SparkGoneError
-from connectors.source.driver_answers import Address, DriverAnswers
+from connectors.source.assignment import PortionSplit, ReadTask
+from connectors.source.datasource import Address, DriverAnswers
 from connectors.source.driver_link import DriverLink
-from connectors.source.micro_batches import PortionSplit, ReadTask
 from connectors.source.plan import ReadSplit, SourceRange
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
@@ -59,7 +60,7 @@ def plans() -> Plans:
 
 @pytest.fixture
 def link(plans: Plans) -> Iterator[DriverLink]:
-    found = DriverLink(plans)
+    found = DriverLink(cast("Any", plans))
     found.open()
     yield found
     found.close()
@@ -68,12 +69,12 @@ def link(plans: Plans) -> Iterator[DriverLink]:
 def test_questions_are_answered(link: DriverLink, plans: Plans) -> None:
     """As if the planner were in the driver: numbers and tasks, as often as asked."""
     driver = DriverAnswers(link.address)
-    assert (driver.begin(), driver.latest(8), driver.latest(9)) == (4, 9, 10)
-    found = [pickle.loads(task) for task in driver.tasks(1, 3)]
+    assert (driver.ask("begin"), driver.ask("latest", 8), driver.ask("latest", 9)) == (4, 9, 10)
+    found = [pickle.loads(task) for task in driver.ask("tasks", 1, 3)]
     assert [(one.portion, one.split) for task in found for one in task.portions] == [
         (one.portion, one.split) for one in plans.task.portions * 2
     ]
-    assert driver.tasks(3, 3) == []
+    assert driver.ask("tasks", 3, 3) == []
 
 
 def test_an_error_of_the_driver_fails_the_query(link: DriverLink, plans: Plans) -> None:
@@ -81,17 +82,17 @@ def test_an_error_of_the_driver_fails_the_query(link: DriverLink, plans: Plans) 
     driver = DriverAnswers(link.address)
     plans.error = ValueError("no plan")
     with pytest.raises(RuntimeError, match="ValueError: no plan"):
-        driver.latest(1)
+        driver.ask("latest", 1)
     plans.error = None
-    assert driver.latest(1) == 2
+    assert driver.ask("latest", 1) == 2
 
 
 def test_whoever_does_not_know_the_key_is_refused(link: DriverLink) -> None:
     """Other processes of this account may see the socket; the next one with the key is served."""
     for _ in range(2):
         with pytest.raises((AuthenticationError, EOFError, OSError)):
-            _ = DriverAnswers(Address(link.address.path, "guessed")).begin()
-    assert DriverAnswers(link.address).begin() == 4
+            _ = DriverAnswers(Address(link.address.path, "guessed")).ask("begin")
+    assert DriverAnswers(link.address).ask("begin") == 4
 
 
 def test_a_key_is_not_shown(link: DriverLink) -> None:
@@ -104,10 +105,10 @@ def test_one_that_waits_holds_up_no_other(link: DriverLink, plans: Plans) -> Non
     """A query that was started again asks while its predecessor's question is still waiting."""
     plans.held.clear()
     answers: list[int] = []
-    waits = threading.Thread(target=lambda: answers.append(DriverAnswers(link.address).latest(1)))
+    waits = threading.Thread(target=lambda: answers.append(DriverAnswers(link.address).ask("latest", 1)))
     waits.start()
     assert plans.asked.wait(TIMEOUT_S)
-    assert DriverAnswers(link.address).begin() == 4
+    assert DriverAnswers(link.address).ask("begin") == 4
     assert not answers
     plans.held.set()
     waits.join(TIMEOUT_S)
@@ -118,7 +119,7 @@ def test_a_planner_that_freezes_before_it_has_proved_itself_holds_up_no_other(li
     """It is connected and answers nothing: the next query's planner is served all the same."""
     with socket.socket(socket.AF_UNIX) as frozen:
         frozen.connect(link.address.path)
-        assert DriverAnswers(link.address).begin() == 4
+        assert DriverAnswers(link.address).ask("begin") == 4
 
 
 def test_where_no_socket_can_be_made_it_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_where_no_socket_can_be_made_it_says_where(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tempfile, "tempdir", str(long))
     monkeypatch.setattr(process.current_process(), "_config", {})  # where multiprocessing keeps the folder it has made
     with pytest.raises(SparkGoneError, match=str(long)) as raised:
-        DriverLink(Plans())
+        DriverLink(cast("Any", Plans()))
     assert "TMPDIR" in raised.value.action
 
 
@@ -142,14 +143,14 @@ def test_a_planner_that_cannot_be_let_in_costs_no_other(link: DriverLink, monkey
     wait_until(lambda: failing.call_count >= 2, "it tries again", TIMEOUT_S)
     assert failing.call_count < 20
     monkeypatch.setattr(link._listener, "accept", accept)
-    assert DriverAnswers(link.address).begin() == 4
+    assert DriverAnswers(link.address).ask("begin") == 4
 
 
 def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
     """Queries that fail over and over leave nothing behind."""
     before = set(threading.enumerate())
     driver = DriverAnswers(link.address)
-    assert driver.begin() == 4
+    assert driver.ask("begin") == 4
     (serving,) = [one for one in threading.enumerate() if one.name == "driver-link-planner" and one not in before]
     driver._connection.close()
     serving.join(TIMEOUT_S)
@@ -159,7 +160,7 @@ def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
 @pytest.mark.parametrize("opened", [True, False])
 def test_after_the_end_nobody_is_served(plans: Plans, *, opened: bool) -> None:
     """Neither is the end waited for where it was never opened."""
-    link = DriverLink(plans)
+    link = DriverLink(cast("Any", plans))
     if opened:
         link.open()
     closing = threading.Thread(target=link.close, daemon=True)

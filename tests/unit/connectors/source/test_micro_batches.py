@@ -11,11 +11,10 @@ import pytest
 
 from compactor.ingest.appends import Batch
 from compactor.model.record import TopicPartition
-from connectors.source import micro_batches as module
-from connectors.source import plan
-from connectors.source import subscription as subscription_module
-from connectors.source.micro_batches import SMALLEST, MicroBatches, ReadTask
-from connectors.source.subscription import Alone, Subscription
+from connectors.source.assignment import ReadTask
+from connectors.source.micro_batches import SMALLEST, MicroBatches
+from connectors.source.portion import Offer
+from connectors.source.subscription import Subscription
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.subscribed import Subscribed, batch_of
 
@@ -26,10 +25,9 @@ TASKS = 3
 class Query:
     """Subscriptions over brokers in memory, whose micro-batches are planned as Spark would ask for them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, shared: bool = True) -> None:
-        monkeypatch.setattr(module, "WAIT_S", 0.0)
+    def __init__(self, *, shared: bool = True, wait_s: float = 0.0) -> None:
         self.cluster = MemoryCluster()
-        self.batches = MicroBatches(TASKS, shared=shared)
+        self.batches = MicroBatches(TASKS, shared=shared, wait_s=wait_s)
         self.shared = shared
         self.at = 0
 
@@ -48,8 +46,8 @@ class Query:
 
 
 @pytest.fixture
-def query(monkeypatch: pytest.MonkeyPatch) -> Query:
-    return Query(monkeypatch)
+def query() -> Query:
+    return Query()
 
 
 def connectors(tasks: list[ReadTask]) -> Counter[str]:
@@ -109,9 +107,8 @@ def test_each_connector_gets_its_own_portion(query: Query) -> None:
     for name in ("a", "c"):
         assert found[name].next(0) is read[portion_of(tasks, f"c-{name}")]
     (range_read,) = lost.ranges
-    alone = found["b"].next(0)
-    assert not hasattr(alone, "parts")
-    assert (range_read.hi, getattr(alone, "suspect", None)) == (5, False)
+    assert isinstance(found["b"].next(0), Offer)
+    assert (range_read.hi, found["b"].suspect) == (5, False)
 
 
 def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
@@ -122,7 +119,7 @@ def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
     alone = one.next(0)
     query.batches.deliver({portion_of(tasks, "c-a"): batch_of(tasks[0].portions[0].split.ranges)})
     assert one.next(0) is alone
-    assert getattr(alone, "suspect", None) is True
+    assert one.suspect
     assert query.batches.abandon() == 0
 
 
@@ -132,17 +129,18 @@ def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> No
     late = {each.portion: batch_of(each.split.ranges) for task in query.next() for each in task.portions}
     query.batches.abandon()
     for each in (one, other):
-        alone = each.next(0)
-        each.taken(batch_of(alone.offer.ranges).ranges)  # type: ignore[union-attr]
+        apart = each.next(0)
+        assert isinstance(apart, Offer)
+        each.taken(batch_of(apart.ranges).ranges)
     query.cluster.put("a", (0, 12))
     one.plan()
     tasks = query.next()
     assert portion_of(tasks, "c-a") not in late
 
 
-def test_a_question_of_a_query_that_has_failed_claims_nothing(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_of_a_query_that_has_failed_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its planner process has ended: what it claimed would be read by nobody, and never be offered again."""
-    monkeypatch.setattr(module, "WAIT_S", TIMEOUT_S)
+    query = Query(wait_s=TIMEOUT_S)
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
     waiting = threading.Event()
@@ -200,9 +198,9 @@ def test_one_of_several_is_bounded_too(query: Query) -> None:
     assert [task.bounded for task in query.next()] == [True]
 
 
-def test_the_only_connector_is_cut_into_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_connector_is_cut_into_splits() -> None:
     """It waits for nobody: its tasks read to the end, each about as many offsets, as many as tasks.max says."""
-    query = Query(monkeypatch, shared=False)
+    query = Query(shared=False)
     query.add("a", (0, 300_000), limits={"tasks_max": 4})
     tasks = query.next()
     assert [task.bounded for task in tasks] == [False] * 4
@@ -232,6 +230,7 @@ def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Qu
     query.batches.abandon()
     assert query.batches.is_suspect("c-a")
     again = query.add("a", (0, 9))
+    again.claim()
     again.abandon()
     query.batches.remove(again)
     assert query.batches.is_suspect("c-a")  # nothing of it was read
@@ -241,9 +240,9 @@ def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Qu
 
 
 @pytest.mark.parametrize("how", ["close", "wake"])
-def test_a_waiting_question_is_woken(query: Query, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_a_waiting_question_is_woken(how: str) -> None:
     """By the end of the worker, and by an offer: neither waits for the other's time."""
-    monkeypatch.setattr(module, "WAIT_S", 60.0)
+    query = Query(wait_s=60.0)
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
     asking.start()
@@ -276,8 +275,8 @@ LARGE = 300_000
 class OnlyOne(Query):
     """The query of a worker's only connector, which reads a large backlog of one partition in two tasks."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        super().__init__(monkeypatch, shared=False)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(shared=False)
         self.batches.marks = str(folder / "mark")
         self.one = self.add("a", (0, LARGE))
         self.tasks = self.next()
@@ -294,8 +293,8 @@ class OnlyOne(Query):
 
 
 @pytest.fixture
-def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> OnlyOne:
-    return OnlyOne(monkeypatch, tmp_path)
+def alone(tmp_path: Path) -> OnlyOne:
+    return OnlyOne(tmp_path)
 
 
 def test_a_micro_batch_without_bounds_ends_early_once_there_are_others(alone: OnlyOne) -> None:
@@ -312,8 +311,8 @@ def test_a_micro_batch_without_bounds_ends_early_once_there_are_others(alone: On
     alone.one.taken(found.ranges)
     assert alone.one.plan()
     left = alone.one.next(0)
-    assert isinstance(left, Alone)
-    assert [(one.lo, one.hi) for one in left.offer.ranges] == [(half + 1_000, LARGE)]
+    assert isinstance(left, Offer)
+    assert [(one.lo, one.hi) for one in left.ranges] == [(half + 1_000, LARGE)]
 
 
 def test_tasks_that_end_early_leave_no_gap_in_a_partition(alone: OnlyOne) -> None:
@@ -326,8 +325,8 @@ def test_tasks_that_end_early_leave_no_gap_in_a_partition(alone: OnlyOne) -> Non
     alone.one.taken(found.ranges)
     assert alone.one.plan()
     left = alone.one.next(0)
-    assert isinstance(left, Alone)
-    assert [(one.lo, one.hi) for one in left.offer.ranges] == [(1_000, LARGE)]
+    assert isinstance(left, Offer)
+    assert [(one.lo, one.hi) for one in left.ranges] == [(1_000, LARGE)]
 
 
 def test_a_hole_that_no_early_end_explains_is_left_to_the_catalog(alone: OnlyOne) -> None:
@@ -354,18 +353,3 @@ def test_a_micro_batch_is_not_ended_by_what_ended_another(alone: OnlyOne) -> Non
     alone.tasks = alone.next()
     assert not alone.due()
     assert not first.is_due(0.0), "the file of an earlier one is removed"
-
-
-def test_a_large_offer_that_failed_is_cut_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read as it is, alone and in one turn, others would wait for minutes; it stays suspect."""
-    monkeypatch.setattr(subscription_module, "ALONE_MAX", LARGE)
-    query = Query(monkeypatch, shared=False)
-    one = query.add("a", (0, 10 * LARGE))
-    query.next()
-    query.batches.share(shared=True)
-    query.batches.abandon()
-    assert one.next(0) is None
-    assert one.plan()
-    left = one.next(0)
-    assert isinstance(left, Alone)
-    assert (plan.size(left.offer.ranges), left.suspect) == (LARGE, True)

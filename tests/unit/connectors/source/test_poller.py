@@ -13,12 +13,11 @@ from compactor.model.record import TopicPartition
 from connectors.clock import SystemClock
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.source import poller as module
-from connectors.source.bundled_admin import BundledAdmin
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import REPLAN_S, Pollers, SourcePoller
-from connectors.source.source_topics import AdminTopics
 from connectors.source.subscription import Subscription
+from connectors.source.topics import SharedAnswers
 from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin
@@ -61,7 +60,7 @@ class Worker:
     def subscribed(self, poller: SourcePoller, *topics: str) -> Subscription:
         """A connector that reads `topics`, as the poller is to follow it."""
         named = options(f"c-{topics[0]}", *topics)
-        planner = Planner(named, AdminTopics(named.connector, poller.admin))
+        planner = Planner(named, poller.topics(named.connector))
         found = Subscription(named, planner, SystemClock(), poller.poll_now, shared=lambda: True)
         found.begin()
         poller.add(found)
@@ -76,7 +75,7 @@ def options(connector: str, *topics: str, **more: Setting) -> SourceOptions:
 def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     found = Worker()
     brokers = cast("Any", found.brokers)
-    monkeypatch.setattr(module, "bundled_admin", lambda _, clock: BundledAdmin(brokers, brokers, clock))
+    monkeypatch.setattr(module, "shared_answers", lambda _, clock: SharedAnswers(brokers, brokers, clock))
     monkeypatch.setattr(module, "POLL_S", 0.01)
     monkeypatch.setattr(module, "PAUSE_S", 0.005)
     yield found
@@ -288,7 +287,7 @@ def test_a_poller_that_cannot_be_made_is_borrowed_by_nobody(worker: Worker, monk
         raise ValueError("no such file")
 
     with monkeypatch.context() as away:
-        away.setattr(module, "bundled_admin", refuse)
+        away.setattr(module, "shared_answers", refuse)
         for _ in range(2):
             with pytest.raises(ValueError, match="no such file"):
                 worker.borrow()
@@ -396,8 +395,8 @@ class _Idle:
 def test_a_question_for_all_that_fails_is_asked_for_each(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever went wrong with it (a future that did not come, say): no connector fails for what others asked."""
     poller = worker.borrow()
-    monkeypatch.setattr(poller.admin, "refresh", Mock(side_effect=TimeoutError))
+    monkeypatch.setattr(poller._answers, "refresh", Mock(side_effect=TimeoutError))
     found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
     for one in found:
         wait_until(lambda one=one: one.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
-        assert one._error is None
+        assert one.next(0) is None, "it has not failed"

@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import pyarrow as pa
@@ -26,10 +27,9 @@ from connectors.errors import PortionLateError
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.source import read_task as module
 from connectors.source.arrow_records import range_rows
-from connectors.source.micro_batches import PortionSplit, ReadTask
+from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.plan import ReadSplit, SourceRange
-from connectors.source.read_task import read_in_driver, read_task
-from connectors.source.transformed import write_transformed
+from connectors.source.read_task import ChainLimits, read_in_driver, read_task, write_transformed
 from tests.support.engine import intake
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.support.source_options import source_options
@@ -70,7 +70,7 @@ class Portions:
     """Portions as they were read: of the connector `late` each record has a schema of its own, `plain` has no chain."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.storage = LocalStorage(str(folder))
+        self.folder, self.storage = folder, LocalStorage(str(folder))
         self.late = self._portion(1, "late", chain=chain_spec(SETTINGS))
         self.plain = self._portion(2, "plain", chain=None)
         monkeypatch.setattr(module, "read_bounded", self._read)
@@ -107,22 +107,20 @@ def test_a_late_portion_of_a_spark_task_is_told_apart(found: Portions) -> None:
     assert isinstance(answers[2], Batch)
 
 
-def test_the_portions_of_a_task_wait_no_longer_together(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_portions_of_a_task_wait_no_longer_together(found: Portions) -> None:
     """What one of them has waited for is taken from the others' time; those that come to ask none are not late."""
-    monkeypatch.setattr(module, "PORTION_WAIT_S", ANSWERS_S / 2)
-    monkeypatch.setattr(module, "TASK_WAIT_S", ANSWERS_S)
+    limits = ChainLimits(portion_wait=ANSWERS_S / 2, task_wait=ANSWERS_S)
     every = tuple(replace(found.late, portion=number) for number in range(10, 20))
     began = time.monotonic()
-    answers = rows_of(read_task(ReadTask(every, bounded=True)))
+    answers = rows_of(read_task(ReadTask(every, bounded=True), limits))
     assert time.monotonic() - began < 6 * ANSWERS_S
     assert 0 < len(answers) <= 2
     assert all(isinstance(answer, PortionLateError) for answer in answers.values())
 
 
-def test_a_task_begins_with_no_further_chain_after_its_time(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_begins_with_no_further_chain_after_its_time(found: Portions) -> None:
     """Each chain may take its time, many of them may not; what has none is written all the same."""
-    monkeypatch.setattr(module, "WRITTEN_S", 0.0)
-    assert set(rows_of(read_task(found.tasks()[0]))) == {2}
+    assert set(rows_of(read_task(found.tasks()[0], ChainLimits(written=0.0)))) == {2}
 
 
 def test_the_driver_asks_no_registry(found: Portions, memory: Slow) -> None:
@@ -146,33 +144,41 @@ def test_what_its_connector_has_learned_the_driver_knows(found: Portions, memory
     assert len(memory.asked) == asked == IDS
 
 
-def test_a_chain_that_takes_too_long_is_late(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_that_takes_too_long_is_late(found: Portions) -> None:
     """Also where it waits for nothing: others wait for its work all the same."""
-    monkeypatch.setattr(module, "PORTION_TOTAL_S", -1.0)
     delivered: dict[int, Any] = {}
     with ThreadPoolExecutor(1) as writers:
-        read_in_driver(found.tasks(), writers, delivered.__setitem__)
+        read_in_driver(found.tasks(), writers, delivered.__setitem__, ChainLimits(portion=-1.0))
     assert {number: type(one) for number, one in delivered.items()} == {1: PortionLateError, 2: Batch}
 
 
-def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its portion is missing, and what it writes later is nobody's."""
-    monkeypatch.setattr(module, "WRITTEN_S", 0.1)
-    goes_on, write = threading.Event(), module.write_portion
-
-    def hangs(portion: PortionSplit, *rest: Any) -> list[pa.RecordBatch]:
-        if portion.portion == 1:
-            assert goes_on.wait(10)
-        return write(portion, *rest)
-
-    monkeypatch.setattr(module, "write_portion", hangs)
+def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions) -> None:
+    """Its portion is missing, and what it writes later is in no commit."""
+    goes_on = threading.Event()
+    options = replace(found.late.options, intake=intake(Hanging(str(found.folder), goes_on)), chain=None)
+    found.late = replace(found.late, options=options)
     delivered: dict[int, Any] = {}
     began = time.monotonic()
     with ThreadPoolExecutor(2) as writers:
-        read_in_driver(found.tasks(), writers, delivered.__setitem__)
+        read_in_driver(found.tasks(), writers, delivered.__setitem__, ChainLimits(written=0.1))
         assert time.monotonic() - began < 5
         assert 1 not in delivered
         goes_on.set()
+
+
+class Hanging(LocalStorage):
+    """A store that writes once it is let."""
+
+    def __init__(self, location: str, goes_on: threading.Event) -> None:
+        super().__init__(location)
+        self._goes_on = goes_on
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[IO[bytes]]:
+        """Waits."""
+        assert self._goes_on.wait(10)
+        with super().open_output(path) as file:
+            yield file
 
 
 def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slow) -> None:

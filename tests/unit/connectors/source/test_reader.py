@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,10 +17,10 @@ from confluent_kafka import TopicPartition as Partition
 from compactor.model.record import TopicPartition
 from connectors.errors import SourceChangedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import reader
-from connectors.source.early_end import EarlyEnd
+from connectors.source import range_cursors, reader
+from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import ReadSplit, SourceRange
-from connectors.source.reader import RangeCursor, nothing_left
+from connectors.source.range_cursors import RangeCursor, nothing_left
 from tests.support.clients import client_settings
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
@@ -73,8 +74,8 @@ def test_only_the_first_thing_delivered_counts(
     monkeypatch: pytest.MonkeyPatch, what: list[Message], *, empty: bool
 ) -> None:
     """The end, or a record behind it; not what comes after a record of the rest, or after one that cannot be read."""
-    monkeypatch.setattr(reader, "Consumer", Told)
-    monkeypatch.setattr(reader, "_EMPTY_S", 0.05)
+    monkeypatch.setattr(range_cursors, "Consumer", Told)
+    monkeypatch.setattr(range_cursors, "_EMPTY_S", 0.05)
     monkeypatch.setattr(Told, "what", what)
     cursor = RangeCursor(SourceRange("t", "id", 0, 3, HI), 3, 5)
     found = nothing_left(client_settings({"bootstrap.servers": "127.0.0.1:1"}), [cursor])
@@ -83,7 +84,7 @@ def test_only_the_first_thing_delivered_counts(
 
 def test_where_nobody_waits_no_consumer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would cost a connection."""
-    monkeypatch.setattr(reader, "Consumer", None)
+    monkeypatch.setattr(range_cursors, "Consumer", None)
     assert nothing_left(ClientSettings({}), []) == frozenset()
 
 
@@ -99,7 +100,8 @@ class Stuck:
 
     def pause(self, partitions: list[Any]) -> None: ...
 
-    def consume(self, _count: int, _timeout: float) -> list[Message]:
+    def consume(self, _count: int, timeout: float) -> list[Message]:
+        time.sleep(timeout / 10)
         return []
 
     def position(self, partitions: list[Any]) -> list[Any]:
@@ -117,8 +119,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     cluster = MemoryCluster()
     cluster.put("t", (0, HI), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "AdminTopics", lambda *_: cluster)
-    monkeypatch.setattr(reader, "LOOK_S", 0.001)
+    monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
     return cluster
 
 
@@ -129,7 +130,9 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
     """It is stated to its end, with the records that it had; another one is waited for, and then an error."""
     found = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
     monkeypatch.setattr(reader, "nothing_left", lambda _, cursors: found & {cursor.key for cursor in cursors})
-    read = reader.read(ReadSplit((SourceRange("t", "id", 0, 5, HI),)), source_options(topics=["t"], timeout=0.2))
+    read = reader.read(
+        ReadSplit((SourceRange("t", "id", 0, 5, HI),)), source_options(topics=["t"], timeout=0.2, look=0.001)
+    )
     if not empty:
         with pytest.raises(UnreachableError, match="no progress on t-0 at offset 5"):
             list(read)
@@ -152,13 +155,15 @@ class Fed:
 
     def pause(self, partitions: list[Any]) -> None: ...
 
-    def consume(self, _count: int, _timeout: float) -> list[Message]:
-        found = [
+    def consume(self, _count: int, timeout: float) -> list[Message]:
+        records = [
             Message(topic="t", partition=0, offset=offset, key=b"k", value=b"v", timestamp=(1, 1))
             for offset in range(self.at, min(self.at + 3, self._last))
         ]
-        self.at += len(found)
-        return found
+        if not records:
+            time.sleep(timeout / 10)
+        self.at += len(records)
+        return records
 
     def position(self, partitions: list[Any]) -> list[Partition]:
         return [Partition(one.topic, one.partition, self.at if one.partition == 0 else -1001) for one in partitions]
@@ -175,7 +180,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     cluster = MemoryCluster()
     cluster.put("t", (0, 90), (0, 90), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "AdminTopics", lambda *_: cluster)
+    monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
     return cluster
 
 
@@ -200,10 +205,9 @@ def test_a_read_ends_early_where_it_stands(fed: MemoryCluster, tmp_path: Path) -
     assert fed.requests == 1, "the topics were looked at"
 
 
-def test_a_read_without_progress_ends_early(fed: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_without_progress_ends_early(fed: MemoryCluster) -> None:
     """What it has read counts. Brokers that do not answer at all by then are asked once, and waited for no more."""
-    monkeypatch.setattr(reader, "LOOK_S", 60.0)
-    read = partial(reader.read, BOTH, source_options(topics=["t"], timeout=60.0), early_end=EarlyEnd(idle_s=0.0001))
+    read = partial(reader.read, BOTH, source_options(topics=["t"], look=60.0), early_end=EarlyEnd(idle_s=0.0001))
     assert stated(read()) == [(0, 0, 6, 6)]
     fed.away = True
     with pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
@@ -221,3 +225,14 @@ def test_a_topic_that_was_recreated_ends_no_read_early(fed: MemoryCluster, tmp_p
         list(read)
     early_end.forget()
     assert not early_end.is_due(1e9)
+
+
+def test_an_error_beside_the_last_records_needs_no_look(monkeypatch: pytest.MonkeyPatch, fed: MemoryCluster) -> None:
+    """Everything was read: there is no range that the brokers could be asked about."""
+    consumer = Fed(last=6)
+    consume = consumer.consume
+    error = Message(topic="t", partition=0, offset=0, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    monkeypatch.setattr(consumer, "consume", lambda count, seconds: [*consume(count, seconds), error])
+    split = ReadSplit((SourceRange("t", "id", 0, 0, 3),))
+    read = reader.StrictRead(split, source_options(topics=["t"]), cast("Any", consumer), lambda: False, EarlyEnd())
+    assert stated(read.batches()) == [(0, 0, 3, 3)]

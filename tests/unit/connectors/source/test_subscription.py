@@ -14,7 +14,8 @@ from compactor.storage.local import LocalStorage
 from connectors.errors import DataLossError, PortionLateError, SourceChangedError
 from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
-from connectors.source.subscription import Alone, Offer
+from connectors.source.portion import Offer
+from connectors.source.read_route import APART_IN_DRIVER_MAX, APART_MAX, SHARED_MAX, Route
 from tests.support.engine import intake
 from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
@@ -33,13 +34,6 @@ def cluster() -> MemoryCluster:
 @pytest.fixture
 def one(cluster: MemoryCluster) -> Subscribed:
     return Subscribed(cluster)
-
-
-def whole(one: Subscribed) -> Batch:
-    """What a micro-batch reads of the portion that is offered now."""
-    offer = one.subscription._offer
-    assert offer is not None
-    return batch_of(offer.ranges)
 
 
 def test_offsets_go_round(one: Subscribed, cluster: MemoryCluster) -> None:
@@ -67,8 +61,8 @@ def test_offsets_go_round(one: Subscribed, cluster: MemoryCluster) -> None:
 def test_nothing_new_is_no_offer(one: Subscribed) -> None:
     """A connector that has everything has no portion, however often it is planned for."""
     one.offered()
-    one.subscription.deliver(whole(one))
-    one.subscription.taken(whole(one).ranges)
+    one.subscription.deliver(one.read())
+    one.subscription.taken(one.read().ranges)
     assert (one.subscription.plan(), one.subscription.claimable, one.subscription.next(0)) == (False, False, None)
 
 
@@ -78,7 +72,7 @@ def test_an_offer_wakes_whoever_waits(one: Subscribed) -> None:
     found: list[object] = []
     thread = threading.Thread(target=lambda: found.append(one.subscription.next(TIMEOUT_S * 2)))
     thread.start()
-    delivered = whole(one)
+    delivered = one.read()
     one.subscription.deliver(delivered)
     thread.join(TIMEOUT_S)
     assert found == [delivered]
@@ -94,8 +88,12 @@ def test_its_source_is_silent_only_while_it_is_asked(one: Subscribed, cluster: M
     assert one.subscription.silent_s == 0
     one.subscription.resume()
     assert one.subscription.silent_s == 3
-    one.subscription._offer = Offer(one.options, (), {})
-    assert one.subscription.silent_s == 0
+    cluster.away = False
+    assert one.subscription.plan()
+    cluster.away = True
+    one.planner.latest({}, None)
+    one.clock.advance(3_000)
+    assert (one.planner.silent_s, one.subscription.silent_s) == (3, 0)
 
 
 def test_a_question_that_is_under_way_at_the_end_is_no_failure(one: Subscribed, cluster: MemoryCluster) -> None:
@@ -116,7 +114,7 @@ def test_a_question_that_is_under_way_at_the_end_is_no_failure(one: Subscribed, 
 def test_what_comes_after_the_end_reaches_nobody(one: Subscribed) -> None:
     """A portion that is delivered or given up after its subscription was closed is nobody's, and nothing follows."""
     one.offered()
-    delivered = whole(one)
+    delivered = one.read()
     one.subscription.close()
     one.subscription.deliver(delivered)
     one.subscription.abandon()
@@ -139,11 +137,11 @@ def test_a_failed_micro_batch_is_read_alone(cluster: MemoryCluster, tmp_path: ob
     claimed = one.subscription.claim()
     assert claimed is not None
     one.subscription.abandon()
-    alone = one.alone()
-    assert alone.suspect
-    assert (alone.offer.ranges, alone.offer.end) == (claimed.ranges, claimed.end)
-    assert alone.offer.options.intake != claimed.options.intake
-    one.subscription.taken(batch_of(alone.offer.ranges).ranges)
+    alone = one.apart()
+    assert (alone.route, one.subscription.suspect) == (Route.JOB, True)
+    assert (alone.ranges, alone.end) == (claimed.ranges, claimed.end)
+    assert alone.options.intake != claimed.options.intake
+    one.subscription.taken(batch_of(alone.ranges).ranges)
     cluster.put("a", (0, 10), (0, 5))
     assert one.offered() == ((9, 10),)  # through the query again
 
@@ -153,7 +151,7 @@ def test_a_portion_of_which_nothing_was_read_is_read_alone(one: Subscribed, foun
     """Missing from the answer, or without a stated range: its own job finds out why; nobody is suspected."""
     one.offered()
     one.subscription.deliver(found)
-    assert not one.alone().suspect
+    assert (one.apart().route, one.subscription.suspect) == (Route.DRIVER, False)
 
 
 def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: MemoryCluster) -> None:
@@ -166,10 +164,10 @@ def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: Memo
     one.subscription.taken(read.ranges)
     assert one.subscription.plan()
     assert not one.subscription.claimable
-    rest = one.alone()
-    assert [(each.partition, each.lo, each.hi) for each in rest.offer.ranges] == [(0, 4, 9), (1, 4, 5)]
-    assert not rest.suspect
-    one.subscription.taken(batch_of(rest.offer.ranges).ranges)
+    rest = one.apart()
+    assert [(each.partition, each.lo, each.hi) for each in rest.ranges] == [(0, 4, 9), (1, 4, 5)]
+    assert rest.route is Route.DRIVER
+    one.subscription.taken(batch_of(rest.ranges).ranges)
     cluster.put("a", (0, 10), (0, 5))
     assert one.offered() == ((9, 10),)
 
@@ -183,7 +181,7 @@ def test_a_partition_of_which_nothing_was_read_goes_on_at_its_begin(one: Subscri
     one.subscription.deliver(read)
     one.subscription.taken(read.ranges)
     one.subscription.plan()
-    assert [(each.partition, each.lo, each.hi) for each in one.alone().offer.ranges] == [(1, 0, 5)]
+    assert [(each.partition, each.lo, each.hi) for each in one.apart().ranges] == [(1, 0, 5)]
 
 
 def test_a_job_of_its_own_that_stops_early_is_an_error(one: Subscribed) -> None:
@@ -191,15 +189,15 @@ def test_a_job_of_its_own_that_stops_early_is_an_error(one: Subscribed) -> None:
     one.offered()
     one.subscription.deliver(None)
     with pytest.raises(IngestError, match=r"c-a: a-0, offsets \[4, 9\) were not read"):
-        one.subscription.taken(batch_of(one.alone().offer.ranges, up_to=4).ranges)
+        one.subscription.taken(batch_of(one.apart().ranges, up_to=4).ranges)
 
 
 def test_offers_keep_the_interval(cluster: MemoryCluster) -> None:
     """No two offers of a connector begin within trigger.interval.ms; the first one waits for nothing."""
     one = Subscribed(cluster, interval_ms=5_000)
     one.offered()
-    one.subscription.deliver(whole(one))
-    one.subscription.taken(whole(one).ranges)
+    one.subscription.deliver(one.read())
+    one.subscription.taken(one.read().ranges)
     cluster.put("a", (0, 12), (0, 5))
     one.clock.advance(4_999)
     assert (one.subscription.partitions(), one.subscription.plan()) == ([], False)
@@ -218,8 +216,8 @@ def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryClu
         ranges = one.offered()
         read += sum(hi - lo for lo, hi in ranges)
         if ranges:
-            one.subscription.deliver(whole(one))
-            one.subscription.taken(whole(one).ranges)
+            one.subscription.deliver(one.read())
+            one.subscription.taken(one.read().ranges)
     assert read == 14
     assert (one.subscription.plan(), one.subscription.claimable) == (False, False)
 
@@ -265,10 +263,10 @@ def test_an_error_in_place_of_a_batch_is_raised(one: Subscribed, delivered: Data
 def test_large_offers_are_read_alone_where_others_wait(*, shared: bool, offsets: int, alone: bool) -> None:
     """More than SHARED_MAX would hold up the other connectors; without any there is nothing to hold up."""
     cluster = MemoryCluster()
-    cluster.put("a", (0, module.SHARED_MAX + offsets))
+    cluster.put("a", (0, SHARED_MAX + offsets))
     one = Subscribed(cluster, shared=shared)
     assert one.subscription.plan()
-    assert isinstance(one.subscription.next(0), Alone) is alone
+    assert isinstance(one.subscription.next(0), Offer) is alone
     assert one.subscription.claimable is not alone
 
 
@@ -295,7 +293,7 @@ def test_what_was_read_when_it_was_paused_is_kept(one: Subscribed) -> None:
     """It was claimed before: the micro-batch that reads it goes on for the others, and delivers."""
     one.offered()
     one.subscription.pause()
-    delivered = whole(one)
+    delivered = one.read()
     one.subscription.deliver(delivered)
     one.subscription.resume()
     assert one.subscription.next(0) is delivered
@@ -306,63 +304,85 @@ def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cl
     one.offered()
     one.subscription.deliver(PortionLateError("Late."))
     for end in (10, 11):
-        alone = one.alone()
-        assert not alone.suspect
-        one.subscription.taken(batch_of(alone.offer.ranges).ranges)
+        alone = one.apart()
+        assert alone.route is Route.DRIVER
+        one.subscription.taken(batch_of(alone.ranges).ranges)
         cluster.put("a", (0, end), (0, 5))
         assert one.subscription.plan()
-    one.subscription.taken(batch_of(one.alone().offer.ranges).ranges)
+    one.subscription.taken(batch_of(one.apart().ranges).ranges)
     one.clock.advance(round(module.LATE_S * 1000))
     cluster.put("a", (0, 12), (0, 5))
     assert one.offered() == ((11, 12),)
 
 
-def test_a_large_read_that_stalls_is_read_on_in_small(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+SMALL, LARGE = APART_IN_DRIVER_MAX, 5 * APART_IN_DRIVER_MAX
+
+
+def test_a_large_read_that_stalls_is_read_on_in_small(cluster: MemoryCluster) -> None:
     """The small one is read to its end or raises why it cannot be; once it has succeeded, the next is large again."""
-    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
-    cluster.put("a", (0, 100), (0, 0))
+    cluster.put("a", (0, LARGE), (0, 0))
     one = Subscribed(cluster)
     one.offered()
     one.subscription.deliver(None)
-    large = one.alone()
-    assert large.is_large
-    one.subscription.taken(batch_of(large.offer.ranges, up_to=30).ranges)
+    large = one.apart()
+    assert large.route is Route.LARGE_JOB
+    one.subscription.taken(batch_of(large.ranges, up_to=30).ranges)
     assert one.subscription.plan()
-    small = one.alone()
-    assert [(each.lo, each.hi) for each in small.offer.ranges] == [(30, 40)]
-    assert (small.stalled, small.is_large) == (True, False)
-    one.subscription.taken(batch_of(small.offer.ranges).ranges)
-    assert one.offered() == ((40, 100),)
+    small = one.apart()
+    assert [(each.lo, each.hi) for each in small.ranges] == [(30, 30 + SMALL)]
+    assert small.route is Route.DRIVER
+    one.subscription.taken(batch_of(small.ranges).ranges)
+    assert one.offered() == ((30 + SMALL, LARGE),)
 
 
-def test_a_large_read_of_which_nothing_came_moves_nothing(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the small read that follows is an error where it is not read to its end: nothing goes round for ever."""
-    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
-    cluster.put("a", (0, 100), (0, 0))
+def test_a_large_read_of_which_nothing_came_moves_nothing(cluster: MemoryCluster) -> None:
+    """And the small read that follows is an error if it is not read to its end: nothing goes round for ever."""
+    cluster.put("a", (0, LARGE), (0, 0))
     one = Subscribed(cluster)
     one.offered()
     one.subscription.deliver(None)
-    assert one.alone().is_large
+    assert one.apart().route is Route.LARGE_JOB
     one.subscription.taken(())
     assert one.subscription.plan()
-    small = one.alone()
-    assert [(each.lo, each.hi) for each in small.offer.ranges] == [(0, 10)]
-    with pytest.raises(IngestError, match=r"offsets \[4, 10\) were not read"):
-        one.subscription.taken(batch_of(small.offer.ranges, up_to=4).ranges)
+    small = one.apart()
+    assert [(each.lo, each.hi) for each in small.ranges] == [(0, SMALL)]
+    with pytest.raises(IngestError, match=rf"offsets \[4, {SMALL}\) were not read"):
+        one.subscription.taken(batch_of(small.ranges, up_to=4).ranges)
 
 
-def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster) -> None:
     """What made a micro-batch fail may be in what is left: the worker's own process does not read it."""
-    monkeypatch.setattr(module, "ALONE_IN_DRIVER_MAX", 10)
-    cluster.put("a", (0, 100), (0, 0))
+    cluster.put("a", (0, LARGE), (0, 0))
     one = Subscribed(cluster)
     one.offered()
     one.subscription.abandon()
-    one.subscription.taken(batch_of(one.alone().offer.ranges, up_to=30).ranges)
+    one.subscription.taken(batch_of(one.apart().ranges, up_to=30).ranges)
     assert one.subscription.plan()
-    small = one.alone()
-    assert (small.suspect, small.stalled) == (True, True)
-    one.subscription.taken(batch_of(small.offer.ranges).ranges)
+    small = one.apart()
+    assert (small.route, one.subscription.suspect) == (Route.JOB, True)
+    one.subscription.taken(batch_of(small.ranges).ranges)
+    assert not one.subscription.suspect
+
+
+def test_a_portion_that_is_too_large_to_be_read_apart_is_planned_smaller(cluster: MemoryCluster) -> None:
+    """Read as it is, others would wait for minutes; the smaller one is asked for at once."""
+    cluster.put("a", (0, 2 * APART_MAX), (0, 0))
+    one = Subscribed(cluster, shared=False)
+    assert one.offered() == ((0, 2 * APART_MAX),)
+    one.subscription.abandon()
+    assert (one.subscription.next(0), one.asked_again) == (None, 1)
+    assert one.subscription.plan()
+    offer = one.apart()
+    assert [(each.lo, each.hi) for each in offer.ranges] == [(0, APART_MAX)]
+    assert (offer.route, one.subscription.suspect) == (Route.LARGE_JOB, True)
+
+
+def test_what_is_taken_after_the_end_shows_whether_it_is_suspect(one: Subscribed) -> None:
+    """The next start of the connector reads it with the others again once it was read apart."""
+    one.offered()
+    one.subscription.abandon()
+    offer = one.apart()
+    one.subscription.close()
+    assert one.subscription.suspect
+    one.subscription.taken(batch_of(offer.ranges).ranges)
     assert not one.subscription.suspect

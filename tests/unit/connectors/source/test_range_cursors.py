@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from connectors.source import collector as module
-from connectors.source.collector import uncollected
+from connectors.source import range_cursors as module
+from connectors.source.range_cursors import uncollected
 
 TIMEOUT_S = 10.0
 
@@ -33,7 +33,7 @@ def test_it_is_on_again_after_an_error() -> None:
 
 def test_calls_that_overlap_for_long_let_it_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that always read would otherwise keep it off between them."""
-    monkeypatch.setattr(module, "OFF_S", 0.0)
+    monkeypatch.setattr(module, "COLLECTOR_OFF_S", 0.0)
     inside, goes_on = threading.Event(), threading.Event()
 
     def waits() -> bool:

@@ -1,7 +1,4 @@
-"""When a read that has no bounds ends before its ranges do, so that other connectors need not wait for it.
-
-On its own because the driver makes one, and reading tasks look at it, in processes of their own.
-"""
+"""What a reading task is assigned: ranges of portions, and when it ends before they do. Pickled by the driver."""
 
 from __future__ import annotations
 
@@ -12,6 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+
+from connectors.kafka.client_settings import ClientSettings
+from connectors.source.options import SourceOptions
+from connectors.source.plan import ReadSplit
 
 
 class EarlyEnd(Struct, frozen=True):
@@ -42,3 +43,27 @@ class EarlyEnd(Struct, frozen=True):
 
 
 NEVER: Final = EarlyEnd()
+
+
+class PortionSplit(Struct, frozen=True):
+    """What one task reads of one connector's portion.
+
+    `clients`: the settings with which portions of several connectors are read by one consumer; the connector's own in
+    all but names.
+    """
+
+    portion: int
+    options: SourceOptions
+    split: ReadSplit
+    clients: ClientSettings
+
+
+class ReadTask(Struct, frozen=True):
+    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own.
+
+    Of any other task `early_end` says when it ends before its ranges do.
+    """
+
+    portions: tuple[PortionSplit, ...]
+    bounded: bool
+    early_end: EarlyEnd = NEVER

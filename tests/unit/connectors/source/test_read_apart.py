@@ -17,18 +17,19 @@ from compactor.spark import tasks
 from compactor.storage.local import LocalStorage
 from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import read_alone as module
+from connectors.source import read_task as module
 from connectors.source import reader
-from connectors.source.early_end import EarlyEnd
+from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
-from connectors.source.read_alone import read_alone
-from connectors.source.subscription import ALONE_IN_DRIVER_MAX, Alone, Offer
+from connectors.source.portion import Offer
+from connectors.source.read_route import APART_IN_DRIVER_MAX, Route
+from connectors.source.read_task import read_apart
 from tests.support.engine import intake
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
 from tests.unit.connectors.source.test_reader import Fed
 
-LARGE = 10 * ALONE_IN_DRIVER_MAX
+LARGE = 10 * APART_IN_DRIVER_MAX
 SPARK = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3)))
 SHORT_S = 0.2
 
@@ -49,42 +50,39 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     found = MemoryCluster()
     found.put("t", (0, LARGE), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "AdminTopics", lambda *_: found)
+    monkeypatch.setattr(reader, "SourceTopics", lambda *_: found)
     monkeypatch.setattr(tasks, "run", in_this_process)
     monkeypatch.setattr(module, "STALLED", EarlyEnd(idle_s=SHORT_S))
     monkeypatch.setattr(reader, "nothing_left", lambda *_: frozenset())
     return found
 
 
-def alone(folder: Path, hi: int, *, stalled: bool = False, timeout: float = 60.0) -> Alone:
+def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, look: float = 1.0) -> Offer:
     options = source_options(
-        topics=["t"], limits={"tasks_max": 2}, intake=intake(LocalStorage(str(folder))), timeout=timeout
+        topics=["t"], limits={"tasks_max": 2}, intake=intake(LocalStorage(str(folder))), timeout=timeout, look=look
     )
-    return Alone(Offer(options, (SourceRange("t", "id", 0, 0, hi),), {}), stalled=stalled)
+    return Offer(options, (SourceRange("t", "id", 0, 0, LARGE),), {}, route)
 
 
 def test_a_large_read_that_stalls_ends_with_what_it_has(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Long before brokers count as unreachable; the piece of the second task does not continue the first's."""
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path, LARGE), lambda: False)
+    found = read_apart(SPARK, offer(tmp_path), lambda: False)
     assert time.monotonic() - began < 20
     assert [(read.lo, read.hi, read.records) for read in found.ranges] == [(0, 6, 6)]
     assert sum(part.file.records for part in found.parts) == 6
-    assert not module._one_at_a_time.locked()
+    assert not module._one_large_job.locked()
     assert cluster.requests > 0
 
 
-def test_brokers_that_do_not_answer_leave_a_large_read_undone(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_brokers_that_do_not_answer_leave_a_large_read_undone(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Nothing of it is stated, as nothing shows that the topic is the same; it is no failure of the connector."""
-    monkeypatch.setattr(reader, "LOOK_S", 60.0)
     cluster.away = True
     began = time.monotonic()
-    found = read_alone(SPARK, alone(tmp_path, LARGE), lambda: False)
+    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False)
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
-    assert not module._one_at_a_time.locked()
+    assert not module._one_large_job.locked()
 
 
 def test_a_small_read_finds_out_why_without_a_turn(
@@ -93,8 +91,8 @@ def test_a_small_read_finds_out_why_without_a_turn(
     """It waits for its whole time, and then raises; however large what is left is, no other connector waits for it."""
     cluster.away = True
     monkeypatch.setattr(tasks, "run", None)
-    with module._one_at_a_time, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
-        read_alone(SPARK, alone(tmp_path, LARGE, stalled=True, timeout=1.0), lambda: False)
+    with module._one_large_job, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
+        read_apart(SPARK, offer(tmp_path, Route.DRIVER, timeout=1.0), lambda: False)
 
 
 def test_another_error_of_a_large_read_is_raised(
@@ -107,6 +105,6 @@ def test_another_error_of_a_large_read_is_raised(
 
     monkeypatch.setattr(tasks, "run", fails)
     with pytest.raises(StorageError, match="Full"):
-        read_alone(SPARK, alone(tmp_path, LARGE), lambda: False)
-    assert not module._one_at_a_time.locked()
+        read_apart(SPARK, offer(tmp_path), lambda: False)
+    assert not module._one_large_job.locked()
     assert cluster.requests == 0

@@ -1,0 +1,89 @@
+"""Decides who reads a portion: by its size, by what became of the portion before it, and by who waits. Pure.
+
+    Route      who reads                                     until
+    DRIVER     a thread of the worker's own process          its end, or an error that says why not
+    QUERY      Spark's tasks, in the query's micro-batch     a bound of time and bytes; the rest is read apart
+    JOB        one task of a Spark job of the connector's    its end, or an error that says why not
+    LARGE_JOB  several tasks of such a job                   its end, or 5 s without progress; the rest is read in small
+
+A portion of a micro-batch (QUERY) is read with those of other connectors. All other routes are *apart*: the connector's
+own thread has the portion read, and no other connector waits for it. A small micro-batch as a whole is read by the
+driver as well (`of_micro_batch`), within the bounds of QUERY.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final
+
+from msgspec import Struct
+
+DRIVER_READ_MAX: Final = 10_000
+"""Offsets of a micro-batch that the driver reads. A Spark job costs more than to read so few: one connector at 500
+records/s saw them after 0.24 s instead of 0.66 s (docs/decisions/speed.md). More would keep the driver's Python busy,
+on which all connectors publish."""
+APART_IN_DRIVER_MAX: Final = 20_000
+"""Offsets that are read apart in the driver: twice those of a micro-batch, as no other connector waits for them. More
+are a large job's, which may leave a part of them; with fewer, what a stalled job has left would take many turns."""
+SHARED_MAX: Final = 200_000
+"""Offsets of a portion in a micro-batch that other connectors wait for: a task reads and writes them within its 2 s. A
+larger one would be left in part each time, and all others would wait for these 2 s."""
+APART_MAX: Final = 5_000_000
+"""Offsets of one portion that is read apart while there are other connectors, or may be: large jobs take turns, and one
+of this size takes 10 to 15 s on two cores. Fewer would pay for the start of a job more often."""
+
+
+class Route(Enum):
+    """Who reads a portion; the module's table says what each means."""
+
+    DRIVER = auto()
+    QUERY = auto()
+    JOB = auto()
+    LARGE_JOB = auto()
+
+
+class Trouble(Struct, frozen=True):
+    """What went wrong with the portion before; the next one is read accordingly."""
+
+    # It was not read to its end, or was too large to be read as it was: the next one begins there, at once.
+    unread: bool = False
+    # A large job has left it: the next one is small, is read to its end, and so finds out what is wrong.
+    stalled: bool = False
+    # Its micro-batch failed as a whole. It may end the process that reads it, until something of it was read apart.
+    suspect: bool = False
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the next portion is no part of a micro-batch."""
+        return self.unread or self.suspect
+
+
+def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool) -> Route:
+    """Returns the route of a new portion of `size` offsets.
+
+    `shared`: other connectors read through the same query. `late`: its chain has lately held up a micro-batch.
+    """
+    if late or trouble.keeps_apart or (shared and size > SHARED_MAX):
+        return apart(size, trouble)
+    return Route.QUERY
+
+
+def apart(size: int, trouble: Trouble) -> Route:
+    """Returns the route of a portion that is no part of a micro-batch, or no longer."""
+    if size > APART_IN_DRIVER_MAX and not trouble.stalled:
+        return Route.LARGE_JOB
+    return Route.JOB if trouble.suspect else Route.DRIVER
+
+
+def of_micro_batch(size: int) -> Route:
+    """Returns DRIVER or QUERY for a micro-batch of so many offsets in all."""
+    return Route.DRIVER if size <= DRIVER_READ_MAX else Route.QUERY
+
+
+def most_offsets(max_offsets: int | None, trouble: Trouble, *, shared: bool) -> int | None:
+    """Returns how many offsets the next portion may have, at most `max_offsets`; None: any number."""
+    if trouble.stalled:
+        return min(max_offsets or APART_IN_DRIVER_MAX, APART_IN_DRIVER_MAX)
+    if shared or trouble.keeps_apart:
+        return min(max_offsets or APART_MAX, APART_MAX)
+    return max_offsets

@@ -1,0 +1,53 @@
+"""The predicates of Kafka: what they say of a record decides whether a transform is applied to it (KIP-585)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from connectors.data.record import ConnectRecord
+from connectors.java_pattern import check_pattern, java_pattern
+from connectors.options import REQUIRED, Option
+from connectors.transforms.transform import Predicate, Side
+
+
+def _not_empty(name: str) -> str | None:
+    return None if name else "a name is needed."
+
+
+class HasHeaderKey(Predicate):
+    """One header of that name is enough."""
+
+    OPTIONS = (Option("name", "STRING", REQUIRED, "The header's name.", check=_not_empty),)
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self._name: str = options["name"]
+
+    def test(self, record: ConnectRecord) -> bool:
+        """See `Predicate`."""
+        return any(header.key == self._name for header in record.headers)
+
+
+class RecordIsTombstone(Predicate):
+    """The value counts as it is converted."""
+
+    READS = frozenset({Side.VALUE})
+
+    def test(self, record: ConnectRecord) -> bool:
+        """See `Predicate`."""
+        return record.value is None
+
+
+class TopicNameMatches(Predicate):
+    """The whole name has to match; after RegexRouter it is the new one."""
+
+    OPTIONS = (Option("pattern", "STRING", REQUIRED, "A Java regular expression.", check=check_pattern),)
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self._pattern = java_pattern(options["pattern"])
+
+    def test(self, record: ConnectRecord) -> bool:
+        """See `Predicate`."""
+        return self._pattern.matches(record.topic)

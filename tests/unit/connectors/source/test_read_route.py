@@ -1,0 +1,71 @@
+"""Where a portion is read, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectors.source import read_route
+from connectors.source.read_route import APART_IN_DRIVER_MAX, APART_MAX, DRIVER_READ_MAX, SHARED_MAX, Route, Trouble
+
+SOUND = Trouble()
+UNREAD = Trouble(unread=True)
+STALLED = Trouble(unread=True, stalled=True)
+SUSPECT = Trouble(suspect=True)
+STALLED_SUSPECT = Trouble(unread=True, stalled=True, suspect=True)
+SMALL, LARGE = APART_IN_DRIVER_MAX, APART_IN_DRIVER_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("size", "trouble", "shared", "late", "route"),
+    [
+        (1, SOUND, True, False, Route.QUERY),
+        (SHARED_MAX, SOUND, True, False, Route.QUERY),
+        (SHARED_MAX + 1, SOUND, True, False, Route.LARGE_JOB),
+        (SHARED_MAX + 1, SOUND, False, False, Route.QUERY),
+        (SMALL, SOUND, True, True, Route.DRIVER),
+        (LARGE, SOUND, True, True, Route.LARGE_JOB),
+        (SMALL, UNREAD, True, False, Route.DRIVER),
+        (LARGE, UNREAD, True, False, Route.LARGE_JOB),
+        (LARGE, UNREAD, False, False, Route.LARGE_JOB),
+        (SMALL, STALLED, True, False, Route.DRIVER),
+        (LARGE, STALLED, True, False, Route.DRIVER),
+        (SMALL, SUSPECT, True, False, Route.JOB),
+        (SMALL, SUSPECT, False, False, Route.JOB),
+        (LARGE, SUSPECT, True, False, Route.LARGE_JOB),
+        (SMALL, STALLED_SUSPECT, True, False, Route.JOB),
+        (LARGE, STALLED_SUSPECT, True, False, Route.JOB),
+    ],
+)
+def test_the_route_of_a_portion(size: int, trouble: Trouble, shared: bool, late: bool, route: Route) -> None:
+    """Others wait for a micro-batch: what is large or late, or follows trouble, is no part of it."""
+    assert read_route.of_portion(size, trouble, shared=shared, late=late) is route
+
+
+@pytest.mark.parametrize(
+    ("size", "route"), [(0, Route.DRIVER), (DRIVER_READ_MAX, Route.DRIVER), (DRIVER_READ_MAX + 1, Route.QUERY)]
+)
+def test_the_route_of_a_micro_batch(size: int, route: Route) -> None:
+    """Few offsets start no Spark job."""
+    assert read_route.of_micro_batch(size) is route
+
+
+@pytest.mark.parametrize(
+    ("max_offsets", "trouble", "shared", "most"),
+    [
+        (None, SOUND, False, None),
+        (None, SOUND, True, APART_MAX),
+        (None, UNREAD, False, APART_MAX),
+        (None, SUSPECT, False, APART_MAX),
+        (None, STALLED, False, APART_IN_DRIVER_MAX),
+        (None, STALLED_SUSPECT, True, APART_IN_DRIVER_MAX),
+        (7, SOUND, False, 7),
+        (7, SOUND, True, 7),
+        (7, STALLED, True, 7),
+        (2 * APART_MAX, SOUND, False, 2 * APART_MAX),
+        (2 * APART_MAX, SOUND, True, APART_MAX),
+        (2 * APART_MAX, STALLED, True, APART_IN_DRIVER_MAX),
+    ],
+)
+def test_the_most_offsets_of_a_portion(max_offsets: int | None, trouble: Trouble, shared: bool, most: int) -> None:
+    """`max.offsets.per.trigger` is never exceeded; a turn that others wait for is bounded, and a search is small."""
+    assert read_route.most_offsets(max_offsets, trouble, shared=shared) == most
