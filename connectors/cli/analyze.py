@@ -40,12 +40,12 @@ def analyze(
 
 def parsed(changes: Sequence[str]) -> dict[str, str]:
     """Parses `--with KEY=VALUE`, without blanks around them. Raises UsageError for what is none, or stands twice."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for change in changes:
         key, equals, value = (part.strip() for part in change.partition("="))
         if not key or not equals:
             raise UsageError(f'--with "{change}" is not KEY=VALUE.', "For example --with min.compaction.lag.ms=0.")
-        if key in found:
+        if key in settings:
             raise UsageError(f"--with {key} stands twice.", "Give each setting once; run the command again for others.")
-        found[key] = value
-    return found
+        settings[key] = value
+    return settings

@@ -144,16 +144,16 @@ def list_all(
 ) -> None:
     """Lists the worker's connectors with their states."""
     with asked() as client:
-        found = client.get("/connectors?expand=status&expand=info")
+        known = client.get("/connectors?expand=status&expand=info")
     if as_json:
-        say_json(found)
+        say_json(known)
         return
-    rows = [_row(name, one) for name, one in sorted(found.items())]
+    rows = [_row(name, each) for name, each in sorted(known.items())]
     say(table(("CONNECTOR", "STATE", "TASKS", "TOPICS", "WORKER"), rows))
 
 
-def _row(name: str, one: Mapping[str, Any]) -> tuple[object, ...]:
-    status, config = one["status"], one["info"]["config"]
+def _row(name: str, known: Mapping[str, Any]) -> tuple[object, ...]:
+    status, config = known["status"], known["info"]["config"]
     topics = config.get("topics") or config.get("topics.regex")
     return name, status["connector"]["state"], len(status["tasks"]), topics, status["connector"]["worker_id"]
 
@@ -169,11 +169,11 @@ def show(
     from connectors.rest.client import path_of
 
     with asked() as client:
-        found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
+        answers = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
     if as_json:
-        say_json({"status": found[0], "config": found[1]})
+        say_json({"status": answers[0], "config": answers[1]})
         return
-    status, config = found
+    status, config = answers
     count = len(status["tasks"])
     say(f"Connector {name}: {status['connector']['state']}, {count} {'task' if count == 1 else 'tasks'}")
     if trace := status["connector"].get("trace"):
@@ -283,13 +283,13 @@ def offsets(
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:
             client.send("DELETE", path_of(name, "offsets") + query)
-        found: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
+        published: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
     if as_json:
-        say_json({"offsets": found})
+        say_json({"offsets": published})
         return
     rows = [
-        (one["partition"]["kafka_topic"], one["partition"]["kafka_partition"], one["offset"]["kafka_offset"])
-        for one in found
+        (each["partition"]["kafka_topic"], each["partition"]["kafka_partition"], each["offset"]["kafka_offset"])
+        for each in published
     ]
     say(table(("TOPIC", "PARTITION", "OFFSET"), rows) if rows else f"Connector {name} has published nothing yet.")
 

@@ -62,14 +62,14 @@ def worker_path(given: Path | None) -> Path | None:
     """
     if given is not None:
         return given
-    found = next((path for path in DEFAULT_WORKER_FILES if path.is_file()), None)
-    if found is None and BOOTSTRAP_VARIABLE not in os.environ:
+    default = next((path for path in DEFAULT_WORKER_FILES if path.is_file()), None)
+    if default is None and BOOTSTRAP_VARIABLE not in os.environ:
         names = " nor ".join(str(path) for path in DEFAULT_WORKER_FILES)
         raise ConfigError(
             f"There is no worker file: --worker names none, and there is neither {names}.",
             f"Give --worker FILE, or set {BOOTSTRAP_VARIABLE}.",
         )
-    return found
+    return default
 
 
 def worker_of(given: Path | None) -> WorkerConfig:

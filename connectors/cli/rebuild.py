@@ -28,16 +28,16 @@ def rebuild(
     from connectors.operations.rebuild import rebuild as carry_out
 
     settings = load_connector(connector, config).config
-    found = carry_out(config, settings, accepts_loss=accept_loss)
+    rebuilt = carry_out(config, settings, accepts_loss=accept_loss)
     if as_json:
-        say_json(found)
+        say_json(rebuilt)
     else:
-        say(_text(settings.name, found))
+        say(_text(settings.name, rebuilt))
 
 
 _HEADERS = ("TOPIC", "PARTITION", "GENERATION", "PUBLISHED", "RECORDS", "LOST")
 
 
-def _text(name: str, found: Sequence[RebuiltLog]) -> str:
-    rows = [(one.topic, one.partition, one.generation, one.offset, one.records, one.lost) for one in found]
+def _text(name: str, logs: Sequence[RebuiltLog]) -> str:
+    rows = [(log.topic, log.partition, log.generation, log.offset, log.records, log.lost) for log in logs]
     return f"{table(_HEADERS, rows)}\n\nConnector {name} is rebuilt; the next run goes on from there."

@@ -182,10 +182,10 @@ def follow(
     while (left is None or left > 0) and out.read_on:
         count = _BATCH if left is None or wanted is not None else min(_BATCH, left)
         messages = list(_good(consumer.consume(count, timeout=_POLL_S)))
-        found = [message for message in messages if wanted is None or message.key() == wanted][:left]
-        out.write([line(message) for message in found])
+        matching = [message for message in messages if wanted is None or message.key() == wanted][:left]
+        out.write([line(message) for message in matching])
         out.flush()
-        left = None if left is None else left - len(found)
+        left = None if left is None else left - len(matching)
         polled(len(messages))
         look()
 
@@ -196,8 +196,8 @@ def line(message: Message) -> TopicRecord:
     from connectors.kafka.consumers import headers_of
 
     kind, timestamp = message.timestamp()
-    found, odd = headers_of(message)
-    named: Any = found if odd is None else [(f"({odd})", None)]
+    headers, odd = headers_of(message)
+    named: Any = headers if odd is None else [(f"({odd})", None)]
     return TopicRecord(
         partition=_known(message.partition()),
         offset=_known(message.offset()),
@@ -220,15 +220,15 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
     from connectors.kafka.errors import cause
 
     try:
-        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
     except KafkaException as error:
         raise UnreachableError(
             f"No broker answered within {_TIMEOUT_S:.0f} s: {cause(error).str()}.",
             "Check bootstrap.servers in the worker file, and that the broker runs.",
         ) from error
-    if found.error is not None:
-        raise refused(topic, found.error)
-    return sorted(found.partitions)
+    if metadata.error is not None:
+        raise refused(topic, metadata.error)
+    return sorted(metadata.partitions)
 
 
 def refused(topic: str, error: KafkaError) -> KeyfoldError:

@@ -98,7 +98,7 @@ class AnalyzeReport(Struct, frozen=True, kw_only=True):
 
 
 def report(
-    found: Analysis,
+    analysed: Analysis,
     state: CatalogState,
     catalog_version: int,
     now_ms: int,
@@ -107,7 +107,7 @@ def report(
     worker_alive: bool,
 ) -> AnalyzeReport:
     """Reports what was found in `state` at `now_ms`, with the present settings and with `changes` to them."""
-    topics = by_topic(found.partitions)
+    topics = by_topic(analysed.partitions)
     return AnalyzeReport(
         format_version=FORMAT,
         connector=state.connector,
@@ -116,15 +116,15 @@ def report(
         now_ms=now_ms,
         worker_alive=worker_alive,
         changes=dict(changes),
-        topics=tuple(_topic(state, topic, own, found.split.get(topic)) for topic, own in topics.items()),
-        partitions=tuple(_partition(one) for own in topics.values() for one in own),
+        topics=tuple(_topic(state, topic, own, analysed.split.get(topic)) for topic, own in topics.items()),
+        partitions=tuple(_partition(each) for own in topics.values() for each in own),
     )
 
 
 def _topic(
     state: CatalogState, topic: str, partitions: Sequence[PartitionAnalysis], split: SplitKeys | None
 ) -> TopicReport:
-    outcomes = [one.outcomes for one in partitions if one.outcomes]
+    outcomes = [partition.outcomes for partition in partitions if partition.outcomes]
     return TopicReport(
         topic=topic,
         closed=state.topics[topic].closed,
@@ -136,23 +136,24 @@ def _topic(
     )
 
 
-def _split(found: SplitKeys) -> SplitKeyCount:
+def _split(split: SplitKeys) -> SplitKeyCount:
     return SplitKeyCount(
-        keys=found.keys,
+        keys=split.keys,
         examples=tuple(
-            SplitKey(key=one.key, text=readable(one.key), partitions=one.partitions) for one in found.examples
+            SplitKey(key=example.key, text=readable(example.key), partitions=example.partitions)
+            for example in split.examples
         ),
     )
 
 
-def _partition(one: PartitionAnalysis) -> PartitionReport:
-    present, changed, *_ = (*one.outcomes, None, None)
+def _partition(partition: PartitionAnalysis) -> PartitionReport:
+    present, changed, *_ = (*partition.outcomes, None, None)
     return PartitionReport(
-        topic=one.topic,
-        partition=one.partition,
-        ingested=one.ingested,
-        published=one.published,
-        unread=one.unread,
+        topic=partition.topic,
+        partition=partition.partition,
+        ingested=partition.ingested,
+        published=partition.published,
+        unread=partition.unread,
         present=present,
         changed=changed,
     )
@@ -170,7 +171,7 @@ def readable(key: bytes) -> str:
 
 def outcomes(partitions: Iterable[PartitionReport]) -> tuple[tuple[PartitionReport, Outcome, Outcome | None], ...]:
     """Returns the partitions that were read, with what was found under the present and the changed settings."""
-    return tuple((one, one.present, one.changed) for one in partitions if one.present)
+    return tuple((partition, partition.present, partition.changed) for partition in partitions if partition.present)
 
 
 def analyze(
@@ -189,9 +190,9 @@ def analyze(
         settings.append(engine_settings(changed_settings(connector, changes, path)))
     storage = connector_storage(worker, connector.name)
     catalog = kept_catalog(storage, connector.name)
-    found, now_ms = _analysis(worker, storage, catalog, settings, clock)
+    result, now_ms = _analysis(worker, storage, catalog, settings, clock)
     alive = owner_lock.is_alive(storage)
-    return report(found, catalog.state, catalog.version, now_ms, changes, worker_alive=alive)
+    return report(result, catalog.state, catalog.version, now_ms, changes, worker_alive=alive)
 
 
 def changed_settings(present: ConnectorConfig, changes: Mapping[str, str], path: Path) -> ConnectorConfig:

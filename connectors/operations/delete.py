@@ -41,7 +41,7 @@ from connectors.operations.deletion_preview import (
     held_positions,
     is_there,
     kept_or_empty,
-    preview,
+    preview_of,
     was_redriven,
 )
 from connectors.runtime.connector_store import ConnectorStore
@@ -71,35 +71,35 @@ class ConnectorDeletion:
             raise self._is_kept_error(str(owner), stored)
         probe_all(self._connector.name, self._clients, PROBE_S)
         admin = Admin(self._clients.admin())
-        found = preview(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
-        return found._replace(folder=self._storage.location, stored=tuple(stored))
+        preview = preview_of(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
+        return preview._replace(folder=self._storage.location, stored=tuple(stored))
 
-    def remove(self, found: DeletionPreview) -> None:
+    def remove(self, preview: DeletionPreview) -> None:
         """Takes steps 1 to 5 for what `find` has found, and removes what a worker has stored of the connector.
 
         Raises UsageError, with nothing removed, if a worker has begun to run it or to keep its config; FencedError,
         ConnectorError, UnreachableError, NotAllowedError, StorageError: the next deletion goes on then.
         """
         lock = OwnerLock(self._storage)
-        with self._stored_kept(found.stored):
+        with self._stored_kept(preview.stored):
             if not lock.claim(owner_lock.this_process()):
                 raise self._is_run_error(str(owner_lock.live_owner(self._storage) or "another process"))
             try:
-                self._remove(found)
+                self._remove(preview)
             finally:
                 lock.release()
 
-    def _remove(self, found: DeletionPreview) -> None:
+    def _remove(self, preview: DeletionPreview) -> None:
         connector, admin = self._connector, Admin(self._clients.admin())
         owner = owner_lock.this_process().text
         catalog = fence(self._storage, connector.name, owner, SystemClock().now_ms())
-        ids = [connector.transactional_id(bucket) for bucket in range(found.plan.buckets)]
+        ids = [connector.transactional_id(bucket) for bucket in range(preview.plan.buckets)]
         fence_all(self._clients.producer(), ids)
-        refuse_elsewhere(found, connector, admin)
-        begin(self._storage, found.plan, catalog)
+        refuse_elsewhere(preview, connector, admin)
+        begin(self._storage, preview.plan, catalog)
         self._store.delete(connector.name)  # while deleting.json keeps workers out
-        carry_out(self._storage, found.plan, connector, admin, self._snapshots)
-        refuse_begun_anew(found, connector, admin)
+        carry_out(self._storage, preview.plan, connector, admin, self._snapshots)
+        refuse_begun_anew(preview, connector, admin)
 
     @contextmanager
     def _stored_kept(self, stored: Collection[str]) -> Iterator[None]:
@@ -172,17 +172,17 @@ def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None
         raise
 
 
-def refuse_elsewhere(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
-    """Raises ConnectorError if a worker with another storage has committed a position since `found` was looked up.
+def refuse_elsewhere(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises ConnectorError if a worker with another storage has committed a position since `preview` was made.
 
     Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions anew. To be called
     once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to publish
     at that time is not noticed.
     """
-    if not found.strangers:
+    if not preview.strangers:
         return
-    now = held_positions(admin, connector, sorted({tp.topic for tp in found.held}))
-    moved = [tp for tp, position in now.items() if position != found.held.get(tp)]
+    now = held_positions(admin, connector, sorted({tp.topic for tp in preview.held}))
+    moved = [tp for tp, position in now.items() if position != preview.held.get(tp)]
     if moved:
         raise ConnectorError(
             f"Connector {connector.name} runs elsewhere: the position of {moved[0]} has just moved to "
@@ -191,9 +191,9 @@ def refuse_elsewhere(found: DeletionPreview, connector: ConnectorConfig, admin: 
         )
 
 
-def refuse_begun_anew(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+def refuse_begun_anew(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
     """Raises ConnectorError if a worker with another storage has made the consumer group again after it was removed."""
-    if found.strangers and admin.has_group(connector.group_id):
+    if preview.strangers and admin.has_group(connector.group_id):
         raise ConnectorError(
             f"Connector {connector.name} runs elsewhere: consumer group {connector.group_id} was removed, and is there "
             "again. All else is removed.",
@@ -212,8 +212,8 @@ def carry_out(
     if was_redriven(storage, connector, admin):
         admin.delete_group(connector.redrive_group_id)
     if plan.with_outputs:
-        there = admin.describe([one.topic for one in plan.outputs])
-        admin.delete_topics([one.topic for one in plan.outputs if is_there(one, there)])
+        there = admin.describe([output.topic for output in plan.outputs])
+        admin.delete_topics([output.topic for output in plan.outputs if is_there(output, there)])
         if location is not None:
             remove_snapshots(location, plan.connector, plan.snapshots, plan.catalogs)
     for folder in FOLDERS:

@@ -90,7 +90,7 @@ class DeletionPreview(NamedTuple):
         return not (self.files or self.group or outputs or self.begun or self.stored)
 
 
-def preview(
+def preview_of(
     storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
 ) -> DeletionPreview:
     """Finds what there is of `connector`, whose folder is `storage` and whose snapshots are in `location`.
@@ -106,7 +106,7 @@ def preview(
     outputs, others = _outputs(admin, connector, state, sources, held, before)
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
     catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
-    snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
+    snapshots = {*(snapshot.path for snapshot in state.snapshots), *before.snapshots}
     plan = DeletionPlan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
@@ -169,8 +169,8 @@ def held_positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[st
     """Reads the group's positions of the source topics that exist: a deleted topic has none."""
     there = admin.describe(topics)
     every = [TopicPartition(name, number) for name, info in there.items() for number in range(info.partitions)]
-    found = read_positions(admin, connector.group_id, every)
-    return {tp: position for tp, position in found.items() if position is not None}
+    positions = read_positions(admin, connector.group_id, every)
+    return {tp: position for tp, position in positions.items() if position is not None}
 
 
 def _outputs(
@@ -184,9 +184,9 @@ def _outputs(
     """Returns the connector's output topics that exist, and the names of topics that only have an output's name."""
     names = {topic: name for topic in sources if (name := _output_name(connector, state, topic)) is not None}
     known = {*_published(state), *_written(names, held), *before.outputs}
-    there = admin.describe({*names.values(), *(one.topic for one in known)})
-    ours = {one for one in known if is_there(one, there)}
-    return tuple(sorted(ours)), tuple(sorted(there.keys() - {one.topic for one in ours}))
+    there = admin.describe({*names.values(), *(output.topic for output in known)})
+    ours = {output for output in known if is_there(output, there)}
+    return tuple(sorted(ours)), tuple(sorted(there.keys() - {output.topic for output in ours}))
 
 
 def _output_name(connector: ConnectorConfig, state: CatalogState, topic: str) -> str | None:
@@ -223,8 +223,8 @@ def find_snapshots(location: Storage | None, connector: str, catalogs: Collectio
     if location is None:
         return ()
     places = (info.path.rpartition("/") for info in location.walk(connector))
-    found = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
-    return tuple(path for path in found if snapshot_location.catalog_of(location, path) in catalogs)
+    folders = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
+    return tuple(path for path in folders if snapshot_location.catalog_of(location, path) in catalogs)
 
 
 def _is_snapshot(folder: str) -> bool:

@@ -45,15 +45,15 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
     except KafkaException as error:
         return Ends({}, str(error.args[0].str()))
     described = _ask_ids(admin, sorted({tp.topic for tp in tps}))
-    found = _ask(admin, tps)
-    return ends(found, dict(_ids(described)))
+    outcomes = _ask(admin, tps)
+    return ends(outcomes, dict(_ids(described)))
 
 
-def ends(found: Mapping[TopicPartition, int | str], ids: Mapping[str, str | None]) -> Ends:
+def ends(outcomes: Mapping[TopicPartition, int | str], ids: Mapping[str, str | None]) -> Ends:
     """Returns what is known by the outcome of each partition; one of a topic that is gone is no error."""
     gone = {name for name, topic_id in ids.items() if topic_id is None}
-    errors = [outcome for tp, outcome in found.items() if isinstance(outcome, str) and tp.topic not in gone]
-    offsets = {tp: end for tp, end in found.items() if isinstance(end, int)}
+    errors = [outcome for tp, outcome in outcomes.items() if isinstance(outcome, str) and tp.topic not in gone]
+    offsets = {tp: end for tp, end in outcomes.items() if isinstance(end, int)}
     return Ends(offsets, errors[0] if errors else None, ids)
 
 

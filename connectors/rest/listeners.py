@@ -44,9 +44,9 @@ class BoundListener:
 
 def bind(worker: WorkerConfig) -> tuple[BoundListener, ...]:
     """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key where one is in use."""
-    found = [BoundListener("listeners", one) for one in worker.listeners]
-    found += [BoundListener("admin.listeners", one) for one in worker.admin_listeners or ()]
-    return tuple(found)
+    wanted = [BoundListener("listeners", listener) for listener in worker.listeners]
+    wanted += [BoundListener("admin.listeners", listener) for listener in worker.admin_listeners or ()]
+    return tuple(wanted)
 
 
 def advertised(worker: WorkerConfig, first: BoundListener) -> Listener:

@@ -99,9 +99,13 @@ class _Protocol(H11Protocol):
         """Ends the connection that has waited longest for its client, if all are taken and any waits."""
         if len(self.connections) < CONNECTIONS:
             return
-        waiting = [one for one in self.connections if isinstance(one, _Protocol) and one is not self and one.is_waiting]
+        waiting = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, _Protocol) and connection is not self and connection.is_waiting
+        ]
         if waiting:
-            oldest = min(waiting, key=lambda one: one._waits_since or 0.0)
+            oldest = min(waiting, key=lambda connection: connection._waits_since or 0.0)
             self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
             oldest.transport.abort()
 

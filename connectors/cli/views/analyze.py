@@ -40,8 +40,8 @@ class _BalanceLine(Struct, frozen=True):
 
     def amount(self, effect: Effect) -> Amount:
         """Returns the line's amount, negative where it goes."""
-        found: Amount = getattr(effect, self.field)
-        return Amount() - found if self.goes else found
+        amount: Amount = getattr(effect, self.field)
+        return Amount() - amount if self.goes else amount
 
 
 _BALANCE: Final = (
@@ -62,7 +62,7 @@ _BALANCE: Final = (
 def text(report: AnalyzeReport) -> str:
     """Returns the whole text; its sections are parted by an empty line."""
     own = record.by_topic(report.partitions)
-    topics = (_topic_section(one, own.get(one.topic, ())) for one in report.topics)
+    topics = (_topic_section(topic, own.get(topic.topic, ())) for topic in report.topics)
     sections = [_head(report), *topics, *_partition_sections(report)]
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
 
@@ -73,10 +73,12 @@ def _head(report: AnalyzeReport) -> Iterator[str]:
     yield f"{lives}. Counted is what is ingested; nothing was changed."
     if report.changes:
         yield f"{_WITH} is: {_changes(report)}"
-    for one in report.partitions:
-        if one.unread is not None:
-            yield f"Left out: {one.topic}-{one.partition} cannot be folded. {one.unread}"
-    ahead = [one for one, present, _ in outcomes(report.partitions) if present.fold_end > one.published]
+    for partition in report.partitions:
+        if partition.unread is not None:
+            yield f"Left out: {partition.topic}-{partition.partition} cannot be folded. {partition.unread}"
+    ahead = [
+        partition for partition, present, _ in outcomes(report.partitions) if present.fold_end > partition.published
+    ]
     if ahead:
         what = _counted(len(ahead), "partition")
         yield f"Before it folds, a worker publishes: {what} may be published further, from {_PUBLISHED} to {_FOLD_TO}."
@@ -155,25 +157,25 @@ def _dropped(effect: Effect) -> str:
 
 def _split_lines(topic: TopicReport) -> Iterator[str]:
     """Yields the lines about keys that no fold joins, as they are in several partitions."""
-    found = topic.split_keys
-    if found is None:
+    split = topic.split_keys
+    if split is None:
         return
-    if not found.keys:
+    if not split.keys:
         yield "No key lives in more than one partition."
         return
-    keys = _counted(found.keys, "key")
+    keys = _counted(split.keys, "key")
     yield f"{keys} in more than one partition: each partition keeps its own last record, and no fold joins them."
-    rows = [(one.text, ", ".join(map(str, one.partitions))) for one in found.examples]
+    rows = [(example.text, ", ".join(map(str, example.partitions))) for example in split.examples]
     yield table(("  KEY", "PARTITIONS"), [(f"  {key}", places) for key, places in rows])
-    if found.keys > len(found.examples):
-        yield f"  … and {found.keys - len(found.examples):,} more"
+    if split.keys > len(split.examples):
+        yield f"  … and {split.keys - len(split.examples):,} more"
 
 
 def _partition_sections(report: AnalyzeReport) -> Iterator[Iterator[str]]:
     """Yields the tables of all partitions: as it is, then with the changed settings."""
-    found = outcomes(report.partitions)
-    yield _tables("now", [(one, present, None) for one, present, _ in found])
-    changed = [(one, other, present) for one, present, other in found if other]
+    read = outcomes(report.partitions)
+    yield _tables("now", [(partition, present, None) for partition, present, _ in read])
+    changed = [(partition, other, present) for partition, present, other in read if other]
     if changed:
         yield _tables(_WITH, changed)
 
@@ -204,8 +206,8 @@ def _columns(names: Iterable[str], rows: Sequence[Row]) -> list[str]:
 
 
 def _amount(row: Row, name: str) -> Amount:
-    found: Amount = getattr(row[1].effect, name)
-    return found
+    amount: Amount = getattr(row[1].effect, name)
+    return amount
 
 
 def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -> str:
@@ -228,28 +230,32 @@ def _of(row: Row, names: Iterable[str], unit: str) -> Iterator[int]:
 
 def _rise(row: Row, unit: str) -> Iterator[_Signed]:
     """Yields how much more stays than under the settings that are compared with."""
-    _, found, other = row
+    _, outcome, other = row
     if other:
-        yield _Signed(getattr(found.effect.after - other.effect.after, unit))
+        yield _Signed(getattr(outcome.effect.after - other.effect.after, unit))
 
 
 def _decisions(when: str, rows: Sequence[Row]) -> str:
     """Returns the table that says whether the cleaner would fold by itself, and until when tombstones stay."""
     headers = ("PARTITION", "DIRTY", "STAMPED", "FIRST HORIZON", "LAST HORIZON", "WOULD THE CLEANER FOLD IT BY ITSELF?")
-    cells = [(_name(one), *_decision_row(found)) for one, found, _ in rows]
+    cells = [(_name(partition), *_decision_row(outcome)) for partition, outcome, _ in rows]
     return f"{typer.style(f'Cleaner, {when}', bold=True)}\n{table(headers, cells)}"
 
 
-def _decision_row(found: Outcome) -> tuple[object, ...]:
-    effect = found.effect
+def _decision_row(outcome: Outcome) -> tuple[object, ...]:
+    effect = outcome.effect
     horizons = (effect.earliest_horizon_ms, effect.latest_horizon_ms)
     times = (None if each is None else moment(each) for each in horizons)
-    return (found.dirty_ratio, effect.stamped, *times, found.why)
+    return (outcome.dirty_ratio, effect.stamped, *times, outcome.why)
 
 
 def _retained(rows: Sequence[Row]) -> Iterator[str]:
     """Yields the lines that say where retention would remove something."""
-    lines = [f"{_name(one)}: {found.retained}" for one, found, _ in rows if found.effect.retention != Amount()]
+    lines = [
+        f"{_name(partition)}: {outcome.retained}"
+        for partition, outcome, _ in rows
+        if outcome.effect.retention != Amount()
+    ]
     yield from ("", *lines) if lines else ()
 
 
@@ -257,5 +263,5 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _name(one: PartitionReport) -> str:
-    return f"{one.topic}-{one.partition}"
+def _name(partition: PartitionReport) -> str:
+    return f"{partition.topic}-{partition.partition}"

@@ -141,45 +141,45 @@ def _partitions_table(partitions: tuple[PartitionDescription, ...]) -> str:
     return table(_PARTITION_HEADERS, [_partition_row(each) for each in partitions])
 
 
-def _partition_row(one: PartitionDescription) -> tuple[object, ...]:
-    place = (one.topic, one.partition, one.source_end, one.ingested, one.published, one.lag, one.clean_end)
-    kept = (one.runs, one.records, one.bytes, one.dirty_ratio, one.tombstones, one.rejected, one.lost_offsets)
-    return (*place, *kept, _fold_word(one))
+def _partition_row(log: PartitionDescription) -> tuple[object, ...]:
+    place = (log.topic, log.partition, log.source_end, log.ingested, log.published, log.lag, log.clean_end)
+    kept = (log.runs, log.records, log.bytes, log.dirty_ratio, log.tombstones, log.rejected, log.lost_offsets)
+    return (*place, *kept, _fold_word(log))
 
 
-def _fold_word(one: PartitionDescription) -> str:
+def _fold_word(log: PartitionDescription) -> str:
     """Returns the decision in a word; where only unpublished records could be folded, that it waits for them."""
-    return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
+    return _UNPUBLISHED if log.fold.reason in _IDLE and log.lag else log.fold.reason
 
 
 def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
     """Yields the partitions whose output still holds their earlier generation, each with how far it is."""
-    for one in partitions:
-        if one.waits_for is not None:
+    for log in partitions:
+        if log.waits_for is not None:
             yield (
-                f"Generation {one.generation} of {one.topic}-{one.partition} is read from offset "
-                f"{one.generation_start}, up to {one.ingested} now. The output stays as it is until {one.waits_for} is "
+                f"Generation {log.generation} of {log.topic}-{log.partition} is read from offset "
+                f"{log.generation_start}, up to {log.ingested} now. The output stays as it is until {log.waits_for} is "
                 "reached."
             )
 
 
 def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
     """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
-    for one in topics:
-        if one.changed:
-            yield f"Topic {one.topic} was {one.changed} since the connector last read it: its lag is not known."
+    for topic in topics:
+        if topic.changed:
+            yield f"Topic {topic.topic} was {topic.changed} since the connector last read it: its lag is not known."
             yield "  If the connector is RUNNING, it finds out within half a minute; otherwise its next start does."
-        elif one.closed is not None and one.closed in FAULTS:
-            yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
-            yield f"  {advice(one.closed)}"
+        elif topic.closed is not None and topic.closed in FAULTS:
+            yield f"Set aside: topic {topic.topic}, {FAULTS[topic.closed]}; neither read nor published any more."
+            yield f"  {advice(topic.closed)}"
 
 
 def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
     """Yields the partitions that are set aside, each with its error."""
-    for one in partitions:
-        if held := one.quarantine:
+    for log in partitions:
+        if held := log.quarantine:
             what = "not folded, nothing more of it is published" if held.publishing else "not folded"
-            yield f"Set aside since {moment(held.since_ms)}: {one.topic}-{one.partition}, {what}. {held.error}"
+            yield f"Set aside since {moment(held.since_ms)}: {log.topic}-{log.partition}, {what}. {held.error}"
             yield f"  failed {held.failures} times; looked at again at {moment(held.retry_ms)}"
 
 

@@ -80,7 +80,7 @@ class RedriveFloor:
 
         Raises StorageError; ConflictError where it is needed and cannot be read.
         """
-        known = {number: one for number, one in held.items() if one is not None}
+        known = {number: committed for number, committed in held.items() if committed is not None}
         return known if len(known) == len(held) else {**self._kept(), **known}
 
     def keep(self, positions: Positions) -> None:

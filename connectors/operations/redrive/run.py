@@ -109,10 +109,10 @@ class DeadLetters:
 
         None where the topic is not there yet. Raises UnreachableError, NotAllowedError.
         """
-        found = self._admin.describe([self.topic]).get(self.topic)
-        numbers = range(found.partitions) if found else range(0)
+        info = self._admin.describe([self.topic]).get(self.topic)
+        numbers = [number for number in range(info.partitions if info else 0) if partition in (None, number)]
         config = self._clients.consumer()
-        for number in numbers if partition is None else [one for one in numbers if one == partition]:
+        for number in numbers:
             yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
 
     def fates(self) -> LetterFates:
@@ -153,7 +153,7 @@ class DeadLetters:
             )
 
     def _names(self, what: str, text: str) -> bool:
-        return any(one.context.get(what) == text for one in self.letters())
+        return any(letter.context.get(what) == text for letter in self.letters())
 
     def redrive(
         self,
@@ -186,14 +186,14 @@ class DeadLetters:
             run.check_room(positions)
             run.learn(positions, ends)
             ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
-            goes_on = (run.partition(one, position, ends[one], limit, ledger) for one, position in positions.items())
+            goes_on = (run.partition(at, position, ends[at], limit, ledger) for at, position in positions.items())
             limited = not all(goes_on)
         return run.result(limited=limited)
 
     def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
         tps = [TopicPartition(self.topic, number) for number in range(partitions)]
-        found = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
-        return {tp.partition: held for tp, held in found.items()}
+        committed = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
+        return {tp.partition: held for tp, held in committed.items()}
 
     def _producer(self, member: Consumer) -> RedriveProducer:
         name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
@@ -351,12 +351,12 @@ class _Run:
 
     def _describe(self, letters: Iterable[Letter]) -> None:
         """Asks for the topics of letters that are chosen, each once; leaves those out that are gone."""
-        chosen = (one for one in letters if self._selection.why_left(one, self._connector) is None)
-        names = {one.context.get("topic", self._source) for one in chosen} - self._partitions.keys()
-        found = self._admin.describe(names)
+        chosen = (letter for letter in letters if self._selection.why_left(letter, self._connector) is None)
+        names = {letter.context.get("topic", self._source) for letter in chosen} - self._partitions.keys()
+        topics = self._admin.describe(names)
         for name in sorted(names):
-            self._partitions[name] = found[name].partitions if name in found else None
-            if name not in found:
+            self._partitions[name] = topics[name].partitions if name in topics else None
+            if name not in topics:
                 source = self._selection.source and name != self._source
                 self._selection = replace(self._selection.without(name), source=source)
 
@@ -384,14 +384,14 @@ def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterC
 
     Without `fates` it is not known how many are waiting.
     """
-    found: dict[tuple[str, ...], LetterCount] = {}
+    kinds: dict[tuple[str, ...], LetterCount] = {}
     for letter in letters:
         names = tuple(letter.context.get(name, "") for name in ("topic", "stage", "class.name", "exception.class.name"))
-        known = found.get(names)
+        known = kinds.get(names)
         if known is None:
             topic, stage, class_name, exception = names
             known = LetterCount(topic, stage, class_name, exception, 0)
-        found[names] = replace(
+        kinds[names] = replace(
             known,
             count=known.count + 1,
             waiting=None if fates is None else (known.waiting or 0) + fates.is_waiting(letter),
@@ -400,11 +400,11 @@ def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterC
             first_letter_ms=_of_known(min, known.first_letter_ms, letter.appended),
             last_letter_ms=_of_known(max, known.last_letter_ms, letter.appended),
         )
-    return sorted(found.values(), key=lambda one: -one.count)
+    return sorted(kinds.values(), key=lambda kind: -kind.count)
 
 
 def _of_known(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
-    known = [one for one in times if one is not None]
+    known = [time_ms for time_ms in times if time_ms is not None]
     return choose(known) if known else None
 
 
