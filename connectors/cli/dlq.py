@@ -139,7 +139,7 @@ def redrive(
 
 
 def _fates(letters: DeadLetters) -> LetterFates | None:
-    """Returns which letters have gone; None, with a sentence on stderr, where that cannot be told: they are shown."""
+    """Returns which letters have gone; None, with a sentence on stderr, if that cannot be told: they are shown."""
     try:
         return letters.fates()
     except KeyfoldError as error:
@@ -148,7 +148,7 @@ def _fates(letters: DeadLetters) -> LetterFates | None:
 
 
 def _stage(given: str | None) -> str | None:
-    """Returns the stage that `given` names, whatever its case. Raises UsageError where there is none."""
+    """Returns the stage that `given` names, in upper or lower case. Raises UsageError if there is none."""
     stages = [stage.value for stage in Stage]
     if given is None or given.upper() in stages:
         return given and given.upper()

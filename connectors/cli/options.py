@@ -1,4 +1,4 @@
-"""Defines the options of commands, and finds the worker file where none is named."""
+"""Defines the options of commands, and finds the worker file if none is named."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def request_timeout(seconds: int) -> RequestTimeout:
 
 
 def worker_path(given: Path | None) -> Path | None:
-    """Returns `given`, or the first of DEFAULT_WORKER_FILES that exists; None where the environment names the brokers.
+    """Returns `given`, or the first of DEFAULT_WORKER_FILES that exists; None if the environment names the brokers.
 
-    Raises ConfigError where there is none of these.
+    Raises ConfigError if there is none of these.
     """
     if given is not None:
         return given

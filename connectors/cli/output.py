@@ -24,7 +24,7 @@ Readable: TypeAlias = str | Base64 | None
 
 
 def readable(data: bytes | str | None) -> Readable:
-    """Returns `data` as text where it is UTF-8."""
+    """Returns `data` as text if it is UTF-8."""
     if not isinstance(data, bytes):
         return data
     try:
@@ -34,7 +34,7 @@ def readable(data: bytes | str | None) -> Readable:
 
 
 def say(text: str = "") -> None:
-    """Writes `text` and a newline to stdout; bold headers only where stdout is a terminal."""
+    """Writes `text` and a newline to stdout; bold headers only if stdout is a terminal."""
     typer.echo(text, color=is_terminal(sys.stdout))
 
 

@@ -80,7 +80,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: BrokerQuestions | None) -> list[Verdict]:
-    """Returns a verdict for each connector file, after one for the worker file where that, or its machine, is wrong."""
+    """Returns a verdict for each connector file, after one for the worker file if that, or its machine, is wrong."""
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_worker, other_file
 

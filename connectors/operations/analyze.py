@@ -59,7 +59,7 @@ class SplitKeyCount(Struct, frozen=True, kw_only=True):
 class TopicReport(Struct, frozen=True, kw_only=True):
     """The sum over a topic's partitions, but for those `left_out`; `closed` says why it is no longer read.
 
-    `changed` is None without changed settings; `split_keys` where less than two partitions hold live records.
+    `changed` is None without changed settings; `split_keys` if less than two partitions hold live records.
     """
 
     topic: str
@@ -160,7 +160,7 @@ def _partition(partition: PartitionAnalysis) -> PartitionReport:
 
 
 def readable(key: bytes) -> str:
-    """Returns `key` for a terminal, in at most LONGEST_KEY characters: as text where it is printable, else as hex."""
+    """Returns `key` for a terminal, in at most LONGEST_KEY characters: as text if it is printable, else as hex."""
     try:
         text = key.decode()
     except UnicodeDecodeError:

@@ -140,7 +140,7 @@ class ConnectorDeletion:
 def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
     """Takes the catalog over (T1 of step 1) for `by`, so that its earlier owner commits nothing more.
 
-    Returns None where there is no catalog, or it cannot be read. Raises FencedError, StorageError.
+    Returns None if there is no catalog, or it cannot be read. Raises FencedError, StorageError.
     """
     try:
         catalog = Catalog.open(storage, connector)
@@ -155,7 +155,7 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
 
 
 def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:
-    """Writes deleting.json (step 2). Raises FencedError, without it, where a worker has taken over meanwhile.
+    """Writes deleting.json (step 2). Raises FencedError, without it, if a worker has taken over meanwhile.
 
     A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
     """
@@ -175,9 +175,9 @@ def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None
 def refuse_elsewhere(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
     """Raises ConnectorError if a worker with another storage has committed a position since `preview` was made.
 
-    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions anew. To be called
-    once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to publish
-    at that time is not noticed.
+    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions again. This is
+    called once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to
+    publish at that time is not noticed.
     """
     if not preview.strangers:
         return
@@ -227,7 +227,7 @@ def carry_out(
 
 
 def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], catalogs: Collection[str]) -> None:
-    """Removes the snapshots at `paths`, LATEST and `current` where they lead there, and the mark of one of `catalogs`.
+    """Removes the snapshots at `paths`, LATEST and `current` if they lead there, and the mark of one of `catalogs`.
 
     Without that mark the next catalog may take snapshots in the folder of `connector`. Snapshots of other catalogs
     stay. Raises StorageError.

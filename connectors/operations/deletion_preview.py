@@ -95,7 +95,7 @@ def preview_of(
 ) -> DeletionPreview:
     """Finds what there is of `connector`, whose folder is `storage` and whose snapshots are in `location`.
 
-    Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another
+    Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError if the folder is another
     connector's.
     """
     begun = _begun(storage)
@@ -131,7 +131,7 @@ def preview_of(
 
 
 def _begun(storage: Storage) -> DeletionPlan | None:
-    """Reads the plan of an earlier delete; an empty one where its file cannot be read, None where there is none."""
+    """Reads the plan of an earlier delete; an empty one if its file cannot be read, None if there is none."""
     try:
         return msgspec.json.decode(storage.read(DELETING), type=DeletionPlan)
     except MissingFileError:
@@ -141,9 +141,9 @@ def _begun(storage: Storage) -> DeletionPlan | None:
 
 
 def kept_or_empty(storage: Storage, connector: str) -> tuple[CatalogState, str | None]:
-    """Returns the catalog's state, an empty one where there is none, and why it cannot be read.
+    """Returns the catalog's state, an empty one if there is none, and why it cannot be read.
 
-    Raises CatalogError where it is another connector's.
+    Raises CatalogError if it is another connector's.
     """
     catalog = Catalog(storage, connector)
     try:
@@ -233,7 +233,7 @@ def _is_snapshot(folder: str) -> bool:
 
 
 def was_redriven(storage: Storage, connector: ConnectorConfig, admin: Admin) -> bool:
-    """Returns whether there is a group of redrives; the brokers are only asked where the storage may be lost.
+    """Returns whether there is a group of redrives; the brokers are only asked if the storage may be lost.
 
     A storage with a catalog says it by what a redrive keeps: without that no right on the group is asked for.
     """

@@ -36,8 +36,9 @@ from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
 
+# How often a rebuild begins again if another worker has published meanwhile. One that publishes all the time has not
+# lost its storage, which the error then says.
 _TRIES: Final = 3
-"""How often it is begun again where another worker has published meanwhile."""
 
 _log = structlog.get_logger()
 
@@ -54,10 +55,10 @@ class RebuiltLog(Struct, frozen=True, kw_only=True):
 
 
 def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: bool = False) -> tuple[RebuiltLog, ...]:
-    """Makes the catalog of `connector` anew in its storage; the next run goes on from it.
+    """Makes a new catalog of `connector` in its storage; the next run goes on from it.
 
-    Raises RebuildError where nothing is lost, or the output does not tell enough, and nothing was changed;
-    ConflictError where a worker runs it; UnreachableError, StorageError.
+    Raises RebuildError if nothing is lost, or the output does not tell enough, and nothing was changed;
+    ConflictError if a worker runs it; UnreachableError, StorageError.
     """
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
@@ -166,7 +167,7 @@ class Rebuilder:
             )
 
     def _outputs(self, lost: Mapping[TopicPartition, Position]) -> dict[str, str]:
-        """Returns the output of each topic. Raises RebuildError where it is not the one that the positions count in."""
+        """Returns the output of each topic. Raises RebuildError if it is not the one that the positions count in."""
         name = self._connector.name
         wanted = {tp.topic: self._connector.output_topic(tp.topic) for tp in lost}
         topics = self._admin.describe([output for output in wanted.values() if output is not None])

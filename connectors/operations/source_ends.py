@@ -1,4 +1,4 @@
-"""Asks where the source's partitions end now, and of which topics: `describe` does not wait for a broker."""
+"""Asks for the ends of the source's partitions and the ids of its topics: `describe` does not wait for a broker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
+# How long (s) brokers may take: a person waits for `describe`, which says what is kept without them.
 DEADLINE_S: Final = 0.5
 
 
 class Ends(Struct, frozen=True):
     """Last stable offsets, as far as they are known, and the first reason why one is not.
 
-    `ids`: the id of each topic by its name, None where the brokers know none of that name; as far as they answered.
+    `ids`: the id of each topic by its name, None if the brokers know none of that name; as far as they answered.
     """
 
     offsets: Mapping[TopicPartition, int]

@@ -31,7 +31,7 @@ def classes() -> list[shapes.PluginInfo]:
 
 
 def settings_of(plugin: str) -> list[shapes.ConfigKeyInfo] | None:
-    """Lists the settings of the class `plugin`; None where there is no such class."""
+    """Lists the settings of the class `plugin`; None if there is no such class."""
     for names in _KINDS.values():
         try:
             place = names.find(plugin).of

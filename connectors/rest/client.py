@@ -1,4 +1,4 @@
-"""Asks a worker over REST: the thin client behind `keyfold connectors`."""
+"""Asks a worker over REST: the thin client of `keyfold connectors`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RestClient:
         return self._ask("GET", path)
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a request, with a JSON `body` where there is one; returns the answer, None where it has no body."""
+        """Sends a request, with a JSON `body` if there is one; returns the answer, None if it has no body."""
         return self._ask(method, path, body)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -101,7 +101,7 @@ def _is_address(url: str) -> bool:
 def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | bool:
     """Trusts the certificates in `cacert` and no others, and shows that in `cert`, whose key is in `key` or with it.
 
-    Returns True where none is given: then the certificates count that come with httpx. Raises UsageError.
+    Returns True if none is given: then the certificates count that come with httpx. Raises UsageError.
     """
     if cert is None and key is not None:
         raise UsageError(f"--key {key} belongs to no certificate.", "Give --cert too.")
@@ -122,7 +122,7 @@ def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLCont
 def path_of(connector: str, *rest: str) -> str:
     """Returns the path of a connector, or of something below it.
 
-    Raises NoConnectorError where `connector` is no connector's name: as a part of a path it could lead to another one.
+    Raises NoConnectorError if `connector` is no connector's name: as a part of a path it could lead to another one.
     """
     if not is_connector_name(connector):
         raise NoConnectorError(f"{connector!r} is no connector's name.", _ACTIONS[HTTPStatus.NOT_FOUND])

@@ -43,7 +43,7 @@ class LoggerLevels:
         return {name: self._level(name) for name in (ROOT, *sorted(names))}
 
     def get(self, name: str) -> shapes.LoggerLevel | None:
-        """Returns the level of a logger, that of one above it where it has none; None where there is no such logger."""
+        """Returns the level of a logger, that of one above it if it has none; None if there is no such logger."""
         return self._level(name) if name == ROOT or name in _existing() else None
 
     def set(self, name: str, level: str, now_ms: int) -> list[str]:

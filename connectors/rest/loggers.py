@@ -1,6 +1,6 @@
 """Answers `/admin/loggers`: the levels of the worker's loggers, changed while it runs.
 
-On its own because `admin.listeners` may have it on a listener that answers nothing else.
+`admin.listeners` may have it on a listener that answers nothing else.
 """
 
 from __future__ import annotations

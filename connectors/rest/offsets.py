@@ -83,7 +83,7 @@ async def _state(context: RestContext, connector: Connector) -> CatalogState:
 
 
 def _offsets(given: object) -> dict[TopicPartition, int | None]:
-    """Returns the offsets that a body names, by partition. Raises UsageError where they are not in Connect's form."""
+    """Returns the offsets that a body names, by partition. Raises UsageError if they are not in Connect's form."""
     if not isinstance(given, list) or not given:
         raise UsageError("Partitions / offsets need to be provided for an alter offsets request", _SHAPE)
     offsets: dict[TopicPartition, int | None] = {}

@@ -115,7 +115,7 @@ class _UsersRead(msgspec.Struct, frozen=True):
 class Users:
     """Checks names and passwords against a users' file, which is read again when it has changed.
 
-    Where what it says then is not valid, that is logged, and the users of before count on.
+    If what it says then is not valid, that is logged, and the users of before count on.
     """
 
     def __init__(self, path: Path) -> None:

@@ -46,7 +46,7 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 class _Protocol(H11Protocol):
     """Ends connections whose client takes too long to send a request, or to read an answer.
 
-    Where all connections are taken, a new one takes the place of that which has waited longest for its client: a few
+    If all connections are taken, a new one takes the place of that which has waited longest for its client: a few
     hundred that are kept open keep nobody out, and take no more of the process's files. With `tls`, a connection counts
     from before its handshake: it is taken without TLS, and given to HTTP once the handshake is done.
     """
@@ -187,7 +187,7 @@ class RestServer:
         self._thread = CancellableThread("rest", lambda _: self._run())
 
     def start(self) -> None:
-        """Starts to answer, and returns once it does. Raises UnreachableError where it does not in STARTED_S."""
+        """Starts to answer, and returns once it does. Raises UnreachableError if it does not in STARTED_S."""
         self._thread.start()
         if not poll_until(bool, self._is_started, STARTED_S, _LOOK_S) or self._thread.failure is not None:
             raise UnreachableError(
@@ -236,7 +236,7 @@ def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp) -> uvicorn
 
 
 def _loaded(config: uvicorn.Config) -> uvicorn.Config:
-    """Returns `config` with its certificates read. Raises FaultyConfigError where they cannot be."""
+    """Returns `config` with its certificates read. Raises FaultyConfigError if they cannot be."""
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:

@@ -52,7 +52,7 @@ def get_metrics(context: ContextDependency) -> Response:
 
 
 def _unwell(context: RestContext) -> str:
-    """Returns what is wrong with connectors, "" where nothing is."""
+    """Returns what is wrong with connectors, "" if nothing is."""
     reasons, most_ms, now_ms = [], context.worker.health_max_lag_ms, context.clock.now_ms()
     for connector in context.herder.connectors():
         name = connector.name

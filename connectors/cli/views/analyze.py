@@ -27,7 +27,7 @@ class _Signed(int):
 
 
 class _BalanceLine(Struct, frozen=True):
-    """A line of a topic's balance: a field of Effect, counted down where it goes; `always` or where there is any."""
+    """A line of a topic's balance: a field of Effect, counted down if it goes; `always` or if there is any."""
 
     label: str
     field: str
@@ -39,7 +39,7 @@ class _BalanceLine(Struct, frozen=True):
         return self.always or any(getattr(effect, self.field) != Amount() for effect in effects)
 
     def amount(self, effect: Effect) -> Amount:
-        """Returns the line's amount, negative where it goes."""
+        """Returns the line's amount, negative if it goes."""
         amount: Amount = getattr(effect, self.field)
         return Amount() - amount if self.goes else amount
 
@@ -198,7 +198,7 @@ def _tables(when: str, rows: Sequence[Row]) -> Iterator[str]:
 _GOES: Final = ("retention", "superseded", "expired", "rejected")
 _STAYS: Final = ("live", "tombstones", "held", "unfolded")
 _SELDOM: Final = ("retention", "rejected", "unfolded")
-"""Columns that are left out where they would hold nothing but zeros."""
+"""Columns that are left out if they would hold nothing but zeros."""
 
 
 def _columns(names: Iterable[str], rows: Sequence[Row]) -> list[str]:

@@ -148,7 +148,7 @@ def _partition_row(log: PartitionDescription) -> tuple[object, ...]:
 
 
 def _fold_word(log: PartitionDescription) -> str:
-    """Returns the decision in a word; where only unpublished records could be folded, that it waits for them."""
+    """Returns the decision in a word; if only unpublished records could be folded, that it waits for them."""
     return _UNPUBLISHED if log.fold.reason in _IDLE and log.lag else log.fold.reason
 
 

@@ -38,15 +38,16 @@ from connectors.operations.redrive.plan import (
 from connectors.operations.redrive.producer import RedriveProducer, RedriveTargets
 from connectors.operations.redrive.records import RedrivenRecords
 
+# How long (s) a redrive waits for a transaction of an earlier one that is not decided yet.
 _PENDING_S: Final = 60.0
+# The same for a command that only shows letters: it can go on without the positions.
 _LOOK_S: Final = 5.0
-"""How long who only looks waits for the position of a transaction that is not decided yet."""
 
 
 class RedriveResult(Struct, frozen=True):
     """What a run has done: letters that were sent back, by source topic, and those that were left, by why.
 
-    `already`: those behind the run's first letter that an earlier run had sent back. `limited`: the run stopped at its
+    `already`: those after the run's first letter that an earlier run had sent back. `limited`: the run stopped at its
     limit, so `left` and `already` count only what lies before that.
     """
 
@@ -99,7 +100,7 @@ class DeadLetters:
         self._storage = connector_storage(worker, connector.name)
 
     def absent(self) -> str | None:
-        """Returns a sentence where the topic does not exist. Raises UnreachableError, NotAllowedError."""
+        """Returns a sentence if the topic does not exist. Raises UnreachableError, NotAllowedError."""
         if self._admin.describe([self.topic]):
             return None
         return f"Topic {self.topic} does not exist: the connector has not made it yet, or it was deleted."
@@ -107,7 +108,7 @@ class DeadLetters:
     def letters(self, partition: int | None = None) -> Iterator[Letter]:
         """Yields all letters, or those of one partition, by partition and offset.
 
-        None where the topic is not there yet. Raises UnreachableError, NotAllowedError.
+        None if the topic is not there yet. Raises UnreachableError, NotAllowedError.
         """
         info = self._admin.describe([self.topic]).get(self.topic)
         numbers = [number for number in range(info.partitions if info else 0) if partition in (None, number)]
@@ -118,8 +119,8 @@ class DeadLetters:
     def fates(self) -> LetterFates:
         """Returns what the group's positions say of letters; changes nothing.
 
-        Raises UnreachableError, also where a transaction of a redrive is open, NotAllowedError, StorageError;
-        ConflictError where positions are not keyfold's, or cannot be read.
+        Raises UnreachableError, also if a transaction of a redrive is open, NotAllowedError, StorageError;
+        ConflictError if positions are not keyfold's, or cannot be read.
         """
         info, records = self._admin.describe([self.topic]).get(self.topic), RedrivenRecords(self._connector.name)
         if info is None:
@@ -166,7 +167,7 @@ class DeadLetters:
         """Sends back what `selection` chooses, at most `limit` letters; `report` is called with how many are done.
 
         What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
-        Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError where another redrive
+        Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError if another redrive
         runs; UsageError if the positions have no room for one more selection, and for a topic that is neither the
         connector's nor any letter's.
         """
@@ -216,14 +217,14 @@ class DeadLetters:
 
 
 class _Ledger:
-    """Sends letters, and records what has gone: in the group, and behind that in the connector's storage."""
+    """Sends letters, and records what has gone: first in the group, then in the connector's storage."""
 
     def __init__(self, sender: RedriveProducer, floor: RedriveFloor, topic: str, known: Positions) -> None:
         self._sender = sender
         self._floor = floor
         self._topic = topic
         self._known = dict(known)
-        floor.keep(self._known)  # before anything is sent: where that cannot be written, nothing is
+        floor.keep(self._known)  # before anything is sent: if that cannot be written, nothing is
 
     def transaction(self, number: int, position: RedrivePosition, targets: RedriveTargets) -> None:
         """Takes steps D3 to D6 for letters of the partition `number`."""
@@ -265,7 +266,7 @@ class _Run:
         return RedriveResult(dict(self._sent), dict(self._left), self._already, limited)
 
     def check_room(self, positions: Mapping[int, RedrivePosition]) -> None:
-        """Raises UsageError where the position of a partition could not say how far this run comes."""
+        """Raises UsageError if the position of a partition could not say how far this run comes."""
         for number, position in positions.items():
             if not position.has_room_for(self._selection):
                 raise self._no_room(number)
@@ -305,7 +306,7 @@ class _Run:
             self._count(targets)
             if room is not None and len(targets) == room:
                 return False
-        if ledger is not None:  # also where nothing was sent: brokers keep a position from its last commit on
+        if ledger is not None:  # also if nothing was sent: brokers keep a position from its last commit on
             ledger.transaction(number, self._noted(position, end), [])
         return True
 
@@ -409,11 +410,11 @@ def _of_known(choose: Callable[[Iterable[int]], int], *times: int | None) -> int
 
 
 class LetterCount(Struct, frozen=True):
-    """How many letters there are of one kind; empty texts where letters do not say it.
+    """How many letters there are of one kind; empty texts if letters do not say it.
 
-    `waiting`: those that are not another connector's and were not sent back; None where that cannot be told.
+    `waiting`: those that are not another connector's and were not sent back; None if that cannot be told.
     `first_ms`, `last_ms` are times of the records; `first_letter_ms`, `last_letter_ms` those at which letters came.
-    None where no letter says it.
+    None if no letter says it.
     """
 
     topic: str
