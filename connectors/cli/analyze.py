@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
-from connectors.cli.output import say, say_json
+from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, configs_of
+from connectors.cli.output import show
 from connectors.clock import SystemClock
 from connectors.errors import UsageError
 
@@ -25,17 +25,12 @@ def analyze(
 
     Reads beside a live worker, or without one; writes nothing and takes nothing over.
     """
-    config = worker_of(worker)
+    config, settings = configs_of(connector, worker)
     from connectors.cli.views.analyze import text
-    from connectors.config.files import load_connector
     from connectors.operations import analyze as operation
 
-    settings = load_connector(connector, config).config
     report = operation.analyze(config, settings, parsed(changes or ()), connector, SystemClock())
-    if as_json:
-        say_json(report)
-    else:
-        say(text(report))
+    show(report, lambda: text(report), as_json=as_json)
 
 
 def parsed(changes: Sequence[str]) -> dict[str, str]:

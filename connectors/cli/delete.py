@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from connectors.cli.options import ConnectorArgument, WorkerOption, worker_of
+from connectors.cli.options import ConnectorArgument, WorkerOption, configs_of
 from connectors.cli.output import say
 from connectors.errors import UsageError
 
@@ -29,11 +29,9 @@ def delete(
 
     It says what, and asks. Source topics are never touched.
     """
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations.delete import ConnectorDeletion
 
-    settings = load_connector(connector, config).config
     deletion = ConnectorDeletion(config, settings)
     preview = deletion.find(with_outputs=outputs)
     if preview.nothing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
-from connectors.cli.output import say, say_json
+from connectors.cli.output import show
 from connectors.clock import SystemClock
 
 
@@ -14,7 +14,4 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from connectors.operations import describe as operation
 
     description, now_ms, folder = operation.describe(config, connector, SystemClock())
-    if as_json:
-        say_json(description)
-    else:
-        say(text(description, now_ms, folder))
+    show(description, lambda: text(description, now_ms, folder), as_json=as_json)

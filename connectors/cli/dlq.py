@@ -16,7 +16,7 @@ from connectors.cli.options import (
     SomePartitionOption,
     SomeTopicOption,
     WorkerOption,
-    worker_of,
+    configs_of,
 )
 from connectors.cli.output import readable, say, say_json
 from connectors.errors import UsageError
@@ -98,7 +98,8 @@ def show(
         say_json([_as_json(*each) for each in zip(shown, gone, strict=True)])
         _warn(filter(None, [nothing]))
     else:
-        say("\n\n".join(map(_letter_text, shown, gone)) or nothing or f"There are no such letters in {letters.topic}.")
+        texts = ("\n".join(_lines(letter, gone=is_gone)) for letter, is_gone in zip(shown, gone, strict=True))
+        say("\n\n".join(texts) or nothing or f"There are no such letters in {letters.topic}.")
     if not shown and nothing is None:
         _warn(letters.strange(wanted))
 
@@ -166,11 +167,10 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations.redrive.run import DeadLetters
 
-    return DeadLetters(config, load_connector(connector, config).config)
+    return DeadLetters(config, settings)
 
 
 class _Progress:
@@ -212,10 +212,6 @@ def _counts_text(kinds: Iterable[LetterCount]) -> str:
 
 def _time(ms: int | None) -> str | None:
     return None if ms is None else f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _letter_text(letter: Letter, gone: bool | None) -> str:
-    return "\n".join(_lines(letter, gone=gone))
 
 
 def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:

@@ -15,6 +15,7 @@ from connectors.errors import ConfigError
 from connectors.operations.request_timeout import RequestTimeout
 
 if TYPE_CHECKING:
+    from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
 DEFAULT_WORKER_FILES: Final = (Path("worker.json"), Path("configs/worker.json"))
@@ -81,6 +82,14 @@ def worker_of(given: Path | None) -> WorkerConfig:
     logging_setup.hand_on(config.log_level, config.log_format)
     warn_of_variables()
     return config
+
+
+def configs_of(connector: Path, worker: Path | None) -> tuple[WorkerConfig, ConnectorConfig]:
+    """Reads the worker file and a connector file, and configures logging. Raises ConfigError."""
+    from connectors.config.files import load_connector
+
+    config = worker_of(worker)
+    return config, load_connector(connector, config).config
 
 
 def warn_of_variables() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -41,6 +41,14 @@ def say(text: str = "") -> None:
 def say_json(value: Any) -> None:
     """Writes `value` to stdout as indented JSON; msgspec structs as objects."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
+    """Writes the result of a command: `value` as JSON, or its `text`."""
+    if as_json:
+        say_json(value)
+    else:
+        say(text())
 
 
 class JsonLines:

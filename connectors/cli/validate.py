@@ -60,7 +60,11 @@ def validate(
     asked = BrokerQuestions() if broker else None
     verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), asked)
     for verdict in verdicts:
-        say(msgspec.json.encode(verdict).decode() if as_json else "\n".join(_lines(verdict)))
+        say(
+            msgspec.json.encode(verdict).decode()
+            if as_json
+            else "\n".join(f"{verdict.file}: {text}" for text in verdict.errors or ["valid"])
+        )
     faulty = [verdict for verdict in verdicts if not verdict.valid]
     if asked is not None and asked.unanswered is not None:
         raise asked.unanswered
@@ -162,7 +166,3 @@ class BrokerQuestions:
 
 def _faulty(error: FaultyConfigError) -> Verdict:
     return Verdict(error.file, None, False, [str(fault) for fault in error.faults])
-
-
-def _lines(verdict: Verdict) -> list[str]:
-    return [f"{verdict.file}: {text}" for text in verdict.errors or ["valid"]]

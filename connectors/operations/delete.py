@@ -64,7 +64,8 @@ class ConnectorDeletion:
         Raises UsageError if a worker runs it, or keeps its config, in whatever state; UnreachableError,
         NotAllowedError, StorageError; CatalogError if the folder is another connector's.
         """
-        self._refuse_living()
+        if owner := self._waited_for(lambda: owner_lock.live_owner(self._storage)):
+            raise self._is_run_error(str(owner))
         stored = self._store.files_of(self._connector.name)
         # A live worker has the config in memory, and would run the connector again.
         if stored and (owner := self._waited_for(self._store.owner)):
@@ -113,10 +114,6 @@ class ConnectorDeletion:
             yield
         finally:
             self._store.release()
-
-    def _refuse_living(self) -> None:
-        if owner := self._waited_for(lambda: owner_lock.live_owner(self._storage)):
-            raise self._is_run_error(str(owner))
 
     def _waited_for(self, owner: Callable[[], Owner | None]) -> Owner | None:
         """Returns who holds a lock, None if it is free, once the lock of a worker that was killed can have ended."""

@@ -22,7 +22,7 @@ from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS
 from compactor.snapshot import location as snapshot_location
 from compactor.snapshot import manifest
-from compactor.storage.base import FileInfo, Storage
+from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.kafka.admin import Admin, TopicInfo
@@ -101,7 +101,7 @@ def preview_of(
     begun = _begun(storage)
     before = begun or DeletionPlan(connector=connector.name)
     state, damage = kept_or_empty(storage, connector.name)
-    sources = _sources(admin, connector, state)
+    sources = {*(connector.topics or select(connector, admin.list_topics())), *state.topics}
     held = held_positions(admin, connector, sources)
     outputs, others = _outputs(admin, connector, state, sources, held, before)
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
@@ -115,7 +115,9 @@ def preview_of(
         snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
         with_outputs=with_outputs or before.with_outputs,
     )
-    files = [info for info in _files(storage) if info.path != owner_lock.NAME]
+    # Unfinished files count too; deleting.json and the lock, which this process may hold, do not.
+    ours = (info for info in (*storage.walk(""), *storage.unfinished("")) if info.path != owner_lock.NAME)
+    files = [info for info in ours if info.path in FILES or info.path.partition("/")[0] in FOLDERS]
     return DeletionPreview(
         plan=plan,
         files=len(files),
@@ -154,17 +156,6 @@ def kept_or_empty(storage: Storage, connector: str) -> tuple[CatalogState, str |
         return CatalogState(), error.message
 
 
-def _files(storage: Storage) -> list[FileInfo]:
-    """Lists the files that keyfold made in the connector's folder, unfinished ones included, without deleting.json."""
-    every = [*storage.walk(""), *storage.unfinished("")]
-    return [info for info in every if info.path in FILES or info.path.partition("/")[0] in FOLDERS]
-
-
-def _sources(admin: Admin, connector: ConnectorConfig, state: CatalogState) -> list[str]:
-    named = connector.topics or select(connector, admin.list_topics())
-    return sorted({*named, *state.topics})
-
-
 def held_positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[str]) -> dict[TopicPartition, Position]:
     """Reads the group's positions of the source topics that exist: a deleted topic has none."""
     there = admin.describe(topics)
@@ -182,16 +173,21 @@ def _outputs(
     before: DeletionPlan,
 ) -> tuple[tuple[OutputTopic, ...], tuple[str, ...]]:
     """Returns the connector's output topics that exist, and the names of topics that only have an output's name."""
-    names = {topic: name for topic in sources if (name := _output_name(connector, state, topic)) is not None}
-    known = {*_published(state), *_written(names, held), *before.outputs}
+    outputs = {
+        topic: state.topics[topic].output if topic in state.topics else connector.output_topic(topic)
+        for topic in sources
+    }
+    names = {topic: output for topic, output in outputs.items() if output is not None}
+    # Those that positions were committed for, in one transaction with the records.
+    written = {
+        OutputTopic(names[tp.topic], position.output_id)
+        for tp, position in held.items()
+        if tp.topic in names and position.output_id is not None
+    }
+    known = {*_published(state), *written, *before.outputs}
     there = admin.describe({*names.values(), *(output.topic for output in known)})
     ours = {output for output in known if is_there(output, there)}
     return tuple(sorted(ours)), tuple(sorted(there.keys() - {output.topic for output in ours}))
-
-
-def _output_name(connector: ConnectorConfig, state: CatalogState, topic: str) -> str | None:
-    known = state.topics.get(topic)
-    return connector.output_topic(topic) if known is None else known.output
 
 
 def _published(state: CatalogState) -> Iterator[OutputTopic]:
@@ -206,13 +202,6 @@ def _published(state: CatalogState) -> Iterator[OutputTopic]:
             yield OutputTopic(topic.output, topic.output_id)
 
 
-def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) -> Iterator[OutputTopic]:
-    """Returns the outputs that positions were committed for, in one transaction with the records."""
-    for tp, position in held.items():
-        if tp.topic in names and position.output_id is not None:
-            yield OutputTopic(names[tp.topic], position.output_id)
-
-
 def is_there(output: OutputTopic, there: Mapping[str, TopicInfo]) -> bool:
     """Returns whether `output` is among the topics that are `there`: a later topic of its name is another one."""
     return output.topic in there and there[output.topic].id == output.id
@@ -223,13 +212,9 @@ def find_snapshots(location: Storage | None, connector: str, catalogs: Collectio
     if location is None:
         return ()
     places = (info.path.rpartition("/") for info in location.walk(connector))
-    folders = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
+    # A snapshot is at <connector>/<topic>/<id>.
+    folders = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and folder.count("/") == 2)
     return tuple(path for path in folders if snapshot_location.catalog_of(location, path) in catalogs)
-
-
-def _is_snapshot(folder: str) -> bool:
-    """Returns whether `folder` is where a snapshot would be: <connector>/<topic>/<id>."""
-    return folder.count("/") == 2
 
 
 def was_redriven(storage: Storage, connector: ConnectorConfig, admin: Admin) -> bool:

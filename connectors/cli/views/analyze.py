@@ -72,7 +72,7 @@ def _head(report: AnalyzeReport) -> Iterator[str]:
     yield f"What a full fold of connector {report.connector} would do at {moment(report.now_ms)}."
     yield f"{lives}. Counted is what is ingested; nothing was changed."
     if report.changes:
-        yield f"{_WITH} is: {_changes(report)}"
+        yield f"{_WITH} is: {', '.join(f'{key}={value}' for key, value in report.changes.items())}"
     for partition in report.partitions:
         if partition.unread is not None:
             yield f"Left out: {partition.topic}-{partition.partition} cannot be folded. {partition.unread}"
@@ -82,10 +82,6 @@ def _head(report: AnalyzeReport) -> Iterator[str]:
     if ahead:
         what = _counted(len(ahead), "partition")
         yield f"Before it folds, a worker publishes: {what} may be published further, from {_PUBLISHED} to {_FOLD_TO}."
-
-
-def _changes(report: AnalyzeReport) -> str:
-    return ", ".join(f"{key}={value}" for key, value in report.changes.items())
 
 
 def _topic_section(topic: TopicReport, partitions: Sequence[PartitionReport]) -> Iterator[str]:
@@ -202,12 +198,9 @@ _SELDOM: Final = ("retention", "rejected", "unfolded")
 
 
 def _columns(names: Iterable[str], rows: Sequence[Row]) -> list[str]:
-    return [name for name in names if name not in _SELDOM or any(_amount(row, name) != Amount() for row in rows)]
-
-
-def _amount(row: Row, name: str) -> Amount:
-    amount: Amount = getattr(row[1].effect, name)
-    return amount
+    return [
+        name for name in names if name not in _SELDOM or any(getattr(row[1].effect, name) != Amount() for row in rows)
+    ]
 
 
 def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -> str:
@@ -215,24 +208,14 @@ def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -
     names = ["before", *_columns(_GOES, rows), "after", *_columns(_STAYS, rows)]
     compared = ["AFTER +/-"] if any(other for *_, other in rows) else []
     headers = ["PARTITION", *place, *(name.upper() for name in names), *compared]
-    cells = [(_name(row[0]), *_place(row, place), *_of(row, names, unit), *_rise(row, unit)) for row in rows]
+    cells = []
+    for partition, outcome, other in rows:
+        ends = {_PUBLISHED: partition.published, _FOLD_TO: outcome.fold_end}
+        figures = [getattr(getattr(outcome.effect, name), unit) for name in names]
+        # How much more stays than under the settings that are compared with.
+        rise = [_Signed(getattr(outcome.effect.after - other.effect.after, unit))] if other else []
+        cells.append((_name(partition), *(ends[name] for name in place), *figures, *rise))
     return f"{typer.style(title, bold=True)}\n{table(headers, cells)}"
-
-
-def _place(row: Row, place: Sequence[str]) -> Iterator[int]:
-    known = {_PUBLISHED: row[0].published, _FOLD_TO: row[1].fold_end}
-    return (known[name] for name in place)
-
-
-def _of(row: Row, names: Iterable[str], unit: str) -> Iterator[int]:
-    return (getattr(_amount(row, name), unit) for name in names)
-
-
-def _rise(row: Row, unit: str) -> Iterator[_Signed]:
-    """Yields how much more stays than under the settings that are compared with."""
-    _, outcome, other = row
-    if other:
-        yield _Signed(getattr(outcome.effect.after - other.effect.after, unit))
 
 
 def _decisions(when: str, rows: Sequence[Row]) -> str:

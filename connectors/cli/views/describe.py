@@ -47,9 +47,11 @@ def text(description: Description, now_ms: int, location: str) -> str:
     """Returns the whole text, its sections parted by an empty line; `location` is the connector's folder."""
     sections = [list(_head(description, now_ms, location))]
     if description.topics:
-        sections.append([_topics_table(description.topics)])
+        headers = ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS")
+        sections.append([table(headers, [_topic_row(topic) for topic in description.topics])])
     if description.partitions:
-        sections.append([_partitions_table(description.partitions)])
+        rows = [_partition_row(log) for log in description.partitions]
+        sections.append([table(_PARTITION_HEADERS, rows)])
     if begun := list(_generations_begun(description.partitions)):
         sections.append(begun)
     if held := [*_closed_topics(description.topics), *_partitions_aside(description.partitions)]:
@@ -118,12 +120,6 @@ def _counted(counters: Mapping[str, int]) -> Iterator[str]:
             yield f"  {group + ':':<11}{', '.join(counts)}"
 
 
-def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
-    return table(
-        ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS"), [_topic_row(topic) for topic in topics]
-    )
-
-
 def _topic_row(topic: TopicDescription) -> tuple[object, ...]:
     taken = topic.newest_snapshot
     snapshot = (taken.id, moment(taken.created_ms), taken.records) if taken else (None, None, None)
@@ -137,19 +133,12 @@ def _read_word(topic: TopicDescription) -> str:
     return f"no: {topic.closed}" if topic.closed else "yes"
 
 
-def _partitions_table(partitions: tuple[PartitionDescription, ...]) -> str:
-    return table(_PARTITION_HEADERS, [_partition_row(each) for each in partitions])
-
-
 def _partition_row(log: PartitionDescription) -> tuple[object, ...]:
     place = (log.topic, log.partition, log.source_end, log.ingested, log.published, log.lag, log.clean_end)
     kept = (log.runs, log.records, log.bytes, log.dirty_ratio, log.tombstones, log.rejected, log.lost_offsets)
-    return (*place, *kept, _fold_word(log))
-
-
-def _fold_word(log: PartitionDescription) -> str:
-    """Returns the decision in a word; if only unpublished records could be folded, that it waits for them."""
-    return _UNPUBLISHED if log.fold.reason in _IDLE and log.lag else log.fold.reason
+    # If only unpublished records could be folded, it waits for them to be published.
+    word = _UNPUBLISHED if log.fold.reason in _IDLE and log.lag else log.fold.reason
+    return (*place, *kept, word)
 
 
 def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from connectors.operations.redrive.plan import (
     NO_SOURCE,
     OTHER_CONNECTOR,
     REPEATED,
+    RedrivenRecords,
     RedrivePosition,
     RedriveSelection,
     RedriveTarget,
@@ -36,7 +37,6 @@ from connectors.operations.redrive.plan import (
     target_of,
 )
 from connectors.operations.redrive.producer import RedriveProducer, RedriveTargets
-from connectors.operations.redrive.records import RedrivenRecords
 
 # How long (s) a redrive waits for a transaction of an earlier one that is not decided yet.
 _PENDING_S: Final = 60.0
@@ -178,7 +178,8 @@ class DeadLetters:
         run = _Run(self._connector, self._clients, self._admin, self._selection(selection), report)
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
-            sender = None if dry_run else self._producer(member)  # D1
+            name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
+            sender = None if dry_run else RedriveProducer(self._clients.producer(), name, group, member)  # D1
             if sender is not None:
                 floor.begin()
             known = floor.filled(self._held(member, info.partitions, _PENDING_S))  # D2
@@ -195,10 +196,6 @@ class DeadLetters:
         tps = [TopicPartition(self.topic, number) for number in range(partitions)]
         committed = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
         return {tp.partition: held for tp, held in committed.items()}
-
-    def _producer(self, member: Consumer) -> RedriveProducer:
-        name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
-        return RedriveProducer(self._clients.producer(), name, group, member)
 
     def _selection(self, asked: RedriveSelection) -> RedriveSelection:
         topics = self._connector.topics or ()
