@@ -44,7 +44,7 @@ class CancellableThread:
         self._thread.start()
 
     def when_over(self, call: Callable[[], object]) -> None:
-        """Has `call` called on the thread once its work is over, however that ended; to be set before `start`."""
+        """Sets what the thread calls once its work is over, however that ended; to be set before `start`."""
         self._when_over = call
 
     def is_alive(self) -> bool:
@@ -105,7 +105,7 @@ class CallQueue:
         self._changed = threading.Condition()
 
     def ask(self, call: Callable[[], object]) -> None:
-        """Has `call` made, and does not wait for it."""
+        """Adds `call` to those that the thread makes, and does not wait for it."""
         with self._changed:
             self._calls.append(call)
             if not self._runs:

@@ -287,7 +287,12 @@ def _of_schema(schema: Schema | None, literal: Literal) -> Any:
         if (schema.name == DATE and of_day) or (schema.name == TIME and days):
             raise _NotReadError
         return days if schema.name == DATE else days * DAY_MS + of_day
-    return float(value) if schema.type in {Type.FLOAT32, Type.FLOAT64} else value
+    match schema.type:
+        case Type.FLOAT32:
+            return float32(float(value))
+        case Type.FLOAT64:
+            return float(value)
+    return value
 
 
 def _plain(schema: Schema | None, value: Any) -> Any:
