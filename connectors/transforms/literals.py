@@ -292,6 +292,9 @@ def _of_schema(schema: Schema | None, literal: Literal) -> Any:
             return float32(float(value))
         case Type.FLOAT64:
             return float(value)
+        case Type.ARRAY | Type.MAP if own != schema:
+            # Of several lists or maps the last one's schema counts, and what is in the others may be of another.
+            return _plain(own, value)
     return value
 
 
