@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from connectors.errors import NoConnectorError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses
-from connectors.runtime.connector_store import TargetState
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 
@@ -118,7 +118,7 @@ def get_topics(context: ContextDependency, connector: str) -> dict[str, Any]:
     """Lists the topics that a connector has read since it was made, or since they were reset (KIP-558)."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     try:
-        found = context.herder.active_topics(connector)
+        found = context.topics.of(connector)
     except NoConnectorError:
         found = []
     return {connector: {"topics": found}}
@@ -129,7 +129,7 @@ def reset_topics(context: ContextDependency, connector: str) -> None:
     """Forgets which topics a connector has used."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     _tracked(context.worker.topic_tracking_allow_reset, "tracking reset")
-    context.herder.reset_topics(connector)
+    context.topics.reset(connector)
 
 
 def _tracked(allowed: bool, what: str) -> None:  # noqa: FBT001  # the setting itself
@@ -145,7 +145,7 @@ def _is_to_restart(connector: Connector, *, failed_only: bool = False) -> bool:
 
 async def _target(context: RestContext, name: str, state: TargetState) -> None:
     try:
-        await context.slow.changes.run(context.herder.target, name, state)
+        await context.slow.changes.run(context.herder.specs.target, name, state)
     except NoConnectorError:
         _not_found(f"Unknown connector {name}")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -26,6 +25,7 @@ from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.versioned_files import VersionedFiles
 
 FOLDER: Final = ".worker"
@@ -34,14 +34,6 @@ _TARGETS: Final = "targets"
 _FORMAT: Final = 1
 
 _log = structlog.get_logger()
-
-
-class TargetState(StrEnum):
-    """What a connector is to be (Kafka Connect's `TargetState`, KIP-875)."""
-
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
 
 
 class StoredConnector(Struct, frozen=True, kw_only=True):

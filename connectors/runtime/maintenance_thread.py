@@ -16,7 +16,7 @@ from msgspec import Struct
 from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.maintenance import Maintenance
 from connectors.clock import Clock
-from connectors.runtime.cancellation import CancellableJob
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.request_handler import RequestHandler
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ class MaintenanceThread(CancellableJob):
         """Has the next turn begin at once: a request waits."""
         self._woken.set()
 
-    def _run_turns(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _run_turns(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             self._clock.wait(self._pause(), self._woken)
             self._woken.clear()  # before the turn: what comes meanwhile gets another one
-            if not stopped.is_set():
+            if not stop.is_set():
                 self._turn()
 
     def _pause(self) -> float:

@@ -13,7 +13,7 @@ from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
 from connectors.progress.observer import Interval
-from connectors.runtime.cancellation import CancellableJob
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
@@ -89,16 +89,16 @@ class ReadingThread(CancellableJob):
             self._subscription.close()
         super().interrupt()
 
-    def _read(self, stopped: threading.Event) -> None:
-        with self._query.subscribed(self._options, stopped) as subscription:
+    def _read(self, stop: threading.Event) -> None:
+        with self._query.subscribed(self._options, stop) as subscription:
             self._subscription = subscription
             try:
-                while not stopped.is_set() and not subscription.finished:
+                while not stop.is_set() and not subscription.finished:
                     if self._paused.is_set():
-                        self._pause(subscription, stopped)
+                        self._pause(subscription, stop)
                     else:
                         subscription.resume()
-                        self._take(subscription, stopped)
+                        self._take(subscription, stop)
                         self._notice_silence(subscription)
                         self._tick()
             except (UnreachableError, PublishInterruptedError) as error:
@@ -116,16 +116,16 @@ class ReadingThread(CancellableJob):
         if self._paused.is_set() and not self._is_paused and self._subscription is not None:
             self._subscription.pause()
 
-    def _pause(self, subscription: Subscription, stopped: threading.Event) -> None:
+    def _pause(self, subscription: Subscription, stop: threading.Event) -> None:
         """Waits until it is resumed or stopped; the step before has ended, so nothing is under way."""
         subscription.pause()
         self._is_paused = True
         _log.info("paused")
-        while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stopped):
+        while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stop):
             if self._renewals.ready("positions"):
                 self._renew_positions()
         self._is_paused = False
-        if not stopped.is_set():
+        if not stop.is_set():
             _log.info("resumed")
 
     def _renew_positions(self) -> None:
@@ -153,32 +153,32 @@ class ReadingThread(CancellableJob):
         """Whether it has nothing to take, and waits for nothing that is read."""
         return self._subscription is not None and self._subscription.is_idle
 
-    def _take(self, subscription: Subscription, stopped: threading.Event) -> None:
+    def _take(self, subscription: Subscription, stop: threading.Event) -> None:
         """Takes what comes until the next tick."""
         settled = self._engine.is_settled() and not self._topics_due and not subscription.silent_s
         found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if self._paused.is_set():
             return
         if isinstance(found, Offer):
-            found = self._alone(found, stopped)
+            found = self._alone(found, stop)
         if found is not None:
             self._engine.take(found, self._clock.now_ms())
             subscription.taken(found.ranges)
             self._took()
             self._ticks.begin_pause("publish")
 
-    def _alone(self, offer: Offer, stopped: threading.Event) -> Batch | None:
+    def _alone(self, offer: Offer, stop: threading.Event) -> Batch | None:
         """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile."""
         found: list[Batch] = []
         job = CancellableJob(
             self._spark,
             f"reading-alone-{self._options.connector}",
-            lambda halted: found.append(read_apart(self._spark, offer, halted.is_set)),
+            lambda stop: found.append(read_apart(self._spark, offer, stop.is_set)),
         )
         job.start()
         try:
             while not job.join(ALONE_POLL_S):
-                if stopped.is_set():
+                if stop.is_set():
                     return None
                 self._tick()
         finally:

@@ -114,13 +114,13 @@ class SharedQuery:
         return self._thread.join(seconds)
 
     @contextmanager
-    def subscribed(self, options: SourceOptions, stopped: threading.Event) -> Iterator[Subscription]:
+    def subscribed(self, options: SourceOptions, stop: threading.Event) -> Iterator[Subscription]:
         """Lets a connector read, from the block's begin to its end.
 
-        Once `stopped` is set, nothing is waited for any more.
+        Once `stop` is set, nothing is waited for any more.
         """
         poller = self._pollers.borrow(options.clients)
-        planner = self._planner(options, poller.topics(options.connector), stopped)
+        planner = self._planner(options, poller.topics(options.connector), stop)
         suspect = self._batches.is_suspect(options.connector)
         subscription = Subscription(
             options, planner, self._clock, poller.poll_now, shared=lambda: self._batches.shared, suspect=suspect
@@ -136,18 +136,18 @@ class SharedQuery:
             poller.remove(subscription)
             self._pollers.give_back(poller)
 
-    def _planner(self, options: SourceOptions, topics: SourceTopics, stopped: threading.Event) -> Planner:
+    def _planner(self, options: SourceOptions, topics: SourceTopics, stop: threading.Event) -> Planner:
         def sleep(seconds: float) -> None:
-            if self._clock.wait(seconds, stopped):
+            if self._clock.wait(seconds, stop):
                 raise reading_stopped(options.connector)
 
         return Planner(options, topics, self._clock.monotonic, sleep)
 
-    def _run(self, stopped: threading.Event) -> None:
+    def _run(self, stop: threading.Event) -> None:
         failures = 0
-        while not stopped.is_set():
-            error = self._run_once(stopped)
-            if stopped.is_set():
+        while not stop.is_set():
+            error = self._run_once(stop)
+            if stop.is_set():
                 return
             given_up = self._batches.abandon()
             if self._restart.is_set():
@@ -162,10 +162,10 @@ class SharedQuery:
             if failures > 1 and error is not None:
                 self._batches.fail(session.gone(self._spark) or error)
             if failures:  # what made it fail is read alone from now on: the others need not wait
-                self._clock.wait(_AGAIN_S, stopped)
+                self._clock.wait(_AGAIN_S, stop)
 
-    def _run_once(self, stopped: threading.Event) -> BaseException | None:
-        """Runs the query until it ends or `stopped` is set; returns what it failed with."""
+    def _run_once(self, stop: threading.Event) -> BaseException | None:
+        """Runs the query until it ends or `stop` is set; returns what it failed with."""
         folder: Path | None = None
         query: StreamingQuery | None = None
         self._restart.clear()
@@ -174,9 +174,9 @@ class SharedQuery:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
-            while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):
+            while query.isActive and not (self._clock.wait(_LOOK_S, stop) or self._restart.is_set()):
                 self._end_if_overdue()
-            return None if stopped.is_set() or self._restart.is_set() else self._failure_of(query)
+            return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
             let_go(error)
             return error

@@ -21,11 +21,11 @@ from connectors.errors import SparkGoneError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Interval, Observer
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
-from connectors.runtime.supervised_connector import RunContext
+from connectors.runtime.stop import Stop
+from connectors.runtime.supervisor import RunContext
 from connectors.runtime.takeover import PROBE_S
 from connectors.signals import handled
 from connectors.spark import session
@@ -84,7 +84,7 @@ class Worker:
         self._clock = clock
         self._observer = observer
         self._spark = spark
-        self._stop = StopToken()
+        self._stop = Stop()
         self._interrupted = False
         self._reload = threading.Event()
         self._reloading: CancellableThread | None = None
@@ -204,15 +204,15 @@ class Worker:
             self._reloading.when_over(self._stop.wake)
             self._reloading.start()
 
-    def _reload_files(self, files: ConnectorFiles, stopped: threading.Event) -> None:
+    def _reload_files(self, files: ConnectorFiles, stop: threading.Event) -> None:
         """Reads the files and takes up what has changed, once the storage says what new connectors are to be."""
         changes = files.reload()
-        while not stopped.is_set():
+        while not stop.is_set():
             try:
                 self._herder.apply(changes)
             except StorageError as error:
                 _log.error("connector files wait for the storage", error=str(error), again_in_s=RELOAD_SECONDS)
-                self._clock.wait(RELOAD_SECONDS, stopped)
+                self._clock.wait(RELOAD_SECONDS, stop)
             except Exception:  # noqa: BLE001  # a defect here ends no connector
                 _log.exception("connector files cannot be taken up")
                 return
@@ -237,8 +237,8 @@ class Worker:
         """Stops every connector; one that has not ended by `until`, in monotonic seconds, is left as it is."""
         if self._stop.is_set():
             _log.info("stopping", connectors=self._herder.alive())
-        cancel_at = until - self._graceful_seconds * (1 - STEP_SHARE)
-        for name in self._herder.stop(cancel_at, until):
+        drop_at = until - self._graceful_seconds * (1 - STEP_SHARE)
+        for name in self._herder.stop(drop_at, until):
             self._abandon(f"connector {name}")
 
     def _close(self, spark: SparkSession, until: float) -> None:
