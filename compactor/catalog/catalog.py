@@ -25,7 +25,8 @@ instance still stands at N - 1, and its next commit loses to N, reads it, and de
 *Deleted catalogs.* `keyfold delete` removes the files, and a connector of the same name begins with version 1. An owner
 of the deleted catalog that slept at version 12 all the while creates 13, finds no 12, and ends; or finds the 12 of the
 new catalog. Each file names its catalog, so 13 is no part of the new one: readers pass over it, and the owner that
-comes to 13 replaces it, in one step, by its own. Nobody removes it by its number, which may be the new owner's by then.
+comes to 13 replaces it, in one step, by its own. No process removes it by its number, as the new owner may have used
+that by then.
 
 *Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
 stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit

@@ -8,7 +8,7 @@ A reader relies on three things.
   below the newest checkpoint therefore reads that checkpoint and none of the commits below it.
 - Above it every file is of the one history, because its number was never free twice. `previous` proves it each time.
   If the connector was deleted and made again, its numbers began again: an owner of the deleted catalog that slept may
-  have left a file above the newest version. Such a file names that catalog, and is passed over (`ends_at`). Where a
+  have left a file above the newest version. Such a file names that catalog, and is passed over (`ends_at`). If a
   file is missing below one that names no other catalog, the catalog has a hole.
 
 Instead of a damaged checkpoint the one before it is read, and the commits since: they say the same, and are kept
@@ -97,7 +97,7 @@ class History:
         Raises StorageError, CatalogError if a file above cannot be read.
         """
         above = listing.above(version)
-        if not listing.holds(version) or not all(self._names_another(listing, one, catalog_id) for one in above):
+        if not listing.holds(version) or not all(self._names_another(listing, number, catalog_id) for number in above):
             return False
         if version and self._names_another(listing, version, catalog_id):
             return False  # then the other catalog has taken the place of this one
@@ -119,8 +119,8 @@ class History:
         self._refuse_older(listing)
         damaged = self._start(listing)
         if not listing.holds(self.view.version):  # it follows nothing any more, though an own commit may follow it
-            where = f"{self._storage.location}/{commit_path(self.view.version)}"
-            raise MissingFileError(f"{where} was there and is gone.", RESTORE)
+            path = f"{self._storage.location}/{commit_path(self.view.version)}"
+            raise MissingFileError(f"{path} was there and is gone.", RESTORE)
         for version in range(self.view.version + 1, listing.newest + 1):
             try:
                 self.take(read(self._storage, commit_path(version), Commit))

@@ -40,8 +40,9 @@ from connectors.sinks.output_visibility import require_stable
 from connectors.sinks.position_transaction import PositionTransaction
 from connectors.sinks.producer_session import read_positions
 
+# How often a rebuild begins again if another worker has published meanwhile. One that publishes all the time has not
+# lost its storage, which the error then says.
 _TRIES: Final = 3
-"""How often it is begun again where another worker has published meanwhile."""
 
 _log = structlog.get_logger()
 
@@ -58,14 +59,14 @@ class RebuiltLog(Struct, frozen=True, kw_only=True):
 
 
 def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: bool = False) -> tuple[RebuiltLog, ...]:
-    """Makes the catalog of `connector` anew in its storage; the next run goes on from it.
+    """Makes a new catalog of `connector` in its storage; the next run goes on from it.
 
-    Raises RebuildError where nothing is lost, or the output does not tell enough, and nothing was changed;
-    ConflictError where a worker runs it; UnreachableError, StorageError.
+    Raises RebuildError if nothing is lost, or the output does not tell enough, and nothing was changed;
+    ConflictError if a worker runs it; UnreachableError, StorageError.
     """
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
-    found: list[RebuiltLog] = []
+    logs: list[RebuiltLog] = []
     with claimed(storage, connector.name, abandoned_s(storage)):
         buckets = Catalog.open(storage, connector.name).state.buckets or connector.tasks_max or 1
         _, broker = take_over(
@@ -74,11 +75,11 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
             clients,
             buckets,
             now_ms,
-            change=lambda fenced: found.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
+            change=lambda fenced: logs.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
             start=draw_start(worker),
         )
         broker.close()
-    return tuple(found)
+    return tuple(logs)
 
 
 Held = Mapping[TopicPartition, Position | None]
@@ -125,8 +126,8 @@ class Rebuilder:
     def _look(self, *, accepts_loss: bool) -> Remains:
         """Takes step R1: returns what there is of the lost catalog; no older owner has a transaction open then."""
         names = select(self._connector, self._admin.list_topics())
-        found = self._admin.describe(names)
-        partitions = [TopicPartition(name, number) for name in found for number in range(found[name].partitions)]
+        sources = self._admin.describe(names)
+        partitions = [TopicPartition(name, number) for name in sources for number in range(sources[name].partitions)]
         self._lost(self._broker.positions(partitions))
         held, ids = self._shut_out(partitions)
         lost = self._lost(held)
@@ -145,9 +146,9 @@ class Rebuilder:
             )
             for tp, position in sorted(lost.items())
         ]
-        for one in logs:
-            check(one, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
-        topics = {name: found[name] for name in sorted({one.topic for one in logs})}
+        for log in logs:
+            check(log, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
+        topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
         return Remains(topics, logs, held, ids)
 
     def _shut_out(self, partitions: Sequence[TopicPartition]) -> tuple[Held, int]:
@@ -172,7 +173,7 @@ class Rebuilder:
     def _lost(self, held: Held) -> dict[TopicPartition, Position]:
         """Returns the positions of other catalogs. Raises RebuildError if there are none, or one says nothing."""
         ours = self._catalog.state.catalog_id
-        lost = {tp: one for tp, one in held.items() if one is not None and one.catalog_id != ours}
+        lost = {tp: at for tp, at in held.items() if at is not None and at.catalog_id != ours}
         self._check_any(held, lost)
         return lost
 
@@ -201,10 +202,10 @@ class Rebuilder:
             )
 
     def _outputs(self, lost: Mapping[TopicPartition, Position]) -> dict[str, str]:
-        """Returns the output of each topic. Raises RebuildError where it is not the one that the positions count in."""
+        """Returns the output of each topic. Raises RebuildError if it is not the one that the positions count in."""
         name = self._connector.name
         wanted = {tp.topic: self._connector.output_topic(tp.topic) for tp in lost}
-        found = self._admin.describe([output for output in wanted.values() if output is not None])
+        topics = self._admin.describe([output for output in wanted.values() if output is not None])
         for tp, position in sorted(lost.items()):
             output = wanted[tp.topic]
             if output is None:
@@ -212,7 +213,7 @@ class Rebuilder:
                     f"Connector {name}: topic {tp.topic} is not published, so that nothing tells what was kept of it.",
                     "Leave it out of topics; or delete the connector, and run it anew.",
                 )
-            if output not in found or found[output].id != position.output_id:
+            if output not in topics or topics[output].id != position.output_id:
                 raise RebuildError(
                     f"Connector {name}: the output {output} is not the one in which the position of {tp} counts: it is "
                     "gone, or was recreated.",
@@ -223,9 +224,9 @@ class Rebuilder:
     def _restored(self, lost: Sequence[LostLog], now_ms: int) -> list[RestoreLog]:
         """Takes step R2: writes the records of each log, or its tombstones."""
         state = self._catalog.state
-        order = sorted({*state.by_partition(), *(one.tp for one in lost)})
+        order = sorted({*state.by_partition(), *(log.tp for log in lost)})
         buckets = {tp: number % max(1, state.buckets) for number, tp in enumerate(order)}
-        return [restored(one, *self._runs(one, now_ms), buckets[one.tp]) for one in lost]
+        return [restored(log, *self._runs(log, now_ms), buckets[log.tp]) for log in lost]
 
     def _runs(self, lost: LostLog, now_ms: int) -> tuple[Run | None, Run | None]:
         output, config = self._connector.output_topic(lost.topic) or "", self._clients.consumer()
@@ -248,23 +249,23 @@ class Rebuilder:
         return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms), None
 
     def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:
-        known, found = self._catalog.state.topics, list[AnyAction]()
+        known, actions = self._catalog.state.topics, list[AnyAction]()
         outputs = {name: self._connector.output_topic(name) for name in topics}
         ids = self._admin.describe([output for output in outputs.values() if output is not None])
         for name, info in topics.items():
             output = outputs[name]
             output_id = ids[output].id if output is not None else None
             if name in known:
-                found.append(RenewTopic(topic=name, topic_id=info.id, output_id=output_id))
+                actions.append(RenewTopic(topic=name, topic_id=info.id, output_id=output_id))
             else:
-                found.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
-        return found
+                actions.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
+        return actions
 
     def _replace_positions(self, made: Sequence[RestoreLog], remains: Remains) -> bool:
         """Takes steps R4 to R6: has the group hold the positions of `made`; False if others have moved it since R1."""
         ours, ids = self._catalog.state.catalog_id, remains.ids
         positions = {
-            one.tp: position_of(action, one, ours, ids) for action, one in zip(made, remains.logs, strict=True)
+            log.tp: position_of(action, log, ours, ids) for action, log in zip(made, remains.logs, strict=True)
         }
         group, name = self._connector.group_id, self._connector.transactional_id(0)
         transaction = PositionTransaction(self._clients, name, group)

@@ -2,7 +2,7 @@
 
 While it is undecided, the positions in it block step 7 of every publish, which waits for pending ones. So a publish
 that may still commit one of them has a producer of before, and `init_transactions` of its transactional id ends that:
-it is shut out, or has committed. Nobody moves the positions from then until the decision (steps R4 to R6).
+it is shut out, or has committed. No process moves the positions from then until the decision (steps R4 to R6).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PositionTransaction:
     def put(self, positions: Mapping[TopicPartition, Position]) -> bool:
         """Begins the transaction with `positions`; returns False if a newer producer has shut this one out."""
         metadata = self._member.consumer_group_metadata()
-        offsets = [Partition(*tp, one.group_offset, encode(one)) for tp, one in positions.items()]
+        offsets = [Partition(*tp, position.group_offset, encode(position)) for tp, position in positions.items()]
         try:
             self._producer.begin_transaction()
             for part in chunks(offsets):

@@ -381,7 +381,7 @@ def test_a_worker_that_lives_publishes_meanwhile(
     deployment.run_once(spark)
     living = LivingWorker(spark, deployment, step, times=1)
     monkeypatch.setattr(operation, "hit", living.hit)
-    assert {one["partition"]: one["offset"] for one in rebuild(deployment)} == end_offsets(
+    assert {log["partition"]: log["offset"] for log in rebuild(deployment)} == end_offsets(
         deployment.bootstrap, deployment.topic
     )
     produce(deployment.bootstrap, deployment.topic, random_records(3, 50))

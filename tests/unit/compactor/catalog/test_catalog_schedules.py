@@ -368,7 +368,7 @@ def made_again(storage: Storage, commits: int) -> Catalog:
 
 
 def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its owner slept, and creates 13 while the successor stands at 6; nobody fails, and 13 comes to be its own."""
+    """Its owner slept, and creates 13 while the successor stands at 6; no owner fails, and 13 comes to be its own."""
     old, storage, inner, _ = sleeper()
     successors: list[Catalog] = []
     storage.before("create", lambda: successors.append(made_again(inner, 4)), commit_path(13))
@@ -378,13 +378,13 @@ def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.
     with pytest.raises(CatalogError, match="was there and is gone"):  # nor does it go on from its own 13
         old.commit(one_more, NOW)
     assert list_versions(inner).commits == (1, 2, 3, 4, 5, 6, 13)
-    beside = Catalog.open(inner, "c")
-    assert (beside.version, end(beside.state)) == (6, 4)
+    reader = Catalog.open(inner, "c")
+    assert (reader.version, end(reader.state)) == (6, 4)
     assert newest_epoch(inner, successor.state.catalog_id) == 1
     grow(successor, 10)
     assert capsys.readouterr().out.count("commits of a deleted catalog are passed over") == 2  # once a process
     assert list_versions(inner).commits == tuple(range(1, 17))
-    assert beside.refresh() == successor.state == Catalog.open(inner, "c").state
+    assert reader.refresh() == successor.state == Catalog.open(inner, "c").state
     assert end(successor.state) == 14
 
 
@@ -451,7 +451,9 @@ def test_a_hole_in_a_catalog_is_an_error(named: bool) -> None:
     grow(owned(inner), 6)
     if not named:
         body = json.loads(inner.read(commit_path(8)))
-        inner.write(commit_path(8), json.dumps({key: one for key, one in body.items() if key != "catalog"}).encode())
+        inner.write(
+            commit_path(8), json.dumps({key: value for key, value in body.items() if key != "catalog"}).encode()
+        )
     inner.delete(commit_path(5))
     with pytest.raises(CatalogError, match="has a hole"):
         Catalog.open(inner, "c")

@@ -68,7 +68,7 @@ def test_what_was_seen_is_replaced_once(storage: Storage) -> None:
 
 
 def test_two_replace_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that sleeps between its look and its replacement keeps every other one off."""
+    """A caller that sleeps between its look and its replacement keeps all others off."""
     storage = LocalStorage(str(tmp_path))
     storage.create("a", b"one")
     others: list[bool] = []

@@ -122,7 +122,7 @@ class Hiding(Brokers):
 def test_nothing_may_be_hidden(
     monkeypatch: pytest.MonkeyPatch, stable: int, known: int, hidden_up_to: int | None
 ) -> None:
-    """Where the last record decides, all below the high watermark must be visible, whoever has written it."""
+    """If the last record decides, all below the high watermark must be visible, whichever producer wrote it."""
     monkeypatch.setattr(output_visibility, "VISIBLE_S", 0.3)
     brokers: Any = Hiding(stable)
     if hidden_up_to is None:
