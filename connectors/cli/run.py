@@ -18,7 +18,7 @@ from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 from connectors.errors import UsageError
 from connectors.progress.observer import observing
-from connectors.runtime.signals import HeldSignals, handled
+from connectors.signals import HeldSignals, handled
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig

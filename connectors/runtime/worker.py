@@ -24,10 +24,10 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
-from connectors.runtime.signals import handled
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import RunContext
 from connectors.runtime.takeover import PROBE_S
+from connectors.signals import handled
 from connectors.spark import session
 from connectors.spark.session import SparkStart
 from connectors.threads import CancellableThread

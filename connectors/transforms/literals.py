@@ -287,6 +287,11 @@ def _of_schema(schema: Schema | None, literal: Literal) -> Any:
         if (schema.name == DATE and of_day) or (schema.name == TIME and days):
             raise _NotReadError
         return days if schema.name == DATE else days * DAY_MS + of_day
+    return _plain_or_widened(schema, own, value)
+
+
+def _plain_or_widened(schema: Schema, own: Schema, value: Any) -> Any:
+    """Returns a member of schema `own` in the encoded form of the common `schema`, if it has one there."""
     match schema.type:
         case Type.FLOAT32:
             return float32(float(value))
