@@ -21,7 +21,7 @@ from compactor.storage.locations import open_storage
 from connectors.config.engine_settings import engine_settings
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
-from connectors.runtime import connector_task, reading_thread
+from connectors.runtime import components, reading_thread
 from connectors.sinks import output_visibility
 from tests.support.deployment import Deployment
 from tests.support.group_offsets import delete_group, hold, positions, reset_offsets
@@ -116,9 +116,7 @@ def test_a_paused_connector_commits_its_positions_again(
     """Brokers would forget them, and without source headers nothing else tells how far it had come; nothing is sent."""
     ran.settings["output.source.headers.enable"] = False
     monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
-    monkeypatch.setattr(
-        connector_task, "engine_settings", lambda one: replace(engine_settings(one), first_refresh_ms=0)
-    )
+    monkeypatch.setattr(components, "engine_settings", lambda one: replace(engine_settings(one), first_refresh_ms=0))
     produce(ran.bootstrap, ran.topic, random_records(2, 50))
     before, output = positions(ran), consume_all(ran.bootstrap, ran.output)
     hold(ran, {tp: replace(one, buckets=None) for tp, one in before.items()})
@@ -143,7 +141,7 @@ def test_a_deleted_topic_keeps_no_position_of_a_paused_connector_from_being_rene
     ran.run_once(spark)
     monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
     monkeypatch.setattr(
-        connector_task,
+        components,
         "engine_settings",
         lambda one: replace(engine_settings(one), first_refresh_ms=0, position_refresh_ms=0),
     )
