@@ -17,7 +17,9 @@ from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
 from connectors.config.librdkafka import ClientKind
+from connectors.config.secrets import is_secret
 from connectors.config.worker import WorkerConfig
+from connectors.known_values import remember_written_out
 from connectors.placeholders import UNLIMITED, Limits, check_path, resolve
 
 
@@ -64,6 +66,8 @@ def _merge(
     faults: list[Fault] = []
     for prefix, settings, limits in layers:
         for name, text in settings.items():
+            if is_secret(name):
+                remember_written_out(text, over_rest=limits.over_rest)
             try:
                 translated = _resolved(kind, name, text, limits)
             except ValueError as error:

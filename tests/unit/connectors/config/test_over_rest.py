@@ -111,6 +111,13 @@ def test_no_client_runs_code_or_sends_secrets_elsewhere(
     assert client_config(kind, worker, of_file, {})[name] == value
 
 
+def test_the_placeholders_of_a_connector_are_bounded(worker: WorkerConfig) -> None:
+    """Each is a file that is read, several times."""
+    given = {**LEAST, **{f"value.converter.s{number}": "${env:A}" * 50 for number in range(21)}}
+    (said,) = faults(given, worker)
+    assert said == "has more than 1000 placeholders; write out what is no secret."
+
+
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_librdkafka_is_given_no_pipe(folder: Path, asked: list[Any], name: str) -> None:
     """It would wait for a writer, with all threads of the process: not even the worker file leads it there."""
