@@ -80,7 +80,7 @@ soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60, CONNEC
 histories: setup ## Holds the engine against plain dicts over histories by chance (SEEDS=0-199 STEPS=40); names the seed that fails.
 	@PYTHONHASHSEED=0 $(BIN)/python -m tests.support.oracle --seeds $(or $(SEEDS),0-199) --steps $(or $(STEPS),40)
 
-mutants: setup ## Changes the rules one by one and lists which changes no test notices (MODULES=decision,log_to_clean for some): build/mutants.
+mutants: setup ## Changes the rules one by one and lists which changes no test notices (MODULES=due,log_to_clean for some): build/mutants.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt mutmut
 	@$(BIN)/python -m tests.support.mutants $(MODULES)
 

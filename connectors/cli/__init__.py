@@ -1,1 +1,1 @@
-"""The command line: one file a command; main.py knows all of them, exits.py how each ends."""
+"""The command line: one file a command; main.py knows all of them, and how each ends."""

@@ -1,26 +1,132 @@
-"""`keyfold connectors`: what a worker runs, asked and changed over REST."""
+"""`keyfold connectors`: what a worker runs, asked and changed over REST.
+
+The options of certificates have curl's names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from connectors.cli.options import JsonOption, LossOption, WorkerOption
-from connectors.cli.output import say, say_json
-from connectors.cli.rest_options import (
-    CacertOption,
-    CertOption,
-    KeyOption,
-    UrlOption,
-    UserOption,
-    address,
-    asking,
+from connectors.cli.options import (
+    BOOTSTRAP_VARIABLE,
+    DEFAULT_WORKER_FILES,
+    JsonOption,
+    LossOption,
+    WorkerOption,
+    worker_of,
 )
+from connectors.cli.output import say, say_json
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
+
+if TYPE_CHECKING:
+    from connectors.config.worker import WorkerConfig
+    from connectors.rest.client import RestClient
+
+DEFAULT_URL: Final = "http://127.0.0.1:8083"
+URL_VARIABLE: Final = "KEYFOLD_REST_URL"
+PASSWORD_VARIABLE: Final = "KEYFOLD_REST_PASSWORD"  # noqa: S105  # its name
+_LOOPBACKS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # it is what a listener may be on
+_GIVE_URL: Final = "Give --url with the address that the worker has printed when it began: listening on URL."
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        help="The worker's address; left out: that of the worker file.",
+        metavar="URL",
+        envvar=URL_VARIABLE,
+        show_envvar=False,
+    ),
+]
+UserOption = Annotated[str | None, typer.Option("--user", help="Ask as this user.", metavar="NAME")]
+CacertOption = Annotated[
+    Path | None, typer.Option("--cacert", help="Certificates that have signed the worker's.", metavar="FILE")
+]
+CertOption = Annotated[Path | None, typer.Option("--cert", help="Show this certificate to the worker.", metavar="FILE")]
+KeyOption = Annotated[
+    Path | None, typer.Option("--key", help="The key of --cert, where that file does not hold it.", metavar="FILE")
+]
+
+
+def address(url: str | None, worker: Path | None) -> str:
+    """Returns where the worker answers: `url`, else what the worker file says, else DEFAULT_URL if there is no file.
+
+    Raises UsageError if the file does not say it, ConfigError for a faulty one.
+    """
+    if url is not None:
+        return url
+    is_there = worker is not None or BOOTSTRAP_VARIABLE in os.environ
+    if not is_there and not any(path.is_file() for path in DEFAULT_WORKER_FILES):
+        return DEFAULT_URL
+    return _address_of(worker_of(worker))
+
+
+def _address_of(worker: WorkerConfig) -> str:
+    """Returns `rest.advertised.*`, else the first of `listeners`; one on all addresses is reached on the loopback."""
+    from connectors.config.fields import Listener
+
+    if not worker.listeners:
+        raise UsageError("The worker file has no listeners: the worker is not asked over REST.", _GIVE_URL)
+    first = worker.listeners[0]
+    port = worker.rest_advertised_port or first.port
+    if port == 0:
+        raise UsageError(f"The worker file lets {first} take any port that is free.", _GIVE_URL)
+    host = worker.rest_advertised_host_name or _LOOPBACKS.get(first.host, first.host)
+    return str(Listener(worker.rest_advertised_listener or first.scheme, host, port))
+
+
+@contextmanager
+def _client(
+    worker: WorkerOption = None,
+    url: UrlOption = None,
+    user: UserOption = None,
+    cacert: CacertOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+) -> Iterator[RestClient]:
+    """Gives a client of the worker during the block; asks for the password of `user`. Raises UsageError."""
+    from connectors.rest.client import RestClient, tls
+
+    with RestClient(address(url, worker), _auth(user), tls(cacert, cert, key)) as client:
+        yield client
+
+
+Asked = Callable[[], AbstractContextManager["RestClient"]]
+"""Gives a client of the worker that the options name, once the command has checked what it was given."""
+
+_OPTIONS: Final = inspect.signature(_client, eval_str=True, globals=globals(), locals={"RestClient": object})
+
+
+def asks_worker(command: Callable[..., None]) -> Callable[..., None]:
+    """Makes a command of a function whose first parameter is `Asked`: adds the options of `_client` to its own."""
+
+    @wraps(command)
+    def asks(**given: Any) -> None:
+        options = {name: given.pop(name) for name in _OPTIONS.parameters}
+        command(partial(_client, **options), **given)
+
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    parameters = [*own, *_OPTIONS.parameters.values()]
+    asks.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # it is what Typer reads
+    asks.__annotations__ = {each.name: each.annotation for each in parameters}
+    return asks
+
+
+def _auth(user: str | None) -> tuple[str, str] | None:
+    if user is None:
+        return None
+    password = os.environ.get(PASSWORD_VARIABLE)
+    return user, typer.prompt(f"Password of {user}", hide_input=True, err=True) if password is None else password
+
 
 _START: Final = "start"
 
@@ -31,51 +137,36 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 
 
 @app.command("list")
-def list_all(
-    as_json: JsonOption = False,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
-) -> None:
+@asks_worker
+def list_all(asked: Asked, as_json: JsonOption = False) -> None:
     """Lists the worker's connectors with their states."""
-    with asking(address(url, worker), user, cacert, cert, key) as client:
-        found = client.get("/connectors?expand=status&expand=info")
+    with asked() as client:
+        known = client.get("/connectors?expand=status&expand=info")
     if as_json:
-        say_json(found)
+        say_json(known)
         return
-    rows = [_row(name, one) for name, one in sorted(found.items())]
+    rows = [_row(name, each) for name, each in sorted(known.items())]
     say(table(("CONNECTOR", "STATE", "TASKS", "TOPICS", "WORKER"), rows))
 
 
-def _row(name: str, one: Mapping[str, Any]) -> tuple[object, ...]:
-    status, config = one["status"], one["info"]["config"]
+def _row(name: str, known: Mapping[str, Any]) -> tuple[object, ...]:
+    status, config = known["status"], known["info"]["config"]
     topics = config.get("topics") or config.get("topics.regex")
     return name, status["connector"]["state"], len(status["tasks"]), topics, status["connector"]["worker_id"]
 
 
 @app.command("show")
-def show(
-    name: NameArgument,
-    as_json: JsonOption = False,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
-) -> None:
+@asks_worker
+def show(asked: Asked, name: NameArgument, as_json: JsonOption = False) -> None:
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
     from connectors.rest.client import path_of
 
-    with asking(address(url, worker), user, cacert, cert, key) as client:
-        found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
+    with asked() as client:
+        answers = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
     if as_json:
-        say_json({"status": found[0], "config": found[1]})
+        say_json({"status": answers[0], "config": answers[1]})
         return
-    status, config = found
+    status, config = answers
     count = len(status["tasks"])
     say(f"Connector {name}: {status['connector']['state']}, {count} {'task' if count == 1 else 'tasks'}")
     if trace := status["connector"].get("trace"):
@@ -85,37 +176,23 @@ def show(
 
 
 @app.command("create")
-def create(
-    file: FileArgument,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
-) -> None:
+@asks_worker
+def create(asked: Asked, file: FileArgument) -> None:
     """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
     config = _config(file)
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         client.send("POST", "/connectors", {"name": config["name"], "config": config})
     say(f"Connector {config['name']} was made.")
 
 
 @app.command("update")
-def update(
-    file: FileArgument,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
-) -> None:
+@asks_worker
+def update(asked: Asked, file: FileArgument) -> None:
     """Changes the connector to what a file says, or makes it."""
     from connectors.rest.client import path_of
 
     config = _config(file)
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         client.send("PUT", path_of(config["name"], "config"), config)
     say(f"Connector {config['name']} has the config of {file}.")
 
@@ -127,39 +204,37 @@ def _config(file: Path) -> dict[str, str]:
     return load_connector(file).config.given
 
 
-def _asks(word: str, method: str, then: str) -> None:
+def _asks(word: str, method: str, then: str, help_text: str) -> None:
     """Adds the command `word`, which sends a request without a body; `then` is said of the connector."""
 
-    def command(
-        name: NameArgument,
-        worker: WorkerOption = None,
-        url: UrlOption = None,
-        user: UserOption = None,
-        cacert: CacertOption = None,
-        cert: CertOption = None,
-        key: KeyOption = None,
-    ) -> None:
+    @asks_worker
+    def command(asked: Asked, name: NameArgument) -> None:
         from connectors.rest.client import path_of
 
-        with asking(address(url, worker), user, cacert, cert, key) as client:
+        with asked() as client:
             client.send(method, path_of(name) if word == "delete" else path_of(name, word))
         say(f"Connector {name} {then}")
 
-    app.command(word, help=_HELP[word])(command)
+    app.command(word, help=help_text)(command)
 
 
-_HELP: Final = {
-    "pause": "Has a connector take nothing in and publish nothing; what it has open stays open.",
-    "resume": "Lets a paused or stopped connector run again.",
-    "stop": "Stops a connector and lets go of all that it holds, until it is resumed.",
-    "restart": "Restarts a connector.",
-    "delete": "Ends a connector and forgets its config; what it keeps and has published stays (keyfold delete).",
-}
-_asks("pause", "PUT", "is being paused.")
-_asks("resume", "PUT", "is being resumed.")
-_asks("stop", "PUT", "is being stopped.")
-_asks("restart", "POST", "is being restarted.")
-_asks("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays.")
+for _command in (
+    (
+        *("pause", "PUT", "is being paused."),
+        "Has a connector take nothing in and publish nothing; what it has open stays open.",
+    ),
+    ("resume", "PUT", "is being resumed.", "Lets a paused or stopped connector run again."),
+    (
+        *("stop", "PUT", "is being stopped."),
+        "Stops a connector and lets go of all that it holds, until it is resumed.",
+    ),
+    ("restart", "POST", "is being restarted.", "Restarts a connector."),
+    (
+        *("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays."),
+        "Ends a connector and forgets its config; what it keeps and has published stays (keyfold delete).",
+    ),
+):
+    _asks(*_command)
 
 
 SetOption = Annotated[
@@ -172,18 +247,14 @@ ResetOption = Annotated[
 
 
 @app.command("offsets")
+@asks_worker
 def offsets(
+    asked: Asked,
     name: NameArgument,
     to: SetOption = None,
     reset: ResetOption = False,
     accept_loss: LossOption = False,
     as_json: JsonOption = False,
-    worker: WorkerOption = None,
-    url: UrlOption = None,
-    user: UserOption = None,
-    cacert: CacertOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
 ) -> None:
     """Shows up to where a connector has published each partition: the next source offset. Or changes that.
 
@@ -196,18 +267,18 @@ def offsets(
         raise UsageError("--set and --reset exclude each other.", "Give one of them.")
     changes = [_offset(text) for text in to or ()]
     query = "?acceptLoss=true" if accept_loss else ""
-    with asking(address(url, worker), user, cacert, cert, key) as client:
+    with asked() as client:
         if changes:
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:
             client.send("DELETE", path_of(name, "offsets") + query)
-        found: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
+        published: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
     if as_json:
-        say_json({"offsets": found})
+        say_json({"offsets": published})
         return
     rows = [
-        (one["partition"]["kafka_topic"], one["partition"]["kafka_partition"], one["offset"]["kafka_offset"])
-        for one in found
+        (each["partition"]["kafka_topic"], each["partition"]["kafka_partition"], each["offset"]["kafka_offset"])
+        for each in published
     ]
     say(table(("TOPIC", "PARTITION", "OFFSET"), rows) if rows else f"Connector {name} has published nothing yet.")
 

@@ -1,20 +1,28 @@
-"""The command `keyfold`: its subcommands, one file each, and how each ends (exits.py).
+"""The command `keyfold`: its subcommands, one file each, and how each ends.
 
-What is slow to import (pyspark, confluent_kafka, duckdb) is imported where a command needs it.
+What is slow to import (pyspark, confluent_kafka, duckdb) is imported in the command that needs it. The exit codes:
+
+0 done or clean SIGTERM · 1 a connector FAILED · 2 usage · 3 configuration · 4 broker or storage unreachable
+5 fenced by a newer owner · 130 interrupted by Ctrl-C
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import sys
+import textwrap
+import traceback
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
+import structlog
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from compactor.errors import KeyfoldError
+from compactor.spark.errors import briefly
 from connectors import logging_setup
-from connectors.cli import exits
 from connectors.cli.analyze import analyze
 from connectors.cli.clean import clean
 from connectors.cli.connectors import app as connectors_app
@@ -35,10 +43,53 @@ from connectors.cli.snapshot import snapshot
 from connectors.cli.tail import tail
 from connectors.cli.validate import validate
 from connectors.cli.version import installed, version
+from connectors.config.secrets import logged_text
+from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
+
+log = structlog.get_logger(__name__)
+
+
+def exit_of(error: Exception) -> typer.Exit:
+    """Writes to stderr what happened and what to do; returns the exit that `error` ends a command with."""
+    if isinstance(error, BrokenPipeError):
+        return _leave_quietly()
+    log.debug("command failed", traceback="".join(traceback.format_exception(error)))
+    typer.echo(logged_text(message_of(error)), err=True)
+    return typer.Exit(exit_code(error))
+
+
+def interrupted() -> typer.Exit:
+    """Returns the exit of a command that Ctrl-C ended."""
+    typer.echo("interrupted", err=True)
+    return typer.Exit(EXIT_INTERRUPTED)
+
+
+def message_of(error: Exception) -> str:
+    """Returns `error: …` and, on a line of its own, `next: …`; no traceback."""
+    if isinstance(error, KeyfoldError):
+        parts = (("error", error.message), ("next", error.action))
+        return "\n".join(_paragraph(name, text) for name, text in parts if text)
+    kind, said = type(error).__name__, briefly(error) if str(error).strip() else "no message"
+    advice = (
+        "Please report it: keyfold should have said what it means. KEYFOLD_LOG_LEVEL=debug shows where it came from."
+    )
+    return f"{_paragraph('error', f'{kind}: {said}')}\n{_paragraph('next', advice)}"
+
+
+def _paragraph(name: str, text: str) -> str:
+    """Returns `name: text`; further lines of `text` are indented below the first."""
+    first, *rest = text.strip().splitlines()
+    return "\n".join([f"{name}: {first}", *(textwrap.indent(line, "  ") for line in rest)])
+
+
+def _leave_quietly() -> typer.Exit:
+    """Returns the exit after the reader of stdout has gone (`keyfold dump … | head`), which is no error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return typer.Exit(EXIT_OK)
 
 
 def _flags_alone(params: list[Any]) -> list[Any]:
-    """Changes `params` so that help shows no type beside flags, which take no value; returns them."""
+    """Changes `params` so that help shows no type for flags, which take no value; returns them."""
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
@@ -46,7 +97,7 @@ def _flags_alone(params: list[Any]) -> list[Any]:
 
 
 class _Command(TyperCommand):
-    """A command whose help shows no type beside flags."""
+    """A command whose help shows no type for flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its arguments and options."""
@@ -54,7 +105,7 @@ class _Command(TyperCommand):
 
 
 class _CommandGroup(TyperGroup):
-    """A group of commands whose help shows no type beside flags."""
+    """A group of commands whose help shows no type for flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns the options before a command."""
@@ -71,9 +122,9 @@ class _Commands(_CommandGroup):
         except Exception as error:
             if isinstance(error, _TYPERS_OWN):
                 raise
-            raise exits.exit_of(error) from error
+            raise exit_of(error) from error
         except KeyboardInterrupt as error:
-            raise exits.interrupted() from error
+            raise interrupted() from error
 
 
 _TYPERS_OWN = (typer.Exit, typer.Abort, typer.TyperException)

@@ -83,11 +83,14 @@ class ConnectorConfig(BaseModel):
     """The source topics. Either this or `topics.regex`."""
     topics_regex: TopicRegex | None = _connector("topics.regex", None, importance="high")
     """Source topics by pattern: a Java regular expression that must match the whole name. New topics join while the
-    connector runs. keyfold's own output and dead letter topics and topics that begin with `__` never match."""
+    connector runs.
+
+    keyfold's own output and dead letter topics and topics that begin with `__` never match."""
     tasks_max: Int | None = _connector("tasks.max", None, ge=1, importance="high")
-    """Upper bound of publishing tasks, and of tasks that read for this connector alone. Small portions that connectors
-    read together have up to as many tasks as Spark has cores. Not set: the number of Spark's cores, divided by the
-    number of the worker's connectors, at least 1."""
+    """Upper bound of publishing tasks, and of tasks that read for this connector alone.
+
+    Small portions that connectors read together have up to as many tasks as Spark has cores. Not set: the number of
+    Spark's cores, divided by the number of the worker's connectors, at least 1."""
     output_topic_template: OutputTopic = _output("output.topic", "${topic}.compacted", importance="high")
     """Where the compacted changelog goes; `${topic}` stands for the source topic's name. A fixed name is allowed for a
     single source topic. `none` publishes nothing: only snapshots are made."""
@@ -119,9 +122,11 @@ class ConnectorConfig(BaseModel):
     key_identity: Annotated[Literal["bytes", "json", "avro"], ANY_CASE] = _compaction(
         "compaction.key.identity", "bytes", importance="medium"
     )
-    """When two keys are one: `bytes` compares byte by byte; with `json` keys are JSON, and the order of members, spaces
-    and forms of numbers make no difference; with `avro` they are Avro of a registry, and neither does the schema's id.
-    Fixed at the first start ([converters.md](converters.md#key-identity))."""
+    """By what two keys are compared: their bytes, the JSON value that they hold, or the value of a registry's Avro.
+    Fixed at the first start ([converters.md](converters.md#key-identity)).
+
+    With `json` the order of members, spaces and forms of numbers make no difference. With `avro` neither does the
+    schema's id."""
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.ms", "-1", unit="ms", importance="medium"
     )
@@ -131,8 +136,10 @@ class ConnectorConfig(BaseModel):
     )
     """Bytes per partition beyond which the oldest records are removed under `cleanup.policy=compact,delete`."""
     segment_bytes: Int = _compaction("segment.bytes", "134217728", ge=1024, unit="bytes", importance="medium")
-    """Size at which a file of a run ends and the next begins. keyfold's files have no index files beside them, so it
-    may be smaller than the 1 MiB that Kafka 4 asks for; under 1 KiB there would be a file for nearly each record."""
+    """Size at which a file of a run ends and the next begins.
+
+    keyfold's files have no index files, so it may be smaller than the 1 MiB that Kafka 4 asks for. Under 1 KiB there
+    would be a file for nearly each record."""
     fold_level0_files: Int = _fold("fold.level0.files", "32", ge=2, importance="low")
     """This many level-0 runs of a log are folded into one run of level 1."""
     fold_tier_runs: Int = _fold("fold.tier.runs", "10", ge=2, importance="low")
@@ -148,12 +155,14 @@ class ConnectorConfig(BaseModel):
     fold_local_max_records: Annotated[Long, or_minus_one("everything is rewritten by Spark's tasks")] = _fold(
         "fold.local.max.records", "100000", unit="records", importance="low"
     )
-    """A clean or merge whose logs hold at most so many records and 64 MiB together is done by the worker's own process,
-    without a Spark job. Larger ones are done by Spark's tasks, as are those with `fold.io.max.bytes.per.second`, of a
-    connector that does not compact, or with a damaged file."""
+    """A clean or merge of logs with at most so many records and 64 MiB together is done by the worker's own process,
+    without a Spark job.
+
+    Larger ones are done by Spark's tasks, as are those with `fold.io.max.bytes.per.second`, of a connector that does
+    not compact, or with a damaged file."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
-    """Fold the backlog that a topic has when it is first seen before anything of it is published, so that a reader of a
-    fresh output topic gets each key once."""
+    """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
+    topic gets each key once."""
     snapshot_location: LocationOrNone = _snapshots("snapshot.location", "none", importance="high")
     """Folder in which snapshots are kept, as `<snapshot.location>/<name>/<topic>/`; a relative path counts from the
     folder of the connector file. `none`: no snapshots."""
@@ -170,7 +179,8 @@ class ConnectorConfig(BaseModel):
         Allowed("none, or some of key, value with commas between them", "LIST"),
     ] = _snapshots("snapshot.string.columns", "none", importance="low")
     """Which columns of a snapshot are UTF-8 text (Parquet's STRING) instead of bytes: `key`, `value`, or `key,value`.
-    Where a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot: the log and
+
+    If a record that is to go into the snapshot is not UTF-8 there, its topic gets no new snapshot. The log and
     `describe` name the record's partition and offset, and everything else goes on."""
     max_offsets_per_trigger: LongOrUnlimited = _pace(
         "max.offsets.per.trigger", "unlimited", unit="offsets", importance="medium"
@@ -184,8 +194,10 @@ class ConnectorConfig(BaseModel):
     """A publish of up to so many records (and 64 MiB) is folded and sent by the worker's own process, without a Spark
     job; a larger one by Spark's tasks."""
     on_data_loss: Annotated[Literal["fail", "skip"], ANY_CASE] = _pace("on.data.loss", "fail", importance="medium")
-    """When records are gone from the source before they were read: `fail` sets the topic aside, or makes the connector
-    FAILED where it has no other topic; `skip` counts them and goes on behind them."""
+    """What to do if the source has lost records before they were read: `fail` sets the topic aside, `skip` counts the
+    records and goes on after them.
+
+    With `fail`, a connector that has no other topic is FAILED."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys ([converters.md](converters.md)). Not set: the worker's, else
     `keyfold.Bytes`. Keys are only converted where a transform or predicate looks at them or changes them."""
@@ -207,10 +219,12 @@ class ConnectorConfig(BaseModel):
     errors_retry_timeout_ms: Annotated[Long, or_minus_one("for ever")] = _errors(
         "errors.retry.timeout", "0", unit="ms", importance="medium"
     )
-    """How long what the brokers did not answer is tried again while the connector runs: questions about topics and
-    positions, transactions that were not committed. The first wait is 300 ms, each next one twice as long. After that,
-    and at once with 0, the connector is started again (`restart.backoff.*`). A schema registry is asked up to
-    four times within 5 s, whatever this says; no converter or transform is tried again."""
+    """For how long a running connector repeats what the brokers did not answer: questions about topics and positions,
+    transactions that were not committed.
+
+    The first wait is 300 ms, each next one twice as long. After that, and at once with 0, the connector is started
+    again (`restart.backoff.*`). A schema registry is asked up to four times within 5 s, whatever this says. No
+    converter or transform is tried again."""
     errors_retry_delay_max_ms: Long = _errors(
         "errors.retry.delay.max.ms", "60000", ge=1, unit="ms", importance="medium"
     )
@@ -218,7 +232,7 @@ class ConnectorConfig(BaseModel):
     errors_log_enable: Flag = _errors("errors.log.enable", "false", importance="medium")
     """Log each record that is let go, in one line with the stage and the class that refused it."""
     errors_log_include_messages: Flag = _errors("errors.log.include.messages", "false", importance="medium")
-    """Let that line say which record it was: topic, partition, offset and timestamp. The reason beside it may
+    """Let that line say which record it was: topic, partition, offset and timestamp. The reason in that line may
     quote a part of a value."""
     dead_letter_topic: TopicName | None = _errors("errors.deadletterqueue.topic.name", None, importance="medium")
     """Topic to which records go that `errors.tolerance=all` lets go. Not set: they are only counted. If keyfold makes
@@ -234,9 +248,11 @@ class ConnectorConfig(BaseModel):
     restart_backoff_initial_ms: Long = _errors(
         "restart.backoff.initial.ms", "1000", ge=1, unit="ms", importance="medium"
     )
-    """First wait before a connector that failed is started again; it doubles each time, and begins anew once the
-    connector has worked: taken a micro-batch in and published it, or had nothing to do for 10 s. Brokers or a store
-    that did not answer are asked every 2 s meanwhile, and end the wait when they do."""
+    """First wait before a connector that failed is started again. The wait doubles each time.
+
+    It is back at this value once the connector has worked: ingested a micro-batch and published it, or had nothing to
+    do for 10 s. Brokers or a store that did not answer are asked every 2 s meanwhile, and end the wait when they
+    do."""
     restart_backoff_max_ms: Long = _errors("restart.backoff.max.ms", "300000", ge=1, unit="ms", importance="medium")
     """Longest such wait."""
     limits: InstanceOf[Limits] = Field(UNLIMITED, repr=False)

@@ -98,13 +98,20 @@ def family_of(model: type[BaseModel], name: str) -> str | None:
 
 @cache
 def documentation(model: type[BaseModel]) -> dict[str, str]:
-    """Reads the docstring below each field of `model`, in one line, by the field's name.
+    """Returns what each field of `model` means, in one line, by the field's name."""
+    return {field: " ".join(parts) for field, parts in paragraphs(model).items()}
 
-    They are read from the source when they are asked for: pydantic (`use_attribute_docstrings`) does so at each start.
+
+@cache
+def paragraphs(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
+    """Reads the docstring below each field of `model`: its paragraphs, each in one line, by the field's name.
+
+    The first says what the field means, the others give details. They are read from the source when they are asked
+    for: pydantic (`use_attribute_docstrings`) does so at each start.
     """
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
     return {
-        field.target.id: " ".join(text.split())
+        field.target.id: tuple(" ".join(part.split()) for part in text.split("\n\n"))
         for field, below in pairwise(tree.body)  # type: ignore[attr-defined]  # it is a class
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (text := _text(below))
     }

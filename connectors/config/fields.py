@@ -354,8 +354,8 @@ ConnectorName = Annotated[
     str,
     _matching(_CONNECTOR_NAME),
     Allowed(
-        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_" and not ending in "."'
-        " (it names a folder, a consumer group and transactional ids)"
+        'letters, digits, ".", "_" and "-", at most 200, beginning with a letter, digit or "_", not ending in "."'
+        " (it names a folder, a group and transactional ids)"
     ),
 ]
 JavaRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression")]

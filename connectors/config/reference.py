@@ -2,25 +2,26 @@
 
 `python -m connectors.config.reference PAGE…` rewrites those between the marks `<!-- table: NAME -->` (of the models) or
 `<!-- settings: CLASS -->` (of a converter, transform or predicate) and `<!-- end -->`. What all classes with a schema
-registry have stands once, at the mark `registry`. A test fails while a page says something else than the declarations.
+registry have stands once, at the mark `registry`. A test fails while a page and the declarations differ.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from textwrap import TextWrapper
+from typing import Final, TypeAlias
 
 from pydantic import BaseModel
 
 from connectors.config.client_names import REFUSED
 from connectors.config.client_translate import JAVA
 from connectors.config.connector import ConnectorConfig
-from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, documentation, families
+from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, families, paragraphs
 from connectors.config.errors import CONNECT_LATER
 from connectors.config.worker import WorkerConfig
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS
@@ -28,6 +29,12 @@ from connectors.converters.registered import REGISTERED
 from connectors.options import REQUIRED, Option
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 
+Paragraphs: TypeAlias = tuple[str, ...]
+
+_LIST: Final = TextWrapper(
+    118, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+)
+"""An item of a list in at most 118 columns, as the pages are wrapped."""
 _BLOCK: Final = re.compile(r"(<!-- (table|settings): ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -64,10 +71,14 @@ def _default(option: Option) -> str:
 
 
 def _grouped(model: type[BaseModel]) -> str:
-    docs, heads = documentation(model), ("key", "default", "allowed", "importance", "meaning")
     groups = groupby(definitions(model).values(), lambda key: key.group)
-    tables = ((title, _table(heads, (_cells(key, docs[key.field]) for key in keys))) for title, keys in groups)
-    return "\n\n".join(f"### {title}\n\n{table}" for title, table in tables)
+    return "\n\n".join(f"### {title}\n\n{_keys(list(keys), paragraphs(model))}" for title, keys in groups)
+
+
+def _keys(keys: Sequence[Definition], docs: Mapping[str, Paragraphs]) -> str:
+    heads = ("key", "default", "allowed", "importance", "meaning")
+    rows = _table(heads, (_cells(key, docs[key.field][0]) for key in keys))
+    return rows + _details((f"`{key.name}`", docs[key.field]) for key in keys)
 
 
 def _cells(key: Definition, doc: str) -> tuple[str, ...]:
@@ -78,8 +89,14 @@ def _cells(key: Definition, doc: str) -> tuple[str, ...]:
 
 
 def _families(model: type[BaseModel]) -> str:
-    docs = documentation(model)
-    return _table(("keys", "meaning"), ((f"`{each.name}*`", docs[each.field]) for each in families(model).values()))
+    docs = [(f"`{each.name}*`", paragraphs(model)[each.field]) for each in families(model).values()]
+    return _table(("keys", "meaning"), ((name, doc[0]) for name, doc in docs)) + _details(docs)
+
+
+def _details(docs: Iterable[tuple[str, Paragraphs]]) -> str:
+    """Returns a list of what the paragraphs after the first say of each key; a table's cell has room for that one."""
+    items = (f"{name}: {' '.join(doc[1:])}" for name, doc in docs if doc[1:])
+    return "".join(f"\n{_LIST.fill(item)}" for item in items).replace("\n", "\n\n", 1)
 
 
 def _pairs(heads: tuple[str, str], rows: Mapping[str, str]) -> str:

@@ -109,9 +109,10 @@ class WorkerConfig(BaseSettings):
     executors_package: Annotated[Literal["auto", "ship", "installed"], ANY_CASE] = _worker(
         "executors.package", "auto", importance="medium"
     )
-    """How executors of a Spark cluster have keyfold and its packages ([scaling.md](scaling.md)): `ship` sends them an
-    archive of this environment, `installed` says that they have it; `auto` sends one unless `spark.archives` or an
-    image for Kubernetes is set."""
+    """How executors of a Spark cluster get keyfold and its packages ([scaling.md](scaling.md)).
+
+    `ship` sends them an archive of this environment. `installed` says that they have it. `auto` sends an archive unless
+    `spark.archives` or an image for Kubernetes is set."""
     log_level: Annotated[Literal["debug", "info", "warning", "error"], ANY_CASE] = _worker(
         "log.level", "info", importance="medium"
     )
@@ -129,17 +130,22 @@ class WorkerConfig(BaseSettings):
     task_shutdown_graceful_timeout_ms: Long = _worker(
         "task.shutdown.graceful.timeout.ms", "10000", ge=0, unit="ms", importance="medium"
     )
-    """How long a worker that is told to end (SIGTERM) takes at most: a micro-batch that is under way may end in the
-    first part of it, then it is broken off; what does not end at all is left, and nothing is lost by that."""
+    """How long a worker that is told to end (SIGTERM) takes at most.
+
+    A micro-batch that is under way may end in the first part of this time; then it is broken off. What does not end at
+    all is left, and nothing is lost by that."""
     connectors_dir: FolderNameOrNone = _worker("connectors.dir", "none", importance="medium")
-    """Folder of connector files beside those on the command line: every `*.json` in it is a connector. What is added,
-    changed or removed there takes effect on SIGHUP; a faulty file is logged and harms no other."""
+    """Folder of more connector files than those on the command line: every `*.json` in it is a connector.
+
+    What is added, changed or removed there takes effect on SIGHUP. A faulty file is logged and harms no other."""
     connectors_watch: Flag = _worker("connectors.watch", "false", importance="low")
     """Whether changes in `connectors.dir` take effect by themselves, without SIGHUP."""
     connectors_max: Int | None = _worker("connectors.max", None, ge=0, importance="medium")
-    """How many connectors the worker may have: beyond it none is made over REST (409). Connectors of files count, and
-    are never refused: a warning says that there are more. Not set: what the process's limit of open files (`ulimit -n`)
-    has room for, 33 files each and 512 for the worker itself; 10 at least and 1000 at most."""
+    """How many connectors the worker may have. Beyond this number none is made over REST (409).
+
+    Connectors of files count, and are never refused: a warning says that there are more. Not set: as many as the
+    process's limit of open files (`ulimit -n`) has room for, with 33 files each and 512 for the worker itself; 10 at
+    least and 1000 at most."""
     listeners: Listeners = _rest("listeners", "http://127.0.0.1:8083", importance="high")
     """Where the worker answers requests over REST ([rest.md](rest.md)); nothing: nowhere. Never under `--once`."""
     admin_listeners: Listeners | None = _rest("admin.listeners", None, importance="low")
@@ -230,22 +236,28 @@ class WorkerConfig(BaseSettings):
     storage_gcs_allow_http: Flag = _stores("storage.gcs.allow.http", "false")
     """Whether that may be without TLS."""
     file_paths: Paths | None = _secrets(FILES, None)
-    """The files, and folders with all below them, that `${file:…}` may read in settings of connectors, and that clients
-    and registries of connectors made over REST may read. Not set: in connectors of files any, in those made over REST
-    none."""
+    """The files, and folders with all below them, that `${file:…}` may read in settings of connectors.
+
+    Clients and registries of connectors made over REST may read the same files. Not set: in connectors of files any,
+    in those made over REST none."""
     directory_paths: Paths | None = _secrets(DIRECTORIES, None)
     """The same for `${directory:…}`."""
     variables_pattern: JavaRegex | None = _secrets(VARIABLES, None)
     """A Java regular expression for the whole names of the variables that `${env:…}` may read in settings of
-    connectors. Not set: in connectors of files any, in those made over REST none."""
+    connectors.
+
+    Not set: in connectors of files any, in those made over REST none."""
     override_policy: Annotated[OverridePolicy, ANY_CASE] = _bounds(POLICY, "All")
-    """Which `*.override.*` a connector may have, as in Kafka Connect: all; none; or with `Principal` those that say as
-    whom its clients log in: `sasl.jaas.config`, `sasl.mechanism`, `security.protocol`, and librdkafka's `sasl.username`
-    and `sasl.password`."""
+    """Which `*.override.*` a connector may have, as in Kafka Connect: all, none, or with `Principal` those of a login.
+
+    Those of a login are `sasl.jaas.config`, `sasl.mechanism`, `security.protocol`, and librdkafka's `sasl.username` and
+    `sasl.password`."""
     snapshot_prefixes: Locations | None = _bounds(ALLOWED, None)
     """The folders and prefixes of object stores below which connectors made over REST may have their
-    `snapshot.location`. Not set: anywhere that the worker may write, but in or around `storage.location` and the
-    snapshots of another connector, which are refused in any case."""
+    `snapshot.location`.
+
+    Not set: anywhere that the worker may write. A place in or around `storage.location` and the snapshots of another
+    connector is refused in any case."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""
@@ -262,8 +274,10 @@ class WorkerConfig(BaseSettings):
     header_converter_settings: ClassSettings = family("header.converter.")
     """A setting of `header.converter`."""
     spark: Annotated[dict[str, str], family_texts(_spark_faults)] = family("spark.")
-    """Passed on to Spark as it is: `spark.driver.memory`. It goes to Spark's JVM in a file that only the worker's
-    account can read; but options of the JVM (`spark.driver.extraJavaOptions`) show on its command line."""
+    """Passed on to Spark as it is: `spark.driver.memory`.
+
+    It goes to Spark's JVM in a file that only the worker's account can read. Options of the JVM
+    (`spark.driver.extraJavaOptions`), though, show on its command line."""
     consumer: Annotated[dict[str, str], family_texts(partial(name_faults, "consumer"))] = family("consumer.")
     """A setting of all consumers of all connectors, under Java's or librdkafka's name: `consumer.fetch.min.bytes`."""
     producer: Annotated[dict[str, str], family_texts(partial(name_faults, "producer"))] = family("producer.")

@@ -1,142 +1,143 @@
-"""Deletes a connector: finds what there is of it, then removes that in an order that survives a crash.
+"""Deletes a connector, in an order that survives a crash: `keyfold delete`.
 
-    1  every older owner is fenced (T1 and T2 of docs/protocol.md), where there is a catalog
+    1  every older owner is fenced (T1 and T2 of docs/protocol.md), if there is a catalog
     2  deleting.json says what is being removed: from here on no worker takes the connector over
-    3  the consumer group is removed, which is refused where it has other members, and that of keyfold dlq
+    3  the consumer group is removed, which is refused if it has other members, and that of keyfold dlq
     4  output topics and snapshots are removed, if they are to go
     5  the connector's folder is removed, deleting.json last
 
-Wherever it is interrupted, the next `keyfold delete` goes on with what deleting.json says. Of a connector whose storage
-is lost only its committed positions are known: which catalog wrote them, and for which output topic. A snapshot is a
-catalog's by its mark or its manifest, which name the catalog's id; one that names none is left.
+If a deletion breaks off, the next `keyfold delete` goes on with what deleting.json says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
-from msgspec import Struct
 
-from compactor.catalog import commits, owner_lock, requests
+from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, FencedError, MissingFileError
-from compactor.model.position import Position, buckets_of
-from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
-from compactor.runs.paths import RUNS
-from compactor.snapshot import listing, manifest
+from compactor.catalog.owner_lock import Owner, OwnerLock
+from compactor.errors import CatalogError, FencedError
+from compactor.snapshot import listing
 from compactor.snapshot import location as snapshot_location
-from compactor.storage.base import FileInfo, Storage
+from compactor.storage.base import Storage
+from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.topics import select
-from connectors.errors import ConnectorError
-from connectors.kafka.admin import Admin, TopicInfo
-from connectors.operations.redrive import floor as redrive_floor
-from connectors.runtime import status
-from connectors.runtime.takeover import CHECKPOINT, DELETING
-from connectors.sinks.producer_session import read_positions
-
-FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER, redrive_floor.FOLDER)
-_FILES: Final = (status.NAME, redrive_floor.EARLIER, snapshot_location.NOTE, owner_lock.NAME)
-_SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)
-"""The files that say which catalog a snapshot is of."""
-
-
-class OutputTopic(Struct, frozen=True, order=True):
-    """An output topic by its name and id."""
-
-    topic: str
-    id: str
-
-
-class DeletionPlan(Struct, frozen=True, kw_only=True):
-    """What is removed: the content of deleting.json.
-
-    `catalogs` are the ids of its catalog and of those that its positions were committed for; `outputs` the output
-    topics that hold what it published, `snapshots` paths below snapshot.location; `with_outputs`: whether both go.
-    """
-
-    format: int = 1
-    connector: str
-    catalogs: tuple[str, ...] = ()
-    buckets: int = 0
-    outputs: tuple[OutputTopic, ...] = ()
-    snapshots: tuple[str, ...] = ()
-    with_outputs: bool = False
+from connectors.config.stores import connector_storage, snapshot_storage
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConnectorError, UsageError
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.probe import probe_all
+from connectors.kafka.producers import fence_all
+from connectors.kafka.retry import poll_until
+from connectors.operations.deletion_preview import (
+    FILES,
+    FOLDERS,
+    DeletionPlan,
+    DeletionPreview,
+    held_positions,
+    is_there,
+    kept_or_empty,
+    preview_of,
+    was_redriven,
+)
+from connectors.runtime.connector_store import ConnectorStore
+from connectors.runtime.takeover import DELETING, LOCK_POLL_S, PROBE_S, abandoned_s
 
 
-class DeletionPreview(NamedTuple):
-    """A plan, and what else a person has to know before it is carried out.
+class ConnectorDeletion:
+    """The deletion of one connector: `find` looks what there is, `remove` removes it."""
 
-    `files` and `bytes`: how much keyfold has in the connector's folder. `held`: the group's positions; `strangers`: ids
-    of other catalogs that wrote some of them. `others`: topics with the name of an output that nothing shows to be this
-    connector's. `damage`: why the catalog cannot be read. `begun`: an earlier delete was not finished.
-    """
+    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig) -> None:
+        self._connector = connector
+        self._storage = connector_storage(worker, connector.name)
+        self._store = ConnectorStore.of(worker)
+        self._clients = ClientSettings.of(worker, connector)
+        self._snapshots = snapshot_storage(worker, connector)
 
-    plan: DeletionPlan
-    files: int
-    bytes: int
-    has_catalog: bool
-    group: bool
-    held: Mapping[TopicPartition, Position]
-    strangers: tuple[str, ...]
-    others: tuple[str, ...]
-    damage: str | None
-    begun: bool
+    def find(self, *, with_outputs: bool) -> DeletionPreview:
+        """Finds what there is of the connector; changes nothing.
 
-    @property
-    def nothing(self) -> bool:
-        """Whether there is nothing of the connector to remove."""
-        outputs = self.plan.with_outputs and (self.plan.outputs or self.plan.snapshots)
-        return not (self.files or self.group or outputs or self.begun)
+        Raises UsageError if a worker runs it, or keeps its config, in whatever state; UnreachableError,
+        NotAllowedError, StorageError; CatalogError if the folder is another connector's.
+        """
+        if owner := self._waited_for(lambda: owner_lock.live_owner(self._storage)):
+            raise self._is_run_error(str(owner))
+        stored = self._store.files_of(self._connector.name)
+        # A live worker has the config in memory, and would run the connector again.
+        if stored and (owner := self._waited_for(self._store.owner)):
+            raise self._is_kept_error(str(owner), stored)
+        probe_all(self._connector.name, self._clients, PROBE_S)
+        admin = Admin(self._clients.admin())
+        preview = preview_of(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
+        return preview._replace(folder=self._storage.location, stored=tuple(stored))
 
+    def remove(self, preview: DeletionPreview) -> None:
+        """Takes steps 1 to 5 for what `find` has found, and removes what a worker has stored of the connector.
 
-def preview(
-    storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
-) -> DeletionPreview:
-    """Finds what there is of `connector`, whose folder is `storage` and whose snapshots are in `location`.
+        Raises UsageError, with nothing removed, if a worker has begun to run it or to keep its config; FencedError,
+        ConnectorError, UnreachableError, NotAllowedError, StorageError: the next deletion goes on then.
+        """
+        lock = OwnerLock(self._storage)
+        with self._stored_kept(preview.stored):
+            if not lock.claim(owner_lock.this_process()):
+                raise self._is_run_error(str(owner_lock.live_owner(self._storage) or "another process"))
+            try:
+                self._remove(preview)
+            finally:
+                lock.release()
 
-    Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another
-    connector's.
-    """
-    begun = _begun(storage)
-    before = begun or DeletionPlan(connector=connector.name)
-    state, damage = _state(storage, connector.name)
-    sources = _sources(admin, connector, state)
-    held = _positions(admin, connector, sources)
-    outputs, others = _outputs(admin, connector, state, sources, held, before)
-    writers = {position.catalog_id for position in held.values() if position.catalog_id}
-    catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
-    snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
-    plan = DeletionPlan(
-        connector=connector.name,
-        catalogs=tuple(sorted(catalogs)),
-        buckets=max(state.buckets, before.buckets, buckets_of(held.values())),
-        outputs=outputs,
-        snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
-        with_outputs=with_outputs or before.with_outputs,
-    )
-    files = [info for info in _files(storage) if info.path != owner_lock.NAME]
-    return DeletionPreview(
-        plan=plan,
-        files=len(files),
-        bytes=sum(info.bytes for info in files),
-        has_catalog=bool(state.catalog_id),
-        group=admin.has_group(connector.group_id) or _was_redriven(storage, connector, admin),
-        held=held,
-        strangers=tuple(sorted(writers - {state.catalog_id, *before.catalogs})),
-        others=others,
-        damage=damage,
-        begun=begun is not None,
-    )
+    def _remove(self, preview: DeletionPreview) -> None:
+        connector, admin = self._connector, Admin(self._clients.admin())
+        owner = owner_lock.this_process().text
+        catalog = fence(self._storage, connector.name, owner, SystemClock().now_ms())
+        ids = [connector.transactional_id(bucket) for bucket in range(preview.plan.buckets)]
+        fence_all(self._clients.producer(), ids)
+        refuse_elsewhere(preview, connector, admin)
+        begin(self._storage, preview.plan, catalog)
+        self._store.delete(connector.name)  # while deleting.json keeps workers out
+        carry_out(self._storage, preview.plan, connector, admin, self._snapshots)
+        refuse_begun_anew(preview, connector, admin)
+
+    @contextmanager
+    def _stored_kept(self, stored: Collection[str]) -> Iterator[None]:
+        """Keeps workers from reading what is `stored` while it is removed. Raises UsageError if one has begun."""
+        if not stored:
+            yield
+            return
+        if not self._store.claim():
+            raise self._is_kept_error(str(self._store.owner() or "that has just begun"), stored)
+        try:
+            yield
+        finally:
+            self._store.release()
+
+    def _waited_for(self, owner: Callable[[], Owner | None]) -> Owner | None:
+        """Returns who holds a lock, None if it is free, once the lock of a worker that was killed can have ended."""
+        return poll_until(lambda held: held is None, owner, abandoned_s(self._storage), LOCK_POLL_S)
+
+    def _is_run_error(self, owner: str) -> UsageError:
+        return UsageError(
+            f"Connector {self._connector.name} is run by {owner} now; nothing was removed.",
+            "Stop that worker, or take the connector's file off it, then try again.",
+        )
+
+    def _is_kept_error(self, owner: str, stored: Collection[str]) -> UsageError:
+        name = self._connector.name
+        return UsageError(
+            f"Connector {name} is one of the worker {owner}, which keeps {', '.join(stored)}; nothing was removed.",
+            f"Take it off that worker with keyfold connectors delete {name} (or, if it comes from a file, by moving "
+            "the file away and SIGHUP), or stop the worker; then try again.",
+        )
 
 
 def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
     """Takes the catalog over (T1 of step 1) for `by`, so that its earlier owner commits nothing more.
 
-    Returns None where there is no catalog, or it cannot be read. Raises FencedError, StorageError.
+    Returns None if there is no catalog, or it cannot be read. Raises FencedError, StorageError.
     """
     try:
         catalog = Catalog.open(storage, connector)
@@ -150,37 +151,8 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
     return catalog
 
 
-def refuse_elsewhere(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
-    """Raises ConnectorError if a worker with another storage has committed a position since `found` was looked up.
-
-    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions anew. To be called
-    once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to publish
-    at that time is not noticed.
-    """
-    if not found.strangers:
-        return
-    now = _positions(admin, connector, sorted({tp.topic for tp in found.held}))
-    moved = [tp for tp, position in now.items() if position != found.held.get(tp)]
-    if moved:
-        raise ConnectorError(
-            f"Connector {connector.name} runs elsewhere: the position of {moved[0]} has just moved to "
-            f"{now[moved[0]].offset}, and no catalog in this storage.location did that. Nothing was removed.",
-            "Stop the worker that runs it, then delete the connector again.",
-        )
-
-
-def refuse_begun_anew(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
-    """Raises ConnectorError if a worker with another storage has made the consumer group again after it was removed."""
-    if found.strangers and admin.has_group(connector.group_id):
-        raise ConnectorError(
-            f"Connector {connector.name} runs elsewhere: consumer group {connector.group_id} was removed, and is there "
-            "again. All else is removed.",
-            "Stop the worker that runs it, then delete the connector again.",
-        )
-
-
 def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:
-    """Writes deleting.json (step 2). Raises FencedError, without it, where a worker has taken over meanwhile.
+    """Writes deleting.json (step 2). Raises FencedError, without it, if a worker has taken over meanwhile.
 
     A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
     """
@@ -189,12 +161,41 @@ def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None
     try:
         if catalog is not None:
             catalog.refresh()
-        elif _state(storage, plan.connector)[0].epoch:
+        elif kept_or_empty(storage, plan.connector)[0].epoch:
             raise FencedError(f"Connector {plan.connector}: a worker has begun it anew.", "Stop that worker first.")
     except FencedError:
         if not written:
             storage.delete(DELETING)
         raise
+
+
+def refuse_elsewhere(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises ConnectorError if a worker with another storage has committed a position since `preview` was made.
+
+    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions again. This is
+    called once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to
+    publish at that time is not noticed.
+    """
+    if not preview.strangers:
+        return
+    now = held_positions(admin, connector, sorted({tp.topic for tp in preview.held}))
+    moved = [tp for tp, position in now.items() if position != preview.held.get(tp)]
+    if moved:
+        raise ConnectorError(
+            f"Connector {connector.name} runs elsewhere: the position of {moved[0]} has just moved to "
+            f"{now[moved[0]].offset}, and no catalog in this storage.location did that. Nothing was removed.",
+            "Stop the worker that runs it, then delete the connector again.",
+        )
+
+
+def refuse_begun_anew(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises ConnectorError if a worker with another storage has made the consumer group again after it was removed."""
+    if preview.strangers and admin.has_group(connector.group_id):
+        raise ConnectorError(
+            f"Connector {connector.name} runs elsewhere: consumer group {connector.group_id} was removed, and is there "
+            "again. All else is removed.",
+            "Stop the worker that runs it, then delete the connector again.",
+        )
 
 
 def carry_out(
@@ -205,16 +206,16 @@ def carry_out(
     Raises UnreachableError, NotAllowedError, ConnectorError, StorageError: then the next delete goes on.
     """
     admin.delete_group(connector.group_id)
-    if _was_redriven(storage, connector, admin):
+    if was_redriven(storage, connector, admin):
         admin.delete_group(connector.redrive_group_id)
     if plan.with_outputs:
-        there = admin.describe([one.topic for one in plan.outputs])
-        admin.delete_topics([one.topic for one in plan.outputs if _is_there(one, there)])
+        there = admin.describe([output.topic for output in plan.outputs])
+        admin.delete_topics([output.topic for output in plan.outputs if is_there(output, there)])
         if location is not None:
             remove_snapshots(location, plan.connector, plan.snapshots, plan.catalogs)
     for folder in FOLDERS:
         storage.delete_folder(folder)
-    for name in _FILES:
+    for name in FILES:
         if name != owner_lock.NAME:  # it is held
             storage.delete(name)
     storage.delete(DELETING)
@@ -222,28 +223,8 @@ def carry_out(
         storage.delete_folder("")
 
 
-def _was_redriven(storage: Storage, connector: ConnectorConfig, admin: Admin) -> bool:
-    """Returns whether there is a group of redrives; the brokers are only asked where the storage may be lost.
-
-    A storage with a catalog says it by what a redrive keeps: without that no right on the group is asked for.
-    """
-    if redrive_floor.is_kept(storage):
-        return True
-    lost = connector.dead_letter_topic is not None and not storage.list(commits.FOLDER)
-    return lost and admin.has_group(connector.redrive_group_id)
-
-
-def find_snapshots(location: Storage | None, connector: str, catalogs: Collection[str]) -> tuple[str, ...]:
-    """Lists the paths of the snapshots of `connector` that are of one of `catalogs`. Raises StorageError."""
-    if location is None:
-        return ()
-    places = (info.path.rpartition("/") for info in location.walk(connector))
-    found = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
-    return tuple(path for path in found if snapshot_location.catalog_of(location, path) in catalogs)
-
-
 def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], catalogs: Collection[str]) -> None:
-    """Removes the snapshots at `paths`, LATEST and `current` where they lead there, and the mark of one of `catalogs`.
+    """Removes the snapshots at `paths`, LATEST and `current` if they lead there, and the mark of one of `catalogs`.
 
     Without that mark the next catalog may take snapshots in the folder of `connector`. Snapshots of other catalogs
     stay. Raises StorageError.
@@ -261,95 +242,3 @@ def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], ca
         location.delete(f"{connector}/{snapshot_location.MARK}")
     if not location.list(connector):
         location.delete_folder(connector)
-
-
-def _begun(storage: Storage) -> DeletionPlan | None:
-    """Reads the plan of an earlier delete; an empty one where its file cannot be read, None where there is none."""
-    try:
-        return msgspec.json.decode(storage.read(DELETING), type=DeletionPlan)
-    except MissingFileError:
-        return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return DeletionPlan(connector="")
-
-
-def _state(storage: Storage, connector: str) -> tuple[CatalogState, str | None]:
-    """Returns the catalog's state, an empty one where there is none, and why it cannot be read.
-
-    Raises CatalogError where it is another connector's.
-    """
-    catalog = Catalog(storage, connector)
-    try:
-        return catalog.refresh(), None
-    except CatalogError as error:
-        if catalog.version and catalog.state.connector != connector:
-            raise
-        return CatalogState(), error.message
-
-
-def _files(storage: Storage) -> list[FileInfo]:
-    """Lists the files that keyfold made in the connector's folder, unfinished ones included, without deleting.json."""
-    every = [*storage.walk(""), *storage.unfinished("")]
-    return [info for info in every if info.path in _FILES or info.path.partition("/")[0] in FOLDERS]
-
-
-def _sources(admin: Admin, connector: ConnectorConfig, state: CatalogState) -> list[str]:
-    named = connector.topics or select(connector, admin.list_topics())
-    return sorted({*named, *state.topics})
-
-
-def _positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[str]) -> dict[TopicPartition, Position]:
-    """Reads the group's positions of the source topics that exist: a deleted topic has none."""
-    there = admin.describe(topics)
-    every = [TopicPartition(name, number) for name, info in there.items() for number in range(info.partitions)]
-    found = read_positions(admin, connector.group_id, every)
-    return {tp: position for tp, position in found.items() if position is not None}
-
-
-def _outputs(
-    admin: Admin,
-    connector: ConnectorConfig,
-    state: CatalogState,
-    sources: Iterable[str],
-    held: Mapping[TopicPartition, Position],
-    before: DeletionPlan,
-) -> tuple[tuple[OutputTopic, ...], tuple[str, ...]]:
-    """Returns the connector's output topics that exist, and the names of topics that only have an output's name."""
-    names = {topic: name for topic in sources if (name := _output_name(connector, state, topic)) is not None}
-    known = {*_published(state), *_written(names, held), *before.outputs}
-    there = admin.describe({*names.values(), *(one.topic for one in known)})
-    ours = {one for one in known if _is_there(one, there)}
-    return tuple(sorted(ours)), tuple(sorted(there.keys() - {one.topic for one in ours}))
-
-
-def _output_name(connector: ConnectorConfig, state: CatalogState, topic: str) -> str | None:
-    known = state.topics.get(topic)
-    return connector.output_topic(topic) if known is None else known.output
-
-
-def _published(state: CatalogState) -> Iterator[OutputTopic]:
-    """Returns the outputs to which the catalog knows that records were sent.
-
-    An output that it only names, or began a fold for (`PlanFold`, before step 7), may be another connector's, which is
-    why this one never got further; what was sent of such a fold has its position.
-    """
-    sent = {log.topic for log in state.logs if log.published > log.start or log.output is not None}
-    for topic in state.topics.values():
-        if topic.topic in sent and topic.output is not None and topic.output_id is not None:
-            yield OutputTopic(topic.output, topic.output_id)
-
-
-def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) -> Iterator[OutputTopic]:
-    """Returns the outputs that positions were committed for, in one transaction with the records."""
-    for tp, position in held.items():
-        if tp.topic in names and position.output_id is not None:
-            yield OutputTopic(names[tp.topic], position.output_id)
-
-
-def _is_there(output: OutputTopic, there: Mapping[str, TopicInfo]) -> bool:
-    return output.topic in there and there[output.topic].id == output.id
-
-
-def _is_snapshot(folder: str) -> bool:
-    """Returns whether `folder` is where a snapshot would be: <connector>/<topic>/<id>."""
-    return folder.count("/") == 2

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from connectors.errors import NoConnectorError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses
-from connectors.runtime.connector_store import TargetState
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 
@@ -51,8 +51,8 @@ def get_task_status(context: ContextDependency, connector: str, task: str) -> sh
     """Shows the state of a task."""
     number = _number(task)
     missing = f"No status found for task {connector}-{number}"
-    found = views.status(_existing(context, connector, missing), context.identity.worker_id)
-    return next((one for one in found.tasks if one.id == number), None) or _not_found(missing)
+    status = views.status(_existing(context, connector, missing), context.identity.worker_id)
+    return next((state for state in status.tasks if state.id == number), None) or _not_found(missing)
 
 
 @router.post(
@@ -68,14 +68,14 @@ def restart(
     only_failed: Annotated[str | None, Query(alias="onlyFailed")] = None,
 ) -> Response:
     """Restarts a connector (KIP-745). Its tasks are restarted with it, as they are one run."""
-    found = _existing(context, connector, f"Unknown connector: {connector}")
+    existing = _existing(context, connector, f"Unknown connector: {connector}")
     failed_only = bodies.flag(only_failed)
-    is_due = _is_to_restart(found, failed_only=failed_only)
+    is_due = _is_to_restart(existing, failed_only=failed_only)
     if is_due:
         context.herder.restart(connector)
     if not (bodies.flag(include_tasks) or failed_only):
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    planned = views.status(found, context.identity.worker_id, planned=is_due)
+    planned = views.status(existing, context.identity.worker_id, planned=is_due)
     return JSONResponse(shapes.without_none(planned), HTTPStatus.ACCEPTED)
 
 
@@ -88,10 +88,10 @@ def restart(
 def restart_task(context: ContextDependency, connector: str, task: str) -> None:
     """Restarts the connector of a task: all of its tasks are one run."""
     number = _number(task)
-    found = _existing(context, connector, f"Unknown connector: {connector}")
-    if number not in range(found.tasks):
+    existing = _existing(context, connector, f"Unknown connector: {connector}")
+    if number not in range(existing.tasks):
         _not_found(f"Unknown task: {connector}-{number}")
-    if _is_to_restart(found):
+    if _is_to_restart(existing):
         context.herder.restart(connector)
 
 
@@ -118,10 +118,10 @@ def get_topics(context: ContextDependency, connector: str) -> dict[str, Any]:
     """Lists the topics that a connector has read since it was made, or since they were reset (KIP-558)."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     try:
-        found = context.herder.active_topics(connector)
+        topics = context.topics.of(connector)
     except NoConnectorError:
-        found = []
-    return {connector: {"topics": found}}
+        topics = []
+    return {connector: {"topics": topics}}
 
 
 @router.put("/topics/reset", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(403))
@@ -129,7 +129,7 @@ def reset_topics(context: ContextDependency, connector: str) -> None:
     """Forgets which topics a connector has used."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     _tracked(context.worker.topic_tracking_allow_reset, "tracking reset")
-    context.herder.reset_topics(connector)
+    context.topics.reset(connector)
 
 
 def _tracked(allowed: bool, what: str) -> None:  # noqa: FBT001  # the setting itself
@@ -145,7 +145,7 @@ def _is_to_restart(connector: Connector, *, failed_only: bool = False) -> bool:
 
 async def _target(context: RestContext, name: str, state: TargetState) -> None:
     try:
-        await context.slow.changes.run(context.herder.target, name, state)
+        await context.slow.changes.run(context.herder.specs.target, name, state)
     except NoConnectorError:
         _not_found(f"Unknown connector {name}")
 

@@ -45,7 +45,7 @@ class LoggerLevels:
         return {name: self._level(name) for name in (ROOT, *sorted(names))}
 
     def get(self, name: str) -> shapes.LoggerLevel | None:
-        """Returns the level of a logger, that of one above it where it has none; None where there is no such logger."""
+        """Returns the level of a logger, that of one above it if it has none; None if there is no such logger."""
         return self._level(name) if name == ROOT or name in _existing() else None
 
     def set(self, name: str, level: str, now_ms: int) -> list[str]:
@@ -60,10 +60,10 @@ class LoggerLevels:
                 f"Logger {name} is not set to {level}: it writes secrets below {lowest}.",
                 f"Set it to {lowest} or above.",
             )
-        touched = sorted(one for one in {name, *_existing()} if one == name or _is_below(one, name))
-        for one in touched:
-            _logger(one).setLevel(max(LEVELS[level], lowest_level(one)))
-            self._set_ms[one] = now_ms
+        touched = sorted(logger for logger in {name, *_existing()} if logger == name or _is_below(logger, name))
+        for logger in touched:
+            _logger(logger).setLevel(max(LEVELS[level], lowest_level(logger)))
+            self._set_ms[logger] = now_ms
         return touched
 
     def _level(self, name: str) -> shapes.LoggerLevel:
@@ -73,7 +73,9 @@ class LoggerLevels:
 
 
 def _existing() -> set[str]:
-    return {name for name, one in logging.root.manager.loggerDict.copy().items() if isinstance(one, logging.Logger)}
+    return {
+        name for name, logger in logging.root.manager.loggerDict.copy().items() if isinstance(logger, logging.Logger)
+    }
 
 
 def _is_below(name: str, logger: str) -> bool:

@@ -33,14 +33,14 @@ _SHAPE: Final = (
 async def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorOffsets:
     """Lists the next source offset to be published of each partition, as the catalog has it, which decides."""
     state = await _state(context, context.herder.connector(connector))
-    found = [
+    offsets = [
         shapes.ConnectorOffset(
             partition=shapes.SourcePartition(kafka_topic=log.topic, kafka_partition=log.partition),
             offset=shapes.SourceOffset(kafka_offset=log.position),
         )
         for log in sorted(state.logs, key=lambda log: log.tp)
     ]
-    return shapes.ConnectorOffsets(offsets=found)
+    return shapes.ConnectorOffsets(offsets=offsets)
 
 
 @router.patch(
@@ -83,21 +83,21 @@ async def _state(context: RestContext, connector: Connector) -> CatalogState:
 
 
 def _offsets(given: object) -> dict[TopicPartition, int | None]:
-    """Returns the offsets that a body names, by partition. Raises UsageError where they are not in Connect's form."""
+    """Returns the offsets that a body names, by partition. Raises UsageError if they are not in Connect's form."""
     if not isinstance(given, list) or not given:
         raise UsageError("Partitions / offsets need to be provided for an alter offsets request", _SHAPE)
-    found: dict[TopicPartition, int | None] = {}
-    for number, one in enumerate(given):
+    offsets: dict[TopicPartition, int | None] = {}
+    for number, each in enumerate(given):
         where = f"offsets[{number}]"
-        tp = _partition(_object(one, where, "partition", "offset"), where)
-        if tp in found:
+        tp = _partition(_object(each, where, "partition", "offset"), where)
+        if tp in offsets:
             _refuse(f"{where}: topic {tp.topic}, partition {tp.partition} is there twice.")
-        found[tp] = _offset(one.get("offset"), where)
-    return found
+        offsets[tp] = _offset(each.get("offset"), where)
+    return offsets
 
 
-def _partition(one: Mapping[str, Any], where: str) -> TopicPartition:
-    given = _object(one.get("partition"), f"{where}.partition", "kafka_topic", "kafka_partition")
+def _partition(entry: Mapping[str, Any], where: str) -> TopicPartition:
+    given = _object(entry.get("partition"), f"{where}.partition", "kafka_topic", "kafka_partition")
     topic = given.get("kafka_topic")
     if not isinstance(topic, str) or not topic:
         _refuse(f"{where}.partition.kafka_topic is {topic!r}, and should be a topic's name.")

@@ -68,14 +68,14 @@ def read_users(path: Path) -> dict[str, User]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _fault(f'"{path}" cannot be read: {why}.') from None
-    found = {}
+    users = {}
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.startswith("#"):
             name, user = _user(path, number, line.strip())
-            found[name] = user
-    if not any(user.role is Role.ADMIN for user in found.values()):
+            users[name] = user
+    if not any(user.role is Role.ADMIN for user in users.values()):
         raise _fault(f'"{path}" has no user with the role admin.')
-    return found
+    return users
 
 
 def _user(path: Path, number: int, line: str) -> tuple[str, User]:
@@ -90,11 +90,11 @@ def _user(path: Path, number: int, line: str) -> tuple[str, User]:
 
 def _is_hash(text: str) -> bool:
     """Returns whether `text` is a bcrypt hash; bcrypt itself says so, asked with the least cost."""
-    found = _HASH.fullmatch(text)
-    if found is None:
+    match = _HASH.fullmatch(text)
+    if match is None:
         return False
     try:
-        bcrypt.checkpw(b"", f"$2b$04${found['salted']}".encode())
+        bcrypt.checkpw(b"", f"$2b$04${match['salted']}".encode())
     except ValueError:
         return False
     return True
@@ -115,7 +115,7 @@ class _UsersRead(msgspec.Struct, frozen=True):
 class Users:
     """Checks names and passwords against a users' file, which is read again when it has changed.
 
-    Where what it says then is not valid, that is logged, and the users of before count on.
+    If what it says then is not valid, that is logged, and the users of before count on.
     """
 
     def __init__(self, path: Path) -> None:

@@ -46,7 +46,7 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 class _Protocol(H11Protocol):
     """Ends connections whose client takes too long to send a request, or to read an answer.
 
-    Where all connections are taken, a new one takes the place of that which has waited longest for its client: a few
+    If all connections are taken, a new one takes the place of that which has waited longest for its client: a few
     hundred that are kept open keep nobody out, and take no more of the process's files. With `tls`, a connection counts
     from before its handshake: it is taken without TLS, and given to HTTP once the handshake is done.
     """
@@ -99,9 +99,13 @@ class _Protocol(H11Protocol):
         """Ends the connection that has waited longest for its client, if all are taken and any waits."""
         if len(self.connections) < CONNECTIONS:
             return
-        waiting = [one for one in self.connections if isinstance(one, _Protocol) and one is not self and one.is_waiting]
+        waiting = [
+            connection
+            for connection in self.connections
+            if isinstance(connection, _Protocol) and connection is not self and connection.is_waiting
+        ]
         if waiting:
-            oldest = min(waiting, key=lambda one: one._waits_since or 0.0)
+            oldest = min(waiting, key=lambda connection: connection._waits_since or 0.0)
             self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
             oldest.transport.abort()
 
@@ -183,7 +187,7 @@ class RestServer:
         self._thread = CancellableThread("rest", lambda _: self._run())
 
     def start(self) -> None:
-        """Starts to answer, and returns once it does. Raises UnreachableError where it does not in STARTED_S."""
+        """Starts to answer, and returns once it does. Raises UnreachableError if it does not in STARTED_S."""
         self._thread.start()
         if not poll_until(bool, self._is_started, STARTED_S, _LOOK_S) or self._thread.failure is not None:
             raise UnreachableError(
@@ -232,7 +236,7 @@ def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp) -> uvicorn
 
 
 def _loaded(config: uvicorn.Config) -> uvicorn.Config:
-    """Returns `config` with its certificates read. Raises FaultyConfigError where they cannot be."""
+    """Returns `config` with its certificates read. Raises FaultyConfigError if they cannot be."""
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:

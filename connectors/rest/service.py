@@ -45,6 +45,7 @@ def listening(
     from connectors.rest.logger_levels import LoggerLevels
     from connectors.rest.server import RestServer
     from connectors.rest.slow_calls import Slow
+    from connectors.runtime.supervised_connector import ActiveTopics
 
     where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
     metrics = CollectorRegistry()
@@ -52,18 +53,20 @@ def listening(
     names, partitions = worker.metrics_names, worker.metrics_partitions
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
-    context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock, Slow())
+    context = RestContext(
+        herder, ActiveTopics(herder.connector), worker, state, identity, metrics, LoggerLevels(), clock, Slow()
+    )
     with ExitStack() as stack:
-        for one in bound:
-            stack.callback(one.socket.close)
+        for listener in bound:
+            stack.callback(listener.socket.close)
         stack.callback(cluster.stop)
         stack.callback(ends.stop)
         ends.start()
-        server = RestServer(worker, [(one, _app(context, one)) for one in bound])
+        server = RestServer(worker, [(listener, _app(context, listener)) for listener in bound])
         stack.callback(server.stop)
         server.start()
-        for one in bound:
-            ready(one.url)
+        for listener in bound:
+            ready(listener.url)
         yield
 
 
@@ -80,13 +83,13 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
     if worker.rest_auth == "basic":
         assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"
         app = BasicAuth(app, Users(worker.rest_auth_users_file))
-    origins = [one.strip() for one in (worker.access_control_allow_origin or "").split(",") if one.strip()]
+    origins = [each.strip() for each in (worker.access_control_allow_origin or "").split(",") if each.strip()]
     app = OwnPages(app, origins)
     if origins:
         app = CORSMiddleware(
             app,
             allow_origins=origins,
-            allow_methods=[one.strip() for one in worker.access_control_allow_methods.split(",")],
+            allow_methods=[method.strip() for method in worker.access_control_allow_methods.split(",")],
         )
     if bound.listener.is_loopback:  # a page of the web that names a host of its own for 127.0.0.1 is not answered
         app = TrustedHostMiddleware(app, ["localhost", "127.0.0.1", "[::1]", bound.listener.host], www_redirect=False)
@@ -94,7 +97,7 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
 
 
 class ClusterId:
-    """The id of the Kafka cluster, asked beside everything else."""
+    """The id of the Kafka cluster, asked by a thread of its own."""
 
     def __init__(self, worker: WorkerConfig) -> None:
         self._id = ""
@@ -110,12 +113,12 @@ class ClusterId:
         """Returns it, "" as long as no broker has answered."""
         return self._id
 
-    def _ask(self, stopped: threading.Event) -> None:
+    def _ask(self, stop: threading.Event) -> None:
         from connectors.kafka.admin import Admin
 
         admin = Admin(client_config("admin", self._worker, None, {"log_level": 0}), ASK_S)
-        while not stopped.is_set() and not self._id:
+        while not stop.is_set() and not self._id:
             try:
                 self._id = admin.cluster_id()
             except KeyfoldError:  # asked again: nothing waits for it
-                stopped.wait(ASK_S)
+                stop.wait(ASK_S)

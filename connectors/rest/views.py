@@ -54,15 +54,17 @@ def trace_of(connector: Connector) -> str | None:
 
     Of a connector that runs it tells which source topics it does not read.
     """
-    found = connector.status
-    if found.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
+    current = connector.status
+    if current.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
         return _not_read(connector)
-    if found.error is None or not (found.state is ConnectorState.FAILED or found.waits):
+    if current.error is None or not (current.state is ConnectorState.FAILED or current.waits):
         return None
-    again = "" if found.next_restart_ms is None else f"\nStarted again at {moment(found.next_restart_ms)} or before."
-    since_ms = found.waiting_since_ms
+    again = (
+        "" if current.next_restart_ms is None else f"\nStarted again at {moment(current.next_restart_ms)} or before."
+    )
+    since_ms = current.waiting_since_ms
     waits = "" if since_ms is None else f"\nWaits since {moment(since_ms)} for an outage to end."
-    return f"{printable_text(found.error)}{waits}{again}"
+    return f"{printable_text(current.error)}{waits}{again}"
 
 
 def _not_read(connector: Connector) -> str | None:
@@ -101,15 +103,17 @@ def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
     """
     shown = masked(before)
     kept = {name for name, text in sent.items() if name in before and text == shown[name] != before[name]}
-    found = {name: before[name] if name in kept else text for name, text in sent.items()}
-    faults = [Fault(name, _UNKNOWN) for name, text in found.items() if HIDDEN in text and text != before.get(name)]
-    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, found, before)]
+    wanted = {name: before[name] if name in kept else text for name, text in sent.items()}
+    faults = [Fault(name, _UNKNOWN) for name, text in wanted.items() if HIDDEN in text and text != before.get(name)]
+    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, wanted, before)]
     if faults:
         raise FaultyConfigError("config", faults)
-    return found
+    return wanted
 
 
 def _is_moved(name: str, settings: Mapping[str, str], before: Mapping[str, str]) -> bool:
     """Returns whether the secret `name` of a converter goes to another address by `settings` than it did `before`."""
-    prefix = next((one for one in _CONVERTERS if name.startswith(one)), None)
-    return prefix is not None and any(settings.get(prefix + one) != before.get(prefix + one) for one in _ADDRESSES)
+    prefix = next((converter for converter in _CONVERTERS if name.startswith(converter)), None)
+    return prefix is not None and any(
+        settings.get(prefix + address) != before.get(prefix + address) for address in _ADDRESSES
+    )

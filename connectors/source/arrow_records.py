@@ -5,7 +5,7 @@ Each field is read by `map` over the method itself, so that no bytecode runs for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ class PartitionSlots:
     def of(self, messages: Sequence[Message]) -> Longs:
         """Returns the slot of each message; raises IngestError for one of a partition that is not in the split.
 
-        A kept consumer could have it from an older assignment, and nothing else would show where it belongs.
+        A kept consumer could have it from an older assignment, and nothing else would show that.
         """
         if self._slot_of is None:
             return self._of_topics(messages)
@@ -58,9 +58,9 @@ class PartitionSlots:
             raise self._strange(messages) from None
 
     def _strange(self, messages: Sequence[Message]) -> IngestError:
-        one = next(one for one in messages if (one.topic(), one.partition()) not in self._index)
-        where = f"{one.topic()}-{one.partition()}"
-        return IngestError(f"{where}: a record at offset {one.offset()} was not asked for.", DEFECT)
+        strange = next(each for each in messages if (each.topic(), each.partition()) not in self._index)
+        where = f"{strange.topic()}-{strange.partition()}"
+        return IngestError(f"{where}: a record at offset {strange.offset()} was not asked for.", DEFECT)
 
     def columns(self, slots: Longs) -> tuple[pa.Array, pa.Array]:
         """Returns the columns topic and partition of messages with these slots."""
@@ -69,10 +69,10 @@ class PartitionSlots:
 
 
 def _by_number(partitions: Sequence[TopicPartition]) -> Longs:
-    """Returns the slot of each partition of one topic, by number; -1 where there is none, and as last element."""
-    found = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
-    found[[key.partition for key in partitions]] = np.arange(len(partitions))
-    return found
+    """Returns the slot of each partition of one topic, by number; -1 if it has none, and as last element."""
+    slots = np.full(2 + max(key.partition for key in partitions), -1, np.int64)
+    slots[[key.partition for key in partitions]] = np.arange(len(partitions))
+    return slots
 
 
 def faulty(messages: Sequence[Message]) -> list[int]:
@@ -86,9 +86,9 @@ def faulty(messages: Sequence[Message]) -> list[int]:
 
 
 def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> tuple[list[Message], Longs, Longs]:
-    """Returns the messages whose offset lies in [low, high) of their slot, with their slots and offsets.
+    """Returns the messages with an offset in [low, high) of their slot, with their slots and offsets.
 
-    A poll may bring records behind a range's end, and a reassigned partition old ones.
+    A poll may bring records after a range's end, and a reassigned partition old ones.
     """
     offsets = np.fromiter(map(Message.offset, messages), np.int64, len(messages))
     keep = (offsets >= lows[slots]) & (offsets < highs[slots])
@@ -98,36 +98,36 @@ def within(messages: list[Message], slots: Longs, lows: Longs, highs: Longs) -> 
     return kept, slots[keep], offsets[keep]
 
 
-def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, where: PartitionSlots) -> pa.RecordBatch:
+def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, partitions: PartitionSlots) -> pa.RecordBatch:
     """Makes a batch of `READ` (`SOURCE` without `range`) of messages, in their order.
 
     Headers with a name that is not UTF-8 are left out, and the record is rejected for it.
     """
-    topics, partitions = where.columns(slots)
+    size = len(messages)
     # One pass, and each pair is taken apart at once: no list of thousands of tuples.
-    pairs = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * len(messages))
+    pairs = np.fromiter(chain.from_iterable(map(Message.timestamp, messages)), np.int64, 2 * size)
     kinds, stamps = pairs[::2], pairs[1::2]
     # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
-    found, odd = headers_of_all(messages)
+    headers, odd = headers_of_all(messages)
+    rejected = pa.nulls(size, pa.string())
+    if odd:
+        rejected = pa.array([odd.get(number) for number in range(size)], pa.string())
     columns = [
-        *(topics, partitions, pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
+        *partitions.columns(slots),
+        *(pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),
         pa.array(list(map(Message.key, messages)), pa.binary()),
         pa.array(list(map(Message.value, messages)), pa.binary()),
-        _headers(found),
-        _rejected(len(messages), odd),
+        _headers(headers),
+        rejected,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=READ)
 
 
-def _rejected(size: int, odd: Mapping[int, str]) -> pa.Array:
-    return pa.array([odd.get(number) for number in range(size)], pa.string()) if odd else pa.nulls(size, pa.string())
-
-
-def _headers(found: Sequence[Any]) -> pa.Array:
-    """Makes the headers column: in their order, with duplicates and null values; empty where a record has none."""
-    if not any(found):
-        return pa.ListArray.from_arrays(pa.array(np.zeros(len(found) + 1, np.int32)), _pairs([]), type=HEADERS)
-    each = [one or () for one in found]
+def _headers(headers: Sequence[Any]) -> pa.Array:
+    """Makes the headers column: in their order, with duplicates and null values; empty if a record has none."""
+    if not any(headers):
+        return pa.ListArray.from_arrays(pa.array(np.zeros(len(headers) + 1, np.int32)), _pairs([]), type=HEADERS)
+    each = [pairs or () for pairs in headers]
     ends = accumulate(map(len, each), initial=0)
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), _pairs(list(chain(*each))), type=HEADERS)
 
@@ -159,24 +159,9 @@ def with_range(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def range_rows(read: Iterable[tuple[SourceRange, int, int]]) -> pa.RecordBatch:
     """Makes the rows that state which ranges were read; `read` has (range, first offset asked for, records) of each."""
-    rows = [
-        {
-            "topic": found.topic,
-            "partition": found.partition,
-            "offset": found.lo,
-            "range": _stated(found, start, records),
-        }
-        for found, start, records in read
-    ]
+    rows = []
+    for part, start, records in read:
+        counts = {"start": start, "records": records, "filtered": 0}
+        stated = {"topic_id": part.topic_id, "lo": part.lo, "hi": part.hi, **counts}
+        rows.append({"topic": part.topic, "partition": part.partition, "offset": part.lo, "range": stated})
     return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
-
-
-def _stated(found: SourceRange, start: int, records: int) -> dict[str, Any]:
-    return {
-        "topic_id": found.topic_id,
-        "lo": found.lo,
-        "hi": found.hi,
-        "start": start,
-        "records": records,
-        "filtered": 0,
-    }

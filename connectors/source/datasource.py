@@ -28,7 +28,7 @@ _POSITION: Final = "batch"
 
 
 class Address(Struct, frozen=True):
-    """Where the driver listens, and what proves that a process may ask. Its repr does not show that."""
+    """The path at which the driver listens, and the key by which a process may ask, which its repr does not show."""
 
     path: str
     key: str

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from connectors.source.micro_batches import MicroBatches
 
 _CLOSE_S: Final = 2.0
+"""How long (s) `close` waits for the thread that accepts; it has nothing else to do."""
 _AGAIN_S: Final = 0.2
+"""The pause (s) before it accepts again without a file or thread left; without one it would spin."""
 _log = structlog.get_logger()
 
 
@@ -55,23 +57,24 @@ class DriverLink:
         """Takes no further connection; those that are there end with their processes."""
         self._accepting.stop()
         if self._accepting.is_alive():
-            # It sees that it is to end. Without a handshake, which is not answered where it has ended meanwhile.
+            # It sees that it is to end. Without a handshake, which is not answered if it has ended meanwhile.
             with suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
                 knock.settimeout(_CLOSE_S)
                 knock.connect(self.address.path)
         self._accepting.join(_CLOSE_S)
         self._listener.close()
 
-    def _accept(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _accept(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
                 connection = self._listener.accept()
                 CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
-            except (OSError, RuntimeError) as error:  # no file, or no thread, is left; a planner that is lost asks anew
-                if not stopped.wait(_AGAIN_S):
+            except (OSError, RuntimeError) as error:
+                # No file or thread is left; a planner that is lost asks again.
+                if not stop.wait(_AGAIN_S):
                     _log.warning("a process of Spark's that plans was not let in", error=str(error))
 
-    def _answer(self, connection: Connection, _stopped: threading.Event) -> None:
+    def _answer(self, connection: Connection, _stop: threading.Event) -> None:
         with connection, suppress(EOFError, OSError):  # the process has ended
             if not self._is_known(connection):
                 return
@@ -79,12 +82,12 @@ class DriverLink:
                 name, arguments = connection.recv()
                 try:
                     answer = (True, self._answer_to(name, *arguments))
-                except Exception as error:  # noqa: BLE001  # raised in the planner, whose query fails with it
+                except Exception as error:  # noqa: BLE001  # raised in the planner, and its query fails with it
                     answer = (False, f"{type(error).__name__}: {error}")
                 connection.send(answer)
 
     def _is_known(self, connection: Connection) -> bool:
-        """Proves each side to the other, as `Listener.accept` does where it has the key."""
+        """Proves each side to the other, as `Listener.accept` does if it has the key."""
         key = self.address.key.encode()
         try:
             deliver_challenge(connection, key)

@@ -18,7 +18,7 @@ from compactor.ingest.appends import Batch
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import plan, read_route
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
 from connectors.source.read_route import Route
 from connectors.source.subscription import Subscription
@@ -145,7 +145,10 @@ class MicroBatches:
                 first, self._first = self._first, None
                 self._in_driver = not first
                 return self._plan(first)
-            self._changed.wait_for(lambda: run != self._run or self._closed or self._is_offered(), self._wait_s)
+            self._changed.wait_for(
+                lambda: run != self._run or self._closed or any(each.claimable for each in self._subscriptions),
+                self._wait_s,
+            )
             if run != self._run or self._closed:
                 return start
             claimed = [(each, offer) for each in self._subscriptions if (offer := each.claim())]
@@ -206,9 +209,6 @@ class MicroBatches:
         """Returns whether the last micro-batch that was planned has tasks without bounds."""
         return any(not task.bounded for task in self._planned.get(self._number, []))
 
-    def _is_offered(self) -> bool:
-        return any(subscription.claimable for subscription in self._subscriptions)
-
     def _plan(self, tasks: list[ReadTask]) -> int:
         self._number += 1
         self._planned = {number: kept for number, kept in self._planned.items() if number >= self._number - 1}
@@ -228,7 +228,7 @@ class MicroBatches:
 
         def portion_split(number: int, ranges: Sequence[SourceRange]) -> PortionSplit:
             subscription, offer = numbered[number]
-            return PortionSplit(number, offer.options, ReadSplit(tuple(ranges)), self._subscriptions[subscription])
+            return PortionSplit(number, offer.options, tuple(ranges), self._subscriptions[subscription])
 
         ranges = {number: offer.ranges for number, (_, offer) in numbered.items()}
         parts = _deal(ranges, 1 if self._in_driver else self._tasks)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
 
 _REQUEST_S: Final = 10.0
+"""How long (s) one request may take at most; a connector with a shorter timeout waits no longer than that."""
 
 STORE_INTERVAL_MS: Final = 500
 """The shortest time between two micro-batches on an object store: each takes some ten requests, which are paid for."""
@@ -63,10 +64,10 @@ class Timeouts(msgspec.Struct, frozen=True):
 class SourceOptions(msgspec.Struct, frozen=True):
     """What one connector reads, and how. Its repr shows no client setting.
 
-    `starts`: where known topics begin; other topics begin at their log starts. `closed`: topics of `starts` that were
-    gone before and are not waited for. `skip_lost`: on.data.loss is `skip`. `interval_ms`: the shortest time between
-    two micro-batches. `pinned`: it ends at what is stable when it begins. `chain`: what is done with each record; None
-    where nothing is.
+    `starts`: the first offsets of known topics; others begin at their log starts. `closed`: topics of `starts` that
+    were gone before and are not waited for. `skip_lost`: on.data.loss is `skip`. `interval_ms`: the shortest time
+    between two micro-batches. `pinned`: it ends at what is stable when it begins. `chain`: what is done with each
+    record, if anything.
     """
 
     connector: str
@@ -98,7 +99,7 @@ def source_options(
     pinned: bool = False,
     chain: ChainSpec | None = None,
 ) -> SourceOptions:
-    """Makes the options of `connector`; positions begin where the catalog ends."""
+    """Makes the options of `connector`; positions begin at the end of the catalog."""
     return SourceOptions(
         connector=connector.name,
         clients=clients,
@@ -132,5 +133,5 @@ def _selection(connector: ConnectorConfig, closed: frozenset[str]) -> Selection:
     """Selects what is read: never the topics `closed`."""
     if connector.topics is not None:
         return Selection(topics=tuple(name for name in connector.topics if name not in closed))
-    found = pattern(connector)
-    return Selection(pattern=replace(found, exclude=found.exclude | closed))
+    matched = pattern(connector)
+    return Selection(pattern=replace(matched, exclude=matched.exclude | closed))

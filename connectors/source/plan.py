@@ -54,10 +54,8 @@ class SourceRange(msgspec.Struct, frozen=True):
         return TopicPartition(self.topic, self.partition)
 
 
-class ReadSplit(msgspec.Struct, frozen=True):
-    """The ranges that one task reads with one consumer; never two of one partition."""
-
-    ranges: tuple[SourceRange, ...]
+Ranges = tuple[SourceRange, ...]
+"""Ranges that one task reads with one consumer; never two of one partition."""
 
 
 def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
@@ -95,10 +93,10 @@ def advance(
     ends: Mapping[TopicPartition, int],
     limit: int | None,
 ) -> dict[str, TopicOffsets]:
-    """Returns where a batch from `start` ends, given the last stable offsets; partitions without one stay.
+    """Returns the end of a batch from `start`, given the last stable offsets; partitions without one stay.
 
     Topics of `start` that are not in `topics` (deleted, no longer matched) keep their offsets.
-    Raises SourceChangedError where a log ends below our position.
+    Raises SourceChangedError if a log ends below our position.
     """
     positions = known(start, topics)
     for key in positions.keys() & ends.keys():
@@ -116,12 +114,12 @@ def introduce(
 ) -> dict[str, TopicOffsets]:
     """Returns the positions of topics first seen: the log start of each of their partitions.
 
-    A topic one of whose log starts is not known waits for a later batch.
+    A topic waits for a later batch if one of its log starts is not known.
     """
-    found = {name: [TopicPartition(name, number) for number in range(topics[name].partitions)] for name in names}
+    partitions = {name: [TopicPartition(name, number) for number in range(topics[name].partitions)] for name in names}
     return {
         name: TopicOffsets(topics[name].id, {key.partition: log_starts[key] for key in keys})
-        for name, keys in found.items()
+        for name, keys in partitions.items()
         if all(key in log_starts for key in keys)
     }
 
@@ -129,9 +127,9 @@ def introduce(
 def ranges(connector: str, start: Offsets, end: Offsets) -> list[SourceRange]:
     """Returns the ranges between two positions, by topic and partition.
 
-    Raises SourceChangedError where they count in topics of different ids, or where an end is below its start.
+    Raises SourceChangedError if they count in topics of different ids, or an end is below its start.
     """
-    found: list[SourceRange] = []
+    between: list[SourceRange] = []
     for name in sorted(start.keys() & end.keys()):
         before, after = start[name], end[name]
         if before.id != after.id:
@@ -141,41 +139,41 @@ def ranges(connector: str, start: Offsets, end: Offsets) -> list[SourceRange]:
             if hi < lo:
                 raise source_errors.truncated(connector, TopicPartition(name, number), lo, hi)
             if hi > lo:
-                found.append(SourceRange(name, after.id, number, lo, hi))
-    return found
+                between.append(SourceRange(name, after.id, number, lo, hi))
+    return between
 
 
-def size(found: Iterable[SourceRange]) -> int:
+def size(of: Iterable[SourceRange]) -> int:
     """Counts the offsets of all ranges."""
-    return sum(one.size for one in found)
+    return sum(each.size for each in of)
 
 
 def reached(start: Offsets, stated: Iterable[RangeRead]) -> dict[str, TopicOffsets]:
-    """Returns where reading goes on from `start` once what was read is `stated`."""
+    """Returns the position that reading goes on from after `start`, once what was read is `stated`."""
     moved = {name: dict(topic.partitions) for name, topic in start.items()}
     for read in stated:
         moved[read.tp.topic][read.tp.partition] = max(read.hi, moved[read.tp.topic].get(read.tp.partition, 0))
     return {name: TopicOffsets(start[name].id, partitions) for name, partitions in moved.items()}
 
 
-def splits(found: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[ReadSplit]:
+def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[Ranges]:
     """Cuts ranges into at most `tasks_max` splits of about as many offsets each, none planned under `smallest` offsets.
 
-    The ranges are laid end to end and that line is cut: so a split has at most one piece of a partition, if `found` has
+    The ranges are laid end to end and that line is cut: so a split has at most one piece of a partition, if `whole` has
     one range for each. A cut near the edge of its range, by a tenth of a split, moves to that edge.
     """
-    queue = list(reversed(list(found)))
+    queue = list(reversed(list(whole)))
     left = sum(item.size for item in queue)
     tasks = max(1, min(tasks_max, left // smallest))
-    made: list[ReadSplit] = []
+    made: list[Ranges] = []
     while queue and len(made) < tasks - 1:
         split = _fill(queue, left / (tasks - len(made)))
-        left -= sum(item.size for item in split.ranges)
+        left -= sum(item.size for item in split)
         made.append(split)
-    return [*made, ReadSplit(tuple(reversed(queue)))] if queue else made
+    return [*made, tuple(reversed(queue))] if queue else made
 
 
-def _fill(queue: list[SourceRange], target: float) -> ReadSplit:
+def _fill(queue: list[SourceRange], target: float) -> Ranges:
     """Takes about `target` offsets from the end of `queue`, putting the rest of a cut range back."""
     taken: list[SourceRange] = []
     left = target
@@ -189,4 +187,4 @@ def _fill(queue: list[SourceRange], target: float) -> ReadSplit:
             break  # the rest is of the same partition
         taken.append(item)
         left -= item.size
-    return ReadSplit(tuple(taken))
+    return tuple(taken)

@@ -1,4 +1,4 @@
-"""Follows one connector's topics and their ends, and decides where its next portion of a micro-batch ends.
+"""Follows one connector's topics and their ends, and decides the end of its next portion of a micro-batch.
 
 It keeps no position: every answer follows from the position that it is given and from what the brokers say.
 """
@@ -87,14 +87,14 @@ class Planner:
         self._pinned = self._until_answered(lambda: self._pin(until))
 
     def initial(self) -> dict[str, TopicOffsets]:
-        """Returns where reading begins: the starts of known topics, the log starts of others.
+        """Returns the first position: the starts of known topics, the log starts of others.
 
         Raises SourceChangedError if a known topic was recreated, UnreachableError after the time for retries.
         """
         return self._until_answered(self._initial)
 
     def latest(self, start: Offsets, limit: int | None) -> Offsets:
-        """Returns where a portion from `start` of at most `limit` offsets ends; `start` itself if nothing is new.
+        """Returns the end of a portion from `start` of at most `limit` offsets; `start` itself if nothing is new.
 
         Brokers that do not answer are nothing new until the time for retries is over, then UnreachableError. Raises
         SourceChangedError.
@@ -107,7 +107,7 @@ class Planner:
         return start if end == start else end
 
     def partitions(self, position: Offsets) -> list[TopicPartition]:
-        """Returns the partitions of `position` whose ends it is going to ask for: those of topics that are not gone.
+        """Returns the partitions of `position` that it is going to ask about: those of topics that are not gone.
 
         The same list as long as neither the position nor the topics are other objects: idle connectors ask often.
         """
@@ -148,7 +148,7 @@ class Planner:
         return {**moved, **self._introduce(new, topics)} if new else moved
 
     def _not_recreated(self, start: Offsets, topics: dict[str, SourceTopic]) -> dict[str, SourceTopic]:
-        """Removes the topics that have another id than in `start`: they stay where they were, as deleted ones do.
+        """Removes the topics that have another id than in `start`: they stay at their offsets, as deleted ones do.
 
         Step T3 and its repetitions put them into the catalog. Raises SourceChangedError if no topic is left.
         """
@@ -181,22 +181,20 @@ class Planner:
         return answers.offsets
 
     def _known(self) -> dict[str, SourceTopic]:
-        now = self._clock()
-        if self._topics is None or now >= self._topics_until:
-            self._topics = self._ask_topics()
-            self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
-        return self._topics
-
-    def _ask_topics(self) -> dict[str, SourceTopic]:
-        selection = self._options.selection
+        """Returns the topics that are read, as the brokers have them, or had them a short time ago."""
+        now, connector, selection = self._clock(), self._options.connector, self._options.selection
+        if self._topics is not None and now < self._topics_until:
+            return self._topics
         if selection.pattern is not None:
-            return self._source.matching(selection.pattern)
-        topics = self._source.named(selection.topics)
-        missing = frozenset(selection.topics) - topics.keys()
-        for name in sorted(missing - self._missing):
-            _log.warning("source topic does not exist", connector=self._options.connector, topic=name)
-        self._missing = missing
-        return topics
+            self._topics = self._source.matching(selection.pattern)
+        else:
+            self._topics = self._source.named(selection.topics)
+            missing = frozenset(selection.topics) - self._topics.keys()
+            for name in sorted(missing - self._missing):
+                _log.warning("source topic does not exist", connector=connector, topic=name)
+            self._missing = missing
+        self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
+        return self._topics
 
     def _note_answer(self) -> None:
         """Ends a silence; forgets what was said of it after _CALM_S, as brokers may answer and fail in turn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from typing import Final
@@ -28,7 +28,7 @@ PAUSE_S: Final = 0.05
 SLOW_S: Final = 1.0
 """A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
 REPLAN_S: Final = 2.5
-"""How often (s) a connector is planned for whose ends have not moved: its topics may have changed."""
+"""How often (s) a connector is planned for if its ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
 """Slow connectors that are asked for at a time, each on a thread of its own."""
 _NAMES: Final = ("client.id", "group.id")
@@ -57,13 +57,17 @@ class SourcePoller:
         self._answers = shared_answers(clients, clock.monotonic)
         self._wake = wake
         self._clock = clock
+        # Guards the next three.
         self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
-        self._slow: dict[Subscription, None] = {}  # in the order in which they are to be asked for
+        # Those that are asked for alone, in the order of their turns, and those of them that are asked for now.
+        self._slow: dict[Subscription, None] = {}
         self._asking: set[Subscription] = set()
         self._empty_plans: WeakKeyDictionary[Subscription, _EmptyPlan] = WeakKeyDictionary()
+        # The partitions that were asked for last, by connector, and all of them.
         self._lists: list[list[TopicPartition]] = []
         self._wanted: frozenset[TopicPartition] = frozenset()
+        # Set when there is something to ask before POLL_S are over.
         self._now = threading.Event()
         self._thread = CancellableThread("source-poller", self._run)
         self._thread.start()
@@ -81,7 +85,7 @@ class SourcePoller:
     def remove(self, subscription: Subscription) -> None:
         """Plans no more for it."""
         with self._lock:
-            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
+            self._subscriptions = tuple(each for each in self._subscriptions if each is not subscription)
             self._slow.pop(subscription, None)
 
     def poll_now(self) -> None:
@@ -93,26 +97,26 @@ class SourcePoller:
         self._thread.stop()
         self._now.set()
 
-    def _run(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             self._now.clear()  # before it looks: what is asked for meanwhile may be missed
             try:
                 self._poll()
             except Exception as error:  # noqa: BLE001  # each connector's thread says it
-                for one in self._subscriptions:
-                    one.fail(error)
-            self._clock.wait(PAUSE_S, stopped)
+                for subscription in self._subscriptions:
+                    subscription.fail(error)
+            self._clock.wait(PAUSE_S, stop)
             self._clock.wait(POLL_S - PAUSE_S, self._now)
         self._answers.close()
 
     def _poll(self) -> None:
         with self._lock:
-            together = [one for one in self._subscriptions if one not in self._slow]
-            waiting = (one for one in self._slow if one not in self._asking)
+            together = [each for each in self._subscriptions if each not in self._slow]
+            waiting = (each for each in self._slow if each not in self._asking)
             alone = list(islice(waiting, _SLOW_AT_ONCE - len(self._asking)))
             self._asking.update(alone)
-        for one in alone:
-            CancellableThread("source-poller-slow", partial(self._ask_alone, one)).start()
+        for subscription in alone:
+            CancellableThread("source-poller-slow", partial(self._ask_alone, subscription)).start()
         began = self._clock.monotonic()
         offered = self._ask(together)
         if self._clock.monotonic() - began > SLOW_S:
@@ -122,42 +126,45 @@ class SourcePoller:
 
     def _ask_alone_next(self, subscriptions: Iterable[Subscription]) -> None:
         with self._lock:
-            self._slow.update((one, None) for one in subscriptions if one in self._subscriptions)
+            self._slow.update((each, None) for each in subscriptions if each in self._subscriptions)
 
-    def _ask(self, subscriptions: Iterable[Subscription]) -> bool:
+    def _ask(self, subscriptions: Sequence[Subscription]) -> bool:
         """Asks for the ends of all at once, and lets those plan that have moved; returns whether any has an offer."""
-        asked = list(subscriptions)
-        lists = [one.partitions() for one in asked]
+        lists = [subscription.partitions() for subscription in subscriptions]
         if lists != self._lists:  # of idle connectors they are the same objects each time
             self._lists, self._wanted = lists, frozenset(chain.from_iterable(lists))
         try:
             ends = self._answers.refresh(self._wanted) if self._wanted else {}
         except Exception as error:  # noqa: BLE001  # each is asked for alone then, and says what is wrong with it
-            _log.warning("connectors are asked for one by one", connectors=len(asked), reason=briefly(error))
-            self._ask_alone_next(asked)
+            _log.warning("connectors are asked for one by one", connectors=len(subscriptions), reason=briefly(error))
+            self._ask_alone_next(subscriptions)
             return False
         now = self._clock.monotonic()
-        offered = [self._plan(one, partitions, ends, now) for one, partitions in zip(asked, lists, strict=True)]
+        offered = [self._plan(*pair, ends, now) for pair in zip(subscriptions, lists, strict=True)]
         self._answers.forget_ends()
         return any(offered)
 
     def _plan(
-        self, one: Subscription, partitions: list[TopicPartition], ends: Mapping[TopicPartition, object], now: float
+        self,
+        subscription: Subscription,
+        partitions: list[TopicPartition],
+        ends: Mapping[TopicPartition, object],
+        now: float,
     ) -> bool:
-        """Lets `one` plan, unless that would find nothing again; returns whether it has an offer."""
+        """Lets `subscription` plan, unless that would find nothing again; returns whether it has an offer."""
         known = [end for tp in partitions if isinstance(end := ends.get(tp), int) and end >= 0]
-        before = self._empty_plans.get(one)
+        before = self._empty_plans.get(subscription)
         if before and before.partitions is partitions and before.ends == known and now < before.again_at:
             return False
-        if one.plan():
+        if subscription.plan():
             return True
         if partitions and len(known) == len(partitions):  # what was not answered is to be noted each time
-            self._empty_plans[one] = _EmptyPlan(partitions, known, now + REPLAN_S)
+            self._empty_plans[subscription] = _EmptyPlan(partitions, known, now + REPLAN_S)
         else:
-            self._empty_plans.pop(one, None)
+            self._empty_plans.pop(subscription, None)
         return False
 
-    def _ask_alone(self, subscription: Subscription, _stopped: threading.Event) -> None:
+    def _ask_alone(self, subscription: Subscription, _stop: threading.Event) -> None:
         asks, began = False, self._clock.monotonic()
         try:
             asks = subscription.plannable
@@ -173,7 +180,7 @@ class SourcePoller:
                 was_slow = subscription in self._slow
                 self._slow.pop(subscription, None)
                 if was_slow and not is_quick:
-                    self._slow[subscription] = None  # behind the others
+                    self._slow[subscription] = None  # its next turn comes after those of the others
 
 
 class Pollers:
@@ -187,7 +194,7 @@ class Pollers:
         self._users: dict[str, int] = {}
 
     def borrow(self, clients: ClientSettings) -> SourcePoller:
-        """Returns the poller of all connectors whose settings equal `clients`; to be given back."""
+        """Returns the poller of all connectors with settings equal to `clients`; to be given back."""
         key = _key(clients)
         with self._lock:
             if key not in self._pollers:

@@ -13,7 +13,7 @@
     all of these ── failed ──▶ FAILED          all ── closed ──▶ CLOSED
     CLAIMED ── unread, abandoned, if it is too large to be read apart as it is ──▶ IDLE, to be planned smaller
 
-A connector has one portion at a time, so nothing new is offered to one that is behind. An event is a method of
+A connector has one portion at a time, so nothing new is offered to one that is slow to publish. An event is a method of
 `Portion`, which returns the portion after it; `Subscription` says which thread makes which.
 """
 
@@ -32,7 +32,7 @@ from compactor.ingest.appends import Batch, up_to_holes
 from compactor.model.record import RangeRead
 from connectors.source import plan, read_route
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Offsets, SourceRange
+from connectors.source.plan import Offsets, Ranges
 from connectors.source.read_route import Route, Trouble
 
 P = ParamSpec("P")
@@ -67,7 +67,7 @@ class Offer(Struct, frozen=True):
     """What is to be read: `ranges`, with `options`, by `route`. `end` is the position once all of it is read."""
 
     options: SourceOptions
-    ranges: tuple[SourceRange, ...]
+    ranges: Ranges
     end: Offsets
     route: Route = Route.QUERY
 
@@ -103,7 +103,7 @@ class Portion(Struct, frozen=True):
     """The portion of one connector, and the position that it begins from."""
 
     state: State = State.IDLE
-    # Up to it everything was taken; None until the brokers have said where reading begins.
+    # Up to it everything was taken; None until the brokers have told the first offsets.
     position: Offsets | None = None
     # What is to be read; None if IDLE.
     offer: Offer | None = None
@@ -173,8 +173,8 @@ class Portion(Struct, frozen=True):
         if not left:
             return Portion(position=self.offer.end)
         if self.offer.route in (Route.DRIVER, Route.JOB):
-            where = f"{left[0].topic_partition}, offsets [{left[0].lo}, {left[0].hi})"
-            raise IngestError(f"Connector {connector}: {where} were not read, and nothing says why.", DEFECT)
+            rest = f"{left[0].topic_partition}, offsets [{left[0].lo}, {left[0].hi})"
+            raise IngestError(f"Connector {connector}: {rest} were not read, and nothing says why.", DEFECT)
         trouble = Trouble(unread=True, stalled=self.offer.route is Route.LARGE_JOB, suspect=suspect)
         return Portion(position={**self.offer.end, **reached}, trouble=trouble)
 

@@ -1,4 +1,4 @@
-"""Decides where a portion is read, by its size, by what became of the portion before it, and by who waits. Pure.
+"""Decides who reads a portion: by its size, by what became of the portion before it, and by who waits. Pure.
 
     Route      who reads                                     until
     DRIVER     a thread of the worker's own process          its end, or an error that says why not
@@ -20,21 +20,21 @@ from msgspec import Struct
 
 DRIVER_READ_MAX: Final = 10_000
 """Offsets of a micro-batch that the driver reads. A Spark job costs more than to read so few: one connector at 500
-records/s saw them after 0.24 s instead of 0.66 s (docs/performance.md). More would keep the driver's Python busy, on
-which all connectors publish."""
+records/s saw them after 0.24 s instead of 0.66 s (docs/decisions/speed.md). More would keep the driver's Python busy,
+on which all connectors publish."""
 APART_IN_DRIVER_MAX: Final = 20_000
-"""Offsets that are read apart in the driver: twice those of a micro-batch, as no other connector waits for them. Below
-it a stalled read finds its reason soon; above it Spark's tasks are faster than one thread."""
+"""Offsets that are read apart in the driver: twice those of a micro-batch, as no other connector waits for them. More
+are a large job's, which may leave a part; with fewer, what a stalled job has left would take many more turns."""
 SHARED_MAX: Final = 200_000
-"""Offsets of a portion in a micro-batch that other connectors wait for: a task reads them within its 2 s. A larger one
-would be left in part each time, and all others would wait for these 2 s."""
+"""Offsets of a portion in a micro-batch that other connectors wait for: a task reads and writes them within its 2 s. A
+larger one would be left in part each time, and all others would wait for these 2 s."""
 APART_MAX: Final = 5_000_000
 """Offsets of one portion that is read apart while there are other connectors, or may be: large jobs take turns, and one
-of this size takes some 10 s on two cores. Fewer would cost a job's start more often."""
+of this size takes 10 to 15 s on two cores. Fewer would pay for the start of a job more often."""
 
 
 class Route(Enum):
-    """Where a portion is read; the module's table has what each means."""
+    """Who reads a portion; the module's table says what each means."""
 
     DRIVER = auto()
     QUERY = auto()

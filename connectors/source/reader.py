@@ -1,11 +1,11 @@
 """Reads ranges of offsets, with one of two policies.
 
-    StrictRead     one split of one connector   reads every range to its end, or asks the brokers why not and raises it
+    StrictRead     ranges of one connector      reads every range to its end, or asks the brokers why not and raises it
     BoundedRead    portions of several          reads for a bounded time, and leaves the rest; raises nothing
 
 A strict read judges a range that makes no progress by what the broker states (source_errors.py): it ends in a gap that
 is stated, or in an error, never in fewer records. In a bounded one no connector may hold up the others: a range that
-makes no progress, is refused, or holds more than fits is left where it is, and the portion says how far it was read.
+makes no progress, is refused, or holds more than fits is left, and the portion says how far it was read.
 What it leaves is read strictly after that. So it decides nothing, and never states a range beyond the consumer's
 position.
 """
@@ -22,7 +22,6 @@ import pyarrow as pa
 import structlog
 from confluent_kafka import Message
 from msgspec import Struct
-from msgspec.structs import replace
 
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
@@ -33,8 +32,8 @@ from connectors.source import source_errors
 from connectors.source.arrow_records import Longs, bounded, range_rows, with_range
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit
 from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit, SourceTopic
-from connectors.source.range_cursors import IdleTime, RangeCursor, RangeCursors, Stated, nothing_left
+from connectors.source.plan import Ranges, SourceTopic
+from connectors.source.range_cursors import IdleTime, RangeCursor, RangeCursors, nothing_left
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
 from connectors.source.topics import NoAnswerError, SourceTopics
 
@@ -59,31 +58,31 @@ _log = structlog.get_logger()
 
 
 def read(
-    split: ReadSplit,
+    ranges: Ranges,
     options: SourceOptions,
     stopped: Callable[[], bool] = lambda: False,
     early_end: EarlyEnd = NEVER,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
+    """Reads the records of `ranges` as batches of `SOURCE`, each partition's in order, and a row per range.
 
     Who uses it closes it (`contextlib.closing`): an error of theirs would keep it, and its consumer, for as long as the
     error is kept. Once `early_end` is due, a range is stated as far as it was read, or not at all. Once `stopped`
     returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError, UnreachableError, or
     ConnectorError if reading is refused or a batch is damaged.
     """
-    if not split.ranges:
+    if not ranges:
         return
     request_s = min(options.timeouts.request, early_end.idle_s)
     with borrowed(options.clients, request_s) as consumer:
-        yield from StrictRead(split, options, consumer, stopped, early_end).batches()
+        yield from StrictRead(ranges, options, consumer, stopped, early_end).batches()
 
 
 class StrictRead:
-    """Reads one split of one connector, once."""
+    """Reads ranges of one connector, once."""
 
     def __init__(
         self,
-        split: ReadSplit,
+        ranges: Ranges,
         options: SourceOptions,
         consumer: AssignedConsumer,
         stopped: Callable[[], bool],
@@ -92,7 +91,7 @@ class StrictRead:
         self._options = options
         self._stopped = stopped
         self._early_end = early_end
-        self._cursors = RangeCursors([RangeCursor(each, each.lo, each.lo) for each in split.ranges], consumer)
+        self._cursors = RangeCursors([RangeCursor(each, each.lo, each.lo) for each in ranges], consumer)
         # How many messages the next poll is for, by the size of the last ones.
         self._chunk = _FIRST_CHUNK
         self._idle = IdleTime()
@@ -166,7 +165,8 @@ class StrictRead:
         if doubt:
             time.sleep(_AGAIN_S)  # a partition in error is not fetched any more until it is assigned again
         self._idle.waited(time.monotonic() - began, moved=bool(rows))
-        self._check_timeout(stuck[0])
+        if self._idle.seconds >= self._options.timeouts.timeout:
+            raise self._give_up(stuck[0])
         if doubt or rows or any(cursor.finished for cursor in stuck):
             self._cursors.assign()
         return rows
@@ -227,11 +227,7 @@ class StrictRead:
             cursor.position = cursor.part.hi
         return self._finish(passed)
 
-    def _check_timeout(self, cursor: RangeCursor) -> None:
-        if self._idle.seconds >= self._options.timeouts.timeout:
-            raise self._unreachable(cursor)
-
-    def _unreachable(self, cursor: RangeCursor) -> UnreachableError:
+    def _give_up(self, cursor: RangeCursor) -> UnreachableError:
         name, reason = self._options.connector, self._idle.reason
         return source_errors.unreachable(name, cursor.key, cursor.position, self._idle.seconds, reason)
 
@@ -240,29 +236,26 @@ class StrictRead:
 
         Brokers that do not answer are asked again for a while, if it is `patient`. Raises UnreachableError.
         """
-        topics = self._topics_now(patient=patient)
-        for cursor in self._cursors.every:
-            ours, theirs = cursor.part.topic_id, _id(topics, cursor)
-            if theirs not in (None, ours):
-                raise source_errors.recreated(self._options.connector, cursor.part.topic, ours, theirs or "")
-
-    def _topics_now(self, *, patient: bool) -> dict[str, SourceTopic]:
-        if patient:
-            self._idle.waited(0.0, moved=True)
-        first = self._cursors.every[0]
-        while True:
+        cursors = self._cursors.every
+        timeout_s, answer = self._options.timeouts.timeout if patient else 0.0, None
+        self._idle.waited(0.0, moved=patient)
+        while answer is None:
             began = time.monotonic()
             try:
-                return self._topics.named({cursor.part.topic for cursor in self._cursors.every})
+                answer = self._topics.named({cursor.part.topic for cursor in cursors})
             except NoAnswerError as error:
                 if self._stopped():
                     raise source_errors.reading_stopped(self._options.connector) from None
                 self._idle.reason = str(error)
-                if not patient:
-                    raise self._unreachable(first) from None
-                time.sleep(_AGAIN_S)
-                self._idle.waited(time.monotonic() - began, moved=False)
-                self._check_timeout(first)
+                if patient:
+                    time.sleep(_AGAIN_S)
+                    self._idle.waited(time.monotonic() - began, moved=False)
+                if self._idle.seconds >= timeout_s:
+                    raise self._give_up(cursors[0]) from None
+        for cursor in cursors:
+            ours, theirs = cursor.part.topic_id, _id(answer, cursor)
+            if theirs not in (None, ours):
+                raise source_errors.recreated(self._options.connector, cursor.part.topic, ours, theirs or "")
 
 
 def _id(topics: dict[str, SourceTopic], cursor: RangeCursor) -> str | None:
@@ -287,9 +280,11 @@ class ReadBudget(Struct, frozen=True):
     max_bytes: int = 64 << 20
 
 
+BUDGET: Final = ReadBudget()
+
+
 def read_bounded(
-    portions: Sequence[PortionSplit],
-    budget: ReadBudget = ReadBudget(),  # noqa: B008  # it is immutable
+    portions: Sequence[PortionSplit], budget: ReadBudget = BUDGET
 ) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
     """Reads the portions, those with equal client settings with one consumer. Yields each of which anything was read.
 
@@ -298,20 +293,23 @@ def read_bounded(
     """
     until = time.monotonic() + budget.seconds
     for group in _groups(portions):
+        bounded_read = BoundedRead(group, budget, until)
         try:
-            answers = _read_group(group, budget, until)
+            for share, cursors in bounded_read.shares():
+                with borrowed(group[0].clients, _REQUEST_S, share) as consumer:
+                    bounded_read.run(cursors, consumer)
         except Exception as error:  # noqa: BLE001  # a strict read finds it again, for each connector
             names = sorted({portion.options.connector for portion in group})
             _log.debug("portions are left for jobs of their own", connectors=names, error=str(error))
         else:
-            yield from answers
+            yield from bounded_read.answers()
 
 
 def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
     """Groups portions that one consumer can read: equal settings, and no partition twice."""
     groups: list[tuple[list[PortionSplit], set[TopicPartition]]] = []
     for portion in portions:
-        keys = {each.topic_partition for each in portion.split.ranges}
+        keys = {each.topic_partition for each in portion.ranges}
         for group, read_keys in groups:
             if group[0].clients == portion.clients and not keys & read_keys:
                 group.append(portion)
@@ -322,127 +320,98 @@ def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
     return [group for group, _ in groups]
 
 
-def _read_group(
-    group: Sequence[PortionSplit], budget: ReadBudget, until: float
-) -> list[tuple[PortionSplit, list[pa.RecordBatch]]]:
-    """Reads the portions of `group` until `until` (monotonic s), with one consumer for each share of its topics."""
-    unsound: set[int] = set()
-    records: dict[int, list[pa.RecordBatch]] = {}
-    stated: dict[int, list[Stated]] = {}
-    left = budget
-    for share, cursors in _shares(group):
-        if left is not budget and (left.max_bytes <= 0 or time.monotonic() >= until):
-            break
-        with borrowed(group[0].clients, _REQUEST_S, share) as consumer:
-            bounded_read = BoundedRead(group[0].options.connector, cursors, consumer, left)
-            bounded_read.run(until)
-            unsound |= bounded_read.unsound()
-        left = replace(left, max_bytes=left.max_bytes - bounded_read.bytes)
-        for number in range(len(group)):
-            if rows := bounded_read.stated(number):
-                stated.setdefault(number, []).extend(rows)
-                records.setdefault(number, []).extend(bounded_read.records.get(number, []))
-    return [
-        (group[number], [*records[number], range_rows(stated[number])]) for number in sorted(stated.keys() - unsound)
-    ]
-
-
-def _shares(group: Sequence[PortionSplit]) -> Iterator[tuple[str, list[RangeCursor]]]:
-    """Deals the ranges of `group` to consumers, by topic and always alike: yields a consumer's name, and its cursors.
+class BoundedRead:
+    """Reads the portions of `group` once, until `until` (monotonic s) at most, each topic with one consumer.
 
     The owner of a cursor is the number of its portion in `group`.
     """
-    cursors = [
-        RangeCursor(each, each.lo, each.lo, owner=owner)
-        for owner, portion in enumerate(group)
-        for each in portion.split.ranges
-    ]
-    count = 1
-    while len(cursors) > count * _A_CONSUMER:
-        count *= 2
-    shares: dict[int, list[RangeCursor]] = {}
-    for cursor in cursors:
-        shares.setdefault(crc32(cursor.part.topic.encode()) % count, []).append(cursor)
-    for share, dealt in sorted(shares.items()):
-        yield f"{share} of {count}", dealt
 
-
-class BoundedRead:
-    """Reads ranges of several portions with one consumer, once; a cursor's owner is the number of its portion.
-
-    `records` has what was read of each portion; `bytes` counts key, value and headers of all.
-    """
-
-    def __init__(
-        self, connector: str, cursors: Sequence[RangeCursor], consumer: AssignedConsumer, budget: ReadBudget
-    ) -> None:
-        self.bytes = 0
-        self.records: dict[int, list[pa.RecordBatch]] = {}
-        self._cursors = RangeCursors(cursors, consumer)
-        self._owners = np.array([cursor.owner for cursor in cursors], np.int64)
+    def __init__(self, group: Sequence[PortionSplit], budget: ReadBudget, until: float) -> None:
+        self._group = group
         self._budget = budget
-        self._topics = SourceTopics(connector, consumer.admin)
+        self._until = until
+        self._cursors = [
+            RangeCursor(each, each.lo, each.lo, owner=owner)
+            for owner, portion in enumerate(group)
+            for each in portion.ranges
+        ]
+        # What was read of each portion, and key, value and headers of all of it.
+        self._records: dict[int, list[pa.RecordBatch]] = {}
+        self._bytes = 0
+        # Owners of which something is wrong.
+        self._dropped: set[int] = set()
 
-    def run(self, until: float) -> None:
-        """Polls until every range is finished, or its portion dropped, or the budget, or the time `until`, is used up.
+    def shares(self) -> Iterator[tuple[str, list[RangeCursor]]]:
+        """Deals the ranges to consumers, by topic and always alike; yields a consumer's name, and what it is to read.
+
+        Once the budget is used up no further one follows, but the first always does.
+        """
+        count = 1
+        while len(self._cursors) > count * _A_CONSUMER:
+            count *= 2
+        shares: dict[int, list[RangeCursor]] = {}
+        for cursor in self._cursors:
+            shares.setdefault(crc32(cursor.part.topic.encode()) % count, []).append(cursor)
+        for nth, (share, cursors) in enumerate(sorted(shares.items())):
+            if nth and self._is_over():
+                return
+            yield f"{share} of {count}", cursors
+
+    def run(self, share: Sequence[RangeCursor], consumer: AssignedConsumer) -> None:
+        """Polls until every range is finished, or its portion dropped, or the budget is used up.
 
         After a poll only the partitions that it brought records of are asked how far they are; all of them after one
         that brought none, as what ends a range may be no record, and at the end. A finished partition that still brings
         records is paused then, not before: a pause waits for librdkafka, half a second for ten thousand.
+
+        Raises NoAnswerError if the brokers do not tell whether the topics are still the same.
         """
-        cursors, idle = self._cursors, IdleTime()
+        cursors, idle = RangeCursors(share, consumer), IdleTime()
+        owners = np.array([cursor.owner for cursor in share], np.int64)
         cursors.assign()
         while active := cursors.active():
             poll = cursors.poll(active, _BOUNDED_CHUNK, _BOUNDED_POLL_S * max(1.0, len(active) / _MANY))
             for message in poll.errors:
-                self._drop_portions(TopicPartition(message.topic() or "", message.partition() or 0))
+                # librdkafka goes on after a batch that it cannot read, so its position says nothing any more.
+                key = TopicPartition(message.topic() or "", message.partition() or 0)
+                cursors.pause(self._drop({cursor.owner for cursor in share if cursor.key == key}, share))
             if poll.records is not None:
-                self._keep(with_range(poll.records), self._owners[poll.slots])
+                self._keep(with_range(poll.records), owners[poll.slots])
             brought = [cursor for cursor in poll.brought if not (cursor.finished or cursor.dropped)]
             cursors.pause(cursor for cursor in poll.brought if cursor.finished)
             idle.waited(poll.seconds, moved=cursors.advance(brought or active))
-            over = time.monotonic() >= until or self.bytes >= self._budget.max_bytes
-            if over or idle.seconds >= self._budget.idle_s:
+            if self._is_over() or idle.seconds >= self._budget.idle_s:
                 if brought:
                     cursors.advance(cursors.active())
-                return
+                break
+        moved = [cursor for cursor in share if cursor.position > cursor.part.lo]
+        names = {cursor.part.topic for cursor in moved}
+        topics = SourceTopics(self._group[0].options.connector, consumer.admin).named(names) if names else {}
+        self._drop({cursor.owner for cursor in moved if _id(topics, cursor) != cursor.part.topic_id}, share)
 
-    def unsound(self) -> set[int]:
-        """Returns the portions that were dropped, or have a topic that is another one by id now.
+    def answers(self) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+        """Yields each portion of which anything was read, and nothing is wrong: its records, and a row per range."""
+        for owner, portion in enumerate(self._group):
+            moved = [cursor for cursor in self._cursors if cursor.owner == owner and cursor.position > cursor.part.lo]
+            if moved and owner not in self._dropped:
+                for _ in moved:
+                    hit("source.read")
+                yield portion, [*self._records.get(owner, []), range_rows(cursor.read for cursor in moved)]
 
-        Raises NoAnswerError.
-        """
-        cursors = self._cursors.every
-        ids = {cursor.part.topic: cursor.part.topic_id for cursor in cursors if cursor.position > cursor.part.lo}
-        topics = self._topics.named(ids) if ids else {}
-        changed = {name for name, topic_id in ids.items() if name not in topics or topics[name].id != topic_id}
-        return {cursor.owner for cursor in cursors if cursor.dropped or cursor.part.topic in changed}
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._until or self._bytes >= self._budget.max_bytes
 
-    def stated(self, owner: int) -> list[Stated]:
-        """Returns a row for each range of the portion `owner` of which anything was read; none if it was dropped."""
-        cursors = [cursor for cursor in self._cursors.every if cursor.owner == owner and not cursor.dropped]
-        moved = [cursor for cursor in cursors if cursor.position > cursor.part.lo]
-        for _ in moved:
-            hit("source.read")
-        return [cursor.read for cursor in moved]
-
-    def _drop_portions(self, key: TopicPartition) -> None:
-        """Reads no more of each portion with a range of the partition `key`, in which an error came.
-
-        All of it: librdkafka goes on after a batch that it cannot read, so its position says nothing any more.
-        """
-        owners = {cursor.owner for cursor in self._cursors.every if cursor.key == key and not cursor.dropped}
-        dropped = [cursor for cursor in self._cursors.every if cursor.owner in owners]
-        self._cursors.pause(dropped)
-        for cursor in dropped:
-            cursor.dropped = True
-            self.records.pop(cursor.owner, None)
+    def _drop(self, owners: set[int], share: Sequence[RangeCursor]) -> list[RangeCursor]:
+        """Reads no more of these portions, of which nothing counts any more; returns their ranges in `share`."""
+        self._dropped |= owners
+        for cursor in self._cursors if owners else ():
+            cursor.dropped |= cursor.owner in owners
+        return [cursor for cursor in share if cursor.owner in owners]
 
     def _keep(self, batch: pa.RecordBatch, owners: Longs) -> None:
         """Keeps the records of each portion, in their order."""
-        self.bytes += batch.nbytes
-        dropped = {cursor.owner for cursor in self._cursors.every if cursor.dropped}
-        for owner in {int(owner) for owner in np.unique(owners)} - dropped:
+        self._bytes += batch.nbytes
+        for owner in {int(owner) for owner in np.unique(owners)} - self._dropped:
             rows = np.flatnonzero(owners == owner)
             whole = rows.size == len(batch)
-            self.records.setdefault(owner, []).append(batch if whole else batch.take(pa.array(rows)))
+            self._records.setdefault(owner, []).append(batch if whole else batch.take(pa.array(rows)))

@@ -4,7 +4,7 @@ Everything is decided from what the broker states (topic id, log start, last sta
 of a fetch alone: a code may be old, or come from a replica that lags.
 
 A closed topic is neither read nor published, and what is kept of it stays; the catalog has the reason
-(`Topic.closed`). Where no other topic is left to read, the connector is FAILED instead.
+(`Topic.closed`). If no other topic is left to read, the connector is FAILED instead.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ START_OVER: Final = (
 class PartitionState(msgspec.Struct, frozen=True):
     """A partition as the broker states it now.
 
-    `topic_id`: None where there is no such topic. `log_start` and `log_end` (last stable offset): None where they were
-    not answered.
+    `topic_id`: None if there is no such topic. `log_start` and `log_end` (last stable offset): None if they were not
+    answered.
     """
 
     topic_id: str | None
@@ -77,48 +77,33 @@ def outcome_of(topic_id: str, position: int, hi: int, state: PartitionState) -> 
     return RangeOutcome.WAIT
 
 
-_About = TypeVar("_About", bound=ConnectorError)
-
-
 class FetchError(Enum):
     """Kinds of errors that librdkafka delivers in place of a record, by what has to follow."""
 
     WAIT = auto()
     LOOK = auto()
     REFUSED = auto()
+    # Ends the read at once: librdkafka goes on after a batch that it cannot read, so its position would pass records
+    # that were not delivered.
     DAMAGED = auto()
 
 
-_LOOK: Final = frozenset(
-    (
-        "_AUTO_OFFSET_RESET",
-        "OFFSET_OUT_OF_RANGE",
-        "UNKNOWN_TOPIC_OR_PART",
-        "UNKNOWN_TOPIC_ID",
-        "INCONSISTENT_TOPIC_ID",
-        "_UNKNOWN_TOPIC",
-        "_UNKNOWN_PARTITION",
-    )
-)
-_REFUSED: Final = frozenset(("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"))
-_DAMAGED: Final = frozenset(("_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "_UNSUPPORTED_FEATURE"))
+_FETCH_ERRORS: Final = {
+    **dict.fromkeys(("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE", "UNKNOWN_TOPIC_OR_PART"), FetchError.LOOK),
+    **dict.fromkeys(("UNKNOWN_TOPIC_ID", "INCONSISTENT_TOPIC_ID"), FetchError.LOOK),
+    **dict.fromkeys(("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"), FetchError.LOOK),
+    **dict.fromkeys(("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"), FetchError.REFUSED),
+    **dict.fromkeys(("_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "_UNSUPPORTED_FEATURE"), FetchError.DAMAGED),
+}
 
 
 def classify(code: str) -> FetchError:
-    """Returns the kind of librdkafka's error with the name `code`.
-
-    DAMAGED ends the read at once: librdkafka goes on behind a batch that it cannot read, so its position would pass
-    records that were not delivered.
-    """
-    if code in _LOOK:
-        return FetchError.LOOK
-    if code in _REFUSED:
-        return FetchError.REFUSED
-    return FetchError.DAMAGED if code in _DAMAGED else FetchError.WAIT
+    """Returns the kind of librdkafka's error with the name `code`."""
+    return _FETCH_ERRORS.get(code, FetchError.WAIT)
 
 
 def recreated(connector: str, topic: str, ours: str, theirs: str) -> SourceChangedError:
-    """Returns the error for a topic whose name belongs to another topic now."""
+    """Returns the error for a topic, the name of which another topic has now."""
     error = SourceChangedError(
         f"Connector {connector}: source topic {topic} was recreated: its id is {theirs}, our offsets count in {ours}.",
         START_OVER,
@@ -147,19 +132,17 @@ def lost(connector: str, partition: TopicPartition, ours: int, log_start: int) -
     return _about(error, partition.topic)
 
 
-def deleted(connector: str, partition: TopicPartition, ours: int, hi: int) -> DataLossError:
-    """Returns the error for a topic that was deleted while the offsets [ours, hi) of it were still to be read."""
+def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state: PartitionState) -> DataLossError:
+    """Returns the error for records up to `hi` that are gone, by a log start past our position or with the topic."""
+    if state.topic_id is not None:
+        return lost(connector, partition, ours, state.log_start or 0)
     return DataLossError(
         f"Connector {connector}: the topic of {partition} was deleted before offsets {ours} to {hi} were read.",
         "Restart the connector to go on without the topic, or set on.data.loss=skip.",
     )
 
 
-def missing(connector: str, partition: TopicPartition, ours: int, hi: int, state: PartitionState) -> DataLossError:
-    """Returns the error for records up to `hi` that are gone, by a log start past our position or with the topic."""
-    if state.topic_id is None:
-        return deleted(connector, partition, ours, hi)
-    return lost(connector, partition, ours, state.log_start or 0)
+_About = TypeVar("_About", bound=ConnectorError)
 
 
 def _about(error: _About, topic: str) -> _About:
@@ -221,7 +204,7 @@ FAULTS: Final[Mapping[str, str]] = {
 DELETED: Final = "deleted"
 UNNAMED: Final = "no longer named"
 CUT_DELETED: Final = "deleted, truncated before"
-"""Of a topic that was closed as TRUNCATED and then deleted: where it is back, it is closed as TRUNCATED again."""
+"""Of a topic that was closed as TRUNCATED and then deleted: if it is back, it is closed as TRUNCATED again."""
 ADVICE: Final = (
     "Their records so far are kept and stay published. To fold what such a topic has now, give it a connector of its "
     "own, with a new name and a new output.topic; leave it out of this one's topics to be told of it no more."
@@ -249,7 +232,7 @@ def left_out(state: CatalogState) -> frozenset[str]:
 
 
 def closed_by_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool) -> ClosedTopic | None:
-    """Decides by the id that `topic` has now whether it has to be closed; None where its id is that of the catalog.
+    """Decides by the id that `topic` has now whether it has to be closed; None if its id is that of the catalog.
 
     A topic that was closed as truncated stays so, whatever its log looks like now: what it lacks can no longer be
     known. Only lost records may be skipped (on.data.loss=skip).
@@ -274,15 +257,15 @@ def closed_by_log(
     return None
 
 
-def require_another(closed: Mapping[str, ClosedTopic], found: Collection[str]) -> None:
-    """Raises the error of the first topic of `closed` where `found` has no other topic to go on with."""
-    if closed and not set(found) - closed.keys():
+def require_another(closed: Mapping[str, ClosedTopic], names: Collection[str]) -> None:
+    """Raises the error of the first topic of `closed` if `names` has no other topic to go on with."""
+    if closed and not set(names) - closed.keys():
         raise closed[min(closed)].error
 
 
-def closed_error(connector: str, found: Iterable[tuple[str, str]]) -> SourceClosedError:
-    """Returns the error that names the closed topics, `found` as (topic, fault), with what can be done."""
-    every = sorted(found)
+def closed_error(connector: str, closed: Iterable[tuple[str, str]]) -> SourceClosedError:
+    """Returns the error that names the topics `closed`, as (topic, fault), with what can be done."""
+    every = sorted(closed)
     listed = "; ".join(f"{topic} ({fault}: {FAULTS[fault]})" for topic, fault in every)
     return SourceClosedError(
         f"Connector {connector}: source topics are set aside: {listed}.", advice(*dict(every).values())
@@ -295,10 +278,10 @@ def advice(*faults: str) -> str:
 
 
 def check_none_closed(connector: str, state: CatalogState, named: Callable[[str], bool]) -> None:
-    """Raises SourceClosedError where a topic that the connector names is closed by a fault: not everything was done."""
-    found = [(name, topic.closed) for name, topic in state.topics.items() if is_faulty(topic) and named(name)]
-    if found:
-        raise closed_error(connector, [(name, fault) for name, fault in found if fault is not None])
+    """Raises SourceClosedError if a topic that the connector names is closed by a fault: not everything was done."""
+    closed = [(name, topic.closed) for name, topic in state.topics.items() if is_faulty(topic) and named(name)]
+    if closed:
+        raise closed_error(connector, [(name, fault) for name, fault in closed if fault is not None])
 
 
 @contextmanager
@@ -307,20 +290,20 @@ def closing_topic(
 ) -> Iterator[None]:
     """Closes the source topic that makes the block fail, if the connector has others.
 
-    `look_into` looks at all topics and returns the actions that close those which cannot be read on. Where the topic of
-    the error is closed then, raises TopicSetAsideError: the connector begins again without it. Where the look finds
+    `look_into` looks at all topics and returns the actions that close those which cannot be read on. If the topic of
+    the error is closed then, raises TopicSetAsideError: the connector begins again without it. If the look finds
     nothing wrong with it any more (a log that was cut has grown again), the block's error stays what it is, and an
     operator decides; that other topics are closed does not count.
     """
     try:
         yield
     except Exception as failed:
-        found = unwrap(failed)
-        if not isinstance(found, SourceChangedError | DataLossError):
+        error = unwrap(failed)
+        if not isinstance(error, SourceChangedError | DataLossError):
             raise
-        with suppress(KeyfoldError):  # then the block's error is the one that counts
+        with suppress(KeyfoldError):  # then the block's error is what counts
             actions = look_into(catalog.refresh())
             catalog.commit(lambda _: actions, now_ms())
-        if found.topic not in left_out(catalog.state):
+        if error.topic not in left_out(catalog.state):
             raise
-        raise _about(TopicSetAsideError(found.message, NEXT), str(found.topic)) from failed
+        raise _about(TopicSetAsideError(error.message, NEXT), str(error.topic)) from failed

@@ -33,8 +33,8 @@ from connectors.threads import let_go
 _log = structlog.get_logger()
 
 LATE_S: Final = 60.0
-"""How long (s) a connector is read apart whose chain took longer than a micro-batch waits: the next portion may be as
-late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
+"""How long (s) a connector is read apart after its chain took longer than a micro-batch waits: the next portion may be
+as late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
 
 
 class Subscription:
@@ -72,7 +72,7 @@ class Subscription:
         self._late_until = float("-inf")
 
     def begin(self) -> None:
-        """Asks the brokers where reading begins and, pinned, where it ends; plans nothing before.
+        """Asks the brokers for its first offsets and, pinned, for its last ones; plans nothing before.
 
         Raises SourceChangedError, UnreachableError after the time for retries.
         """
@@ -94,7 +94,7 @@ class Subscription:
 
     @property
     def silent_s(self) -> float:
-        """For how long (s) the brokers have not told where its source ends; 0 while they are not asked."""
+        """For how long (s) the brokers have not told the ends of its source; 0 while they are not asked."""
         return 0.0 if self._paused or self._portion.offer is not None else self._planner.silent_s
 
     @property
@@ -146,7 +146,7 @@ class Subscription:
             self._set(self._portion.failed(error))
 
     def partitions(self) -> list[TopicPartition]:
-        """Returns the partitions whose ends `plan` is going to ask for; none if it has nothing to plan now."""
+        """Returns the partitions that `plan` is going to ask about; none if it has nothing to plan now."""
         position = self._portion.position
         if not self.plannable or position is None or self.options.pinned:
             return []
@@ -191,10 +191,14 @@ class Subscription:
         """
         with self._changed:
             portion = self._portion
-            if isinstance(answer, Batch) and ended_early and portion.offer is not None:
+            if portion.state in OVER or portion.offer is None:
+                return
+            if isinstance(answer, Batch) and ended_early:
                 answer = portion.offer.without_holes(answer)
             if isinstance(answer, PortionLateError):
-                self._note_late(answer)
+                self._late_until = self._clock.monotonic() + LATE_S
+                event, reason = "connector is read by jobs of its own", answer.message
+                _log.warning(event, connector=self.options.connector, reason=reason, seconds=round(LATE_S))
             elif isinstance(answer, KeyfoldError):
                 self._set(portion.failed(answer))
                 return
@@ -236,11 +240,6 @@ class Subscription:
         self._changed.notify_all()
         if portion.state is State.IDLE and before is not State.IDLE:
             self._plan_soon()
-
-    def _note_late(self, error: PortionLateError) -> None:
-        self._late_until = self._clock.monotonic() + LATE_S
-        name, reason = self.options.connector, error.message
-        _log.warning("connector is read by jobs of its own", connector=name, reason=reason, seconds=round(LATE_S))
 
     def _numbered(self) -> SourceOptions:
         """Returns the options of the next offer."""

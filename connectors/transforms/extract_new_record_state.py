@@ -55,9 +55,9 @@ class ExtractNewRecordState(Transform):
             "delete.tombstone.handling.mode",
             "STRING",
             "tombstone",
-            "What becomes of a delete, and of the tombstone that Debezium sends behind it. `tombstone` and "
-            "`delete-to-tombstone`: one tombstone. `drop`: nothing, so the row stays. `rewrite`: the row as it was, "
-            "with the field `__deleted`. `rewrite-with-tombstone`: that, and the tombstone.",
+            "What a delete becomes. `tombstone`, `delete-to-tombstone`: one tombstone. `drop`: nothing, so the row "
+            "stays. `rewrite`: the row as it was, with the field `__deleted`. `rewrite-with-tombstone`: that, and a "
+            "tombstone.",
             allowed=_MODES,
         ),
         Option("add.fields", "LIST", [], "Fields of the event to add: `op`, `table`, `source.ts_ms`, `op:NEW_NAME`."),
@@ -136,7 +136,9 @@ class ExtractNewRecordState(Transform):
         self, record: ConnectRecord, schema: Schema, event: dict[str, Any], row: dict[str, Any], *, deleted: bool
     ) -> ConnectRecord:
         updated, added, fields = self._updated(schema)[int(deleted)]
-        made = {field.name: field_value(field, row, defaults=self._defaults) for field in fields}
+        # Debezium adds `__deleted` with Kafka's InsertField, which replaces nulls; its copy for `add.fields` does not.
+        defaults = self._defaults and self._rewrites
+        made = {field.name: field_value(field, row, defaults=defaults) for field in fields}
         if self._rewrites:
             made[_DELETED] = "true" if deleted else "false"
         for name, place in added:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 from typing import Final
 
 import msgspec
@@ -109,7 +110,8 @@ def commits(results: Iterable[Result]) -> str:
     sizes = {commit: sum(map(len, faults.values())) for commit, faults in ran.items()}
     most = max(sizes, key=lambda commit: sizes[commit])
     others = [f"at {commit} {_named(ran[commit])}" for commit in ran if commit != most]
-    return f"All at {most}{' but: ' if others else ''}{'; '.join(others)}."
+    text = f"All at {most}{' but: ' if others else ''}{'; '.join(others)}."
+    return fill(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
 def _named(faults: Mapping[str, Sequence[str]]) -> str:

@@ -1,6 +1,6 @@
 """`make mutants`: changes the rules in compactor/ one by one and lists the changes that no unit test notices.
 
-    python -m tests.support.mutants decision,log_to_clean
+    python -m tests.support.mutants due,log_to_clean
 
 pyproject.toml, [tool.mutmut], has the modules that are changed, all of them without names, and the tests that are run.
 It works in a copy, build/mutants; survivors.txt in it has each change that was not noticed.

@@ -34,8 +34,8 @@ NULLABLES: Final = Option(
     "optional.for.nullables",
     "BOOLEAN",
     default=False,
-    doc="A field with `optional` is null where it is not there, and what may be null is written so. `false`: it is "
-    "then the default of its type, as all others are.",
+    doc="A field with `optional` that is not there is null, and what may be null is written so. `false`: it is the "
+    "default of its type, as all others are.",
 )
 
 

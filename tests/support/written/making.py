@@ -24,7 +24,7 @@ from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
 from compactor.snapshot.location import SnapshotBackoff
 from compactor.storage.base import Storage
-from connectors.operations.delete import DeletionPlan, OutputTopic
+from connectors.operations.deletion_preview import DeletionPlan, OutputTopic
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.sinks import encode as sink
 from tests.support.clocks import ManualClock

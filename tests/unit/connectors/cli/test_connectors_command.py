@@ -17,8 +17,8 @@ from typer.testing import Result
 
 from compactor.errors import StorageError
 from compactor.model.record import TopicPartition
-from connectors.cli import rest_options
-from connectors.cli.rest_options import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.cli import connectors
+from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.config.files import load_connector
 from connectors.rest import client, service
 from connectors.runtime.connector_store import ConnectorStore
@@ -445,7 +445,7 @@ def test_the_address_is_the_advertised_one_or_the_first_listener(
     tmp_path: Path, settings: dict[str, str], url: str
 ) -> None:
     """One on all addresses is reached on this machine."""
-    assert rest_options.address(None, worker_file(tmp_path, **settings)) == url
+    assert connectors.address(None, worker_file(tmp_path, **settings)) == url
 
 
 @pytest.mark.parametrize("listeners", ["", "http://127.0.0.1:0"])
@@ -459,4 +459,4 @@ def test_without_a_worker_file_the_default_is_asked(tmp_path: Path, monkeypatch:
     """As if there were one without listeners in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KEYFOLD_BOOTSTRAP_SERVERS", raising=False)
-    assert rest_options.address(None, None) == rest_options.DEFAULT_URL
+    assert connectors.address(None, None) == connectors.DEFAULT_URL

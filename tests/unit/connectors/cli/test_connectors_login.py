@@ -12,8 +12,8 @@ import bcrypt
 import pytest
 from typer.testing import CliRunner, Result
 
+from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.cli.main import app
-from connectors.cli.rest_options import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.rest import service
 from tests.support.cli import connector_file, own_logging
 from tests.support.rest import RestWorker, rest_worker, stand_ins

@@ -16,10 +16,11 @@ from connectors.cli import delete as command
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_worker
 from connectors.errors import UsageError
-from connectors.kafka import probe
 from connectors.operations import delete as deletion
+from connectors.operations.deletion_preview import DeletionPlan, DeletionPreview, OutputTopic
 from connectors.runtime import takeover
-from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector
+from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
 
@@ -48,9 +49,9 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def delete_group(self, _: str) -> None: ...
 
-    monkeypatch.setattr(probe, "probe_all", lambda *_: None)
-    monkeypatch.setattr("connectors.kafka.admin.Admin", Nothing)
-    monkeypatch.setattr("connectors.kafka.producers.fence_all", lambda *_: None)
+    monkeypatch.setattr(deletion, "probe_all", lambda *_: None)
+    monkeypatch.setattr(deletion, "Admin", Nothing)
+    monkeypatch.setattr(deletion, "fence_all", lambda *_: None)
 
 
 def delete(folder: Path, *more: str) -> Any:
@@ -114,7 +115,7 @@ def test_nothing_is_removed_without_the_lock(deployment: Path, brokers: None, mo
 
 def test_brokers_that_do_not_answer_keep_everything(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 4, and not a file is gone."""
-    monkeypatch.setattr(takeover, "PROBE_S", 0.3)
+    monkeypatch.setattr(deletion, "PROBE_S", 0.3)
     before = storage_of(deployment).walk("")
     shown = delete(deployment, "--yes", "--outputs")
     assert shown.exit_code == 4
@@ -126,14 +127,12 @@ HELD = {TopicPartition("t", partition): Position(offset=1) for partition in (0, 
 
 def test_what_is_told_names_what_stays() -> None:
     """Outputs that are not asked for, and what nothing shows to be ours, with what follows from it."""
-    plan = deletion.DeletionPlan(
-        connector="c", outputs=(deletion.OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",)
-    )
-    found = deletion.DeletionPreview(plan, 3, 30, False, True, HELD, ("cat-1",), ("u.compacted",), None, False)
+    plan = DeletionPlan(connector="c", outputs=(OutputTopic("t.compacted", "id"),), snapshots=("c/t/1",))
+    found = DeletionPreview(plan, 3, 30, False, True, HELD, ("cat-1",), ("u.compacted",), None, False, "folder/c")
     config = ConnectorConfig.model_validate(
         {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
     )
-    told = "\n".join(command._lines(found, config, "folder/c"))
+    told = "\n".join(command._lines(found, config))
     removed, left = told.split("It leaves")
     assert "connect-c" in removed
     assert "t.compacted" not in removed

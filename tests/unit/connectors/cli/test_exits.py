@@ -7,7 +7,7 @@ import pytest
 
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from connectors import errors
-from connectors.cli import exits
+from connectors.cli import main
 from tests.support.cli import command, connector_file, environment, invoke, keep, own_logging, row, worker_file
 
 
@@ -27,23 +27,23 @@ from tests.support.cli import command, connector_file, environment, invoke, keep
 def test_each_kind_of_error_has_its_exit_code(error: Exception, code: int) -> None:
     """1 FAILED or unexpected, 2 usage, 3 configuration, 4 unreachable, 5 fenced."""
     with own_logging():
-        assert exits.exit_of(error).exit_code == code
+        assert main.exit_of(error).exit_code == code
 
 
 def test_an_error_says_what_happened_and_what_to_do_next() -> None:
     """The message and the action stand on lines of their own, further lines indented."""
-    told = exits.message_of(KeyfoldError("Two faults:\na: wrong\nb: wrong", "Correct both."))
+    told = main.message_of(KeyfoldError("Two faults:\na: wrong\nb: wrong", "Correct both."))
     assert told == "error: Two faults:\n  a: wrong\n  b: wrong\nnext: Correct both."
 
 
 def test_an_error_without_an_action_has_no_second_line() -> None:
     """Nothing is said where nothing is known."""
-    assert exits.message_of(KeyfoldError("It broke.")) == "error: It broke."
+    assert main.message_of(KeyfoldError("It broke.")) == "error: It broke."
 
 
 def test_an_unexpected_error_is_one_line_and_how_to_see_more() -> None:
     """No traceback meets a person who did not ask for one."""
-    told = exits.message_of(RuntimeError("first line\nsecond line"))
+    told = main.message_of(RuntimeError("first line\nsecond line"))
     assert told.splitlines()[0] == "error: RuntimeError: first line"
     assert "KEYFOLD_LOG_LEVEL=debug" in told.splitlines()[1]
 
@@ -64,7 +64,7 @@ def test_the_traceback_is_in_the_log_at_debug(
 def test_secrets_are_masked_in_what_a_person_reads(capsys: pytest.CaptureFixture[str]) -> None:
     """An error text that quotes a setting does not show a password."""
     with own_logging():
-        exits.exit_of(errors.ConfigError("librdkafka: sasl.password=hunter2 refused"))
+        main.exit_of(errors.ConfigError("librdkafka: sasl.password=hunter2 refused"))
     told = capsys.readouterr().err
     assert "sasl.password=" in told
     assert "hunter2" not in told

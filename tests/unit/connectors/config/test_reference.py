@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from connectors.config.connector import ConnectorConfig
-from connectors.config.definitions import Definition, definitions, documentation, families
+from connectors.config.definitions import Definition, definitions, documentation, families, paragraphs
 from connectors.config.reference import page
 from connectors.config.worker import WorkerConfig
 
@@ -33,12 +33,15 @@ def test_the_tables_are_up_to_date() -> None:
 
 @pytest.mark.parametrize(("model", "key"), KEYS)
 def test_every_key_has_its_row(model: type[BaseModel], key: Definition) -> None:
-    """A key's row shows its default, or that it is required or not set, and says what it means."""
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    """A key's row shows its default, or that it is required or not set, and says what it means; details stand below."""
+    meaning, *details = paragraphs(model)[key.field]
+    text = PAGE.read_text(encoding="utf-8")
+    lines = text.splitlines()
     rows = [line for line in lines if line.startswith(f"| `{key.name}` | ") and f" | {key.type}: " in line]
-    (row,) = [line for line in rows if documentation(model)[key.field] in line]  # the worker's may have the same name
+    (row,) = [line for line in rows if meaning in line]  # the worker's may have the same name
     default = "**required**" if key.required else f"`{key.default}`" if key.default is not None else "none"
     assert row.split(" | ")[1] == default
+    assert not details or f"- `{key.name}`: {' '.join(details)}" in " ".join(text.split())
 
 
 def test_every_family_has_its_row() -> None:
@@ -46,7 +49,7 @@ def test_every_family_has_its_row() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for model in MODELS:
         for prefix, each in families(model).items():
-            assert f"| `{prefix}*` | {documentation(model)[each.field]} |" in text
+            assert f"| `{prefix}*` | {paragraphs(model)[each.field][0]} |" in text
 
 
 @pytest.mark.parametrize(("model", "key"), KEYS)

@@ -23,7 +23,8 @@ from connectors.errors import ConnectorError, UnreachableError
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.groups import CommittedOffset
 from connectors.operations import delete as deletion
-from connectors.operations.delete import DeletionPreview, OutputTopic
+from connectors.operations import deletion_preview
+from connectors.operations.deletion_preview import FOLDERS, DeletionPreview, OutputTopic
 from connectors.runtime.takeover import DELETING, refuse_begun
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 from tests.unit.compactor.snapshot.test_manifest import FULL
@@ -128,7 +129,7 @@ class World:
 
     def found(self, *, outputs: bool = True, storage: Any = None) -> DeletionPreview:
         admin: Any = self.brokers
-        return deletion.preview(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
+        return deletion_preview.preview_of(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
 
     def delete(self, *, outputs: bool = True, storage: Any = None) -> None:
         """What the command does once it was told to go on."""
@@ -214,7 +215,7 @@ def test_a_delete_that_was_broken_off_is_finished_by_the_next(world: World, refu
     def fail() -> None:
         raise StorageError("away")
 
-    method = "delete_folder" if refused in deletion.FOLDERS else "delete"
+    method = "delete_folder" if refused in FOLDERS else "delete"
     storage.before(method, fail, refused)
     with pytest.raises((UnreachableError, StorageError)):
         world.delete(storage=storage)

@@ -3,70 +3,98 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import Mock
 
 from confluent_kafka import KafkaError, Message
 from confluent_kafka import TopicPartition as Partition
 
+from compactor.model.record import TopicPartition
+from connectors.source.assignment import PortionSplit
 from connectors.source.plan import SourceRange
-from connectors.source.range_cursors import RangeCursor
 from connectors.source.reader import BoundedRead, ReadBudget
+from tests.support.memory.admin import MemoryAdmin
+from tests.support.source_options import source_options
 
-HI = 7
+Rows = list[dict[str, Any]]
 
 
-def cursor(part: SourceRange, owner: int = 0) -> RangeCursor:
-    return RangeCursor(part, part.lo, part.lo, owner=owner)
+def consumer_of(polls: Sequence[list[Message]], hi: int) -> Any:
+    """A consumer that gives `polls`, one after the other, and stands at `hi` in every partition."""
+    consumer: Any = Mock()
+    consumer.admin = MemoryAdmin({TopicPartition(name, 0): hi for name in ("t", "bad", "sound")})
+    consumer.consumer.consume.side_effect = polls
+    consumer.consumer.position.side_effect = lambda wanted: [
+        Partition(each.topic, each.partition, hi) for each in wanted
+    ]
+    return consumer
+
+
+def read(consumer: Any, *portions: Sequence[SourceRange], budget: ReadBudget | None = None) -> dict[int, Rows]:
+    """The rows that are read of each portion, by number."""
+    options = source_options(topics=["t"])
+    group = [PortionSplit(number, options, tuple(ranges), options.clients) for number, ranges in enumerate(portions)]
+    bounded = BoundedRead(group, budget or ReadBudget(), time.monotonic() + 10)
+    for _, cursors in bounded.shares():
+        bounded.run(cursors, consumer)
+    return {
+        portion.portion: [row for batch in batches for row in batch.to_pylist()]
+        for portion, batches in bounded.answers()
+    }
 
 
 def test_a_portion_with_an_error_is_left_though_the_position_passes_it() -> None:
-    """Librdkafka goes on behind a batch that it cannot read: nothing of that portion may be stated."""
-    cursors = [cursor(SourceRange(name, "id", 0, 0, HI), owner) for owner, name in enumerate(("bad", "sound"))]
+    """Librdkafka goes on after a batch that it cannot read: nothing of that portion may be stated."""
     error = Message(topic="bad", partition=0, offset=0, error=KafkaError(KafkaError._BAD_MSG))
-    consumer = Mock()
-    consumer.consumer.consume.side_effect = [[error], [], []]
-    consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, HI) for one in wanted]
-    read = BoundedRead("c", cursors, cast("Any", consumer), ReadBudget(idle_s=0.0))
-    read.run(time.monotonic() + 10)
-    assert read.stated(0) == []
-    assert [part.hi for part, _, _ in read.stated(1)] == [HI]
+    bad, sound = (SourceRange(name, f"id-{name}", 0, 0, 7) for name in ("bad", "sound"))
+    rows = read(consumer_of([[error], [], []], 7), [bad], [sound], budget=ReadBudget(idle_s=0.0))
+    assert {number: [row["range"]["hi"] for row in each] for number, each in rows.items()} == {1: [7]}
+
+
+THREE = [SourceRange("t", "id-t", number, 0, 1) for number in range(3)]
+"""One record of each of three partitions."""
 
 
 def test_only_the_partitions_that_a_poll_brought_are_asked_for_their_positions() -> None:
     """Asking ten thousand partitions after each poll is what took the time; after an empty one all are asked."""
-    consumer, read = _reading([[_record(0)], [_record(1)], []])
-    read.run(time.monotonic() + 10)
+    consumer = consumer_of([[_record(0)], [_record(1)], []], 1)
+    read(consumer, THREE)
     assert _numbers(consumer.consumer.position) == [[0], [1], [2]]
     assert not consumer.pause.called, "librdkafka is waited for with each pause, and these bring nothing more"
 
 
-def test_a_partition_that_brings_records_behind_its_range_is_paused() -> None:
-    """What goes on behind its range would fill the queue, and keep those from being asked that no record ends."""
-    consumer, read = _reading([[_record(0)], [_record(0, 1), _record(1)], [_record(0, 2)], []])
-    read.run(time.monotonic() + 10)
+def test_a_partition_that_brings_records_after_its_range_is_paused() -> None:
+    """What comes after its range would fill the queue, and keep those from being asked that no record ends."""
+    consumer = consumer_of([[_record(0)], [_record(0, 1), _record(1)], [_record(0, 2)], []], 1)
+    rows = read(consumer, THREE)[0]
     assert _numbers(consumer.pause)[0] == [0]
     assert _numbers(consumer.consumer.position) == [[0], [1], [2]]
-    assert [batch.num_rows for batch in read.records[0]] == [1, 1], "none from after the ranges"
-    assert [(part.partition, part.hi, records) for part, _, records in read.stated(0)] == [
+    assert [(row["partition"], row["offset"]) for row in rows if not row["range"]] == [(0, 0), (1, 0)]
+    assert [(row["partition"], row["range"]["hi"], row["range"]["records"]) for row in rows if row["range"]] == [
         (0, 1, 1),
         (1, 1, 1),
         (2, 1, 0),
     ]
 
 
-def _reading(polls: list[list[Message]]) -> tuple[Any, BoundedRead]:
-    """Returns a consumer that gives `polls`, one after the other, and a read of one record of three partitions."""
-    cursors = [cursor(SourceRange("t", "id", number, 0, 1)) for number in range(3)]
-    consumer: Any = Mock()
-    consumer.consumer.consume.side_effect = polls
-    consumer.consumer.position.side_effect = lambda wanted: [Partition(one.topic, one.partition, 1) for one in wanted]
-    return consumer, BoundedRead("c", cursors, consumer, ReadBudget())
+def test_a_topic_that_is_another_by_now_states_nothing() -> None:
+    """What was read may be the other one's."""
+    recreated = SourceRange("bad", "another", 0, 0, 1)
+    rows = read(consumer_of([[_record(0)], []], 1), THREE[:1], [recreated])
+    assert set(rows) == {0}
+
+
+def test_of_two_ids_of_a_topic_only_that_of_now_is_stated() -> None:
+    """One connector has noticed that the topic was recreated, and another one has not yet."""
+    before, now = SourceRange("t", "before", 0, 0, 1), SourceRange("t", "id-t", 1, 0, 1)
+    rows = read(consumer_of([[_record(0), _record(1)]], 1), [before], [now])
+    assert set(rows) == {1}
 
 
 def _numbers(asked: Any) -> list[list[int]]:
     """Returns the partitions' numbers of each call of a mock."""
-    return [[one.partition for one in call.args[0]] for call in asked.call_args_list]
+    return [[each.partition for each in call.args[0]] for call in asked.call_args_list]
 
 
 def _record(partition: int, offset: int = 0) -> Message:

@@ -112,7 +112,7 @@ def test_consumers_that_differ_are_not_shared(worker: Worker) -> None:
 
 
 def test_a_poller_ends_with_its_last_user(worker: Worker) -> None:
-    """And the next one with its settings begins anew."""
+    """The next connector with its settings gets a new one."""
     first = worker.borrow(connector="one")
     worker.borrow(connector="two")
     worker.give_back(first)
@@ -186,7 +186,7 @@ class Slow:
 
 
 def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
-    """Only now and then, as topics change; at once where an end or the position has moved."""
+    """It plans now and then, as topics change, and at once if an end or the position has moved."""
     poller, clock, one = worker.borrow(), ManualClock(), Planned()
     poller.stop()
     wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
@@ -211,7 +211,7 @@ def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
 
 
 def test_a_slow_connector_is_asked_alone_until_its_own_answer_is_quick(worker: Worker) -> None:
-    """Also while nothing is to be asked for it: that it was quick then says nothing of its leader."""
+    """It stays so while nothing is to be asked for it: that it is quick then says nothing of its leader."""
     poller, clock = worker.borrow(), ManualClock()
     poller.stop()
     wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
@@ -340,7 +340,7 @@ def test_an_offer_follows_what_was_taken(worker: Worker, monkeypatch: pytest.Mon
 
 
 def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
-    """Nor asked for."""
+    """The partitions of a connector that was removed are not asked for their ends."""
     poller = worker.borrow()
     gone, stays = worker.subscribed(poller, "a"), worker.subscribed(poller, "b")
     wait_until(lambda: gone.claimable and stays.claimable, "both are offered", TIMEOUT_S)
@@ -393,7 +393,7 @@ class _Idle:
 
 
 def test_a_question_for_all_that_fails_is_asked_for_each(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever went wrong with it (a future that did not come, say): no connector fails for what others asked."""
+    """No connector fails for what others asked, whatever went wrong (a future that did not come, say)."""
     poller = worker.borrow()
     monkeypatch.setattr(poller._answers, "refresh", Mock(side_effect=TimeoutError))
     found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
