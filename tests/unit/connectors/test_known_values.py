@@ -37,6 +37,7 @@ URL = "http://us3r:p4ssw0rt@reg1stry.example:8081/apis/"
         (URL, "user us3r"),
         ("user:geheim", f"sent {base64.b64encode(b'user:geheim').decode()}"),
         ("user:geheim??>>", f"sent {base64.urlsafe_b64encode(b'user:geheim??>>').decode()}"),
+        ("user:geheim??>>", f"sent {base64.b64encode(b'user:geheim??>>').decode()}"),
         ("user:geheim", f"sent {base64.b64encode(b'geheim').decode()}"),
     ],
 )
