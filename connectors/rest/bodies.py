@@ -30,7 +30,7 @@ async def json_object(request: Request) -> dict[str, Any]:
 
 
 def only(body: Mapping[str, Any], *names: str) -> None:
-    """Raises UsageError where `body` has a field that is none of `names`."""
+    """Raises UsageError if `body` has a field that is none of `names`."""
     for name in body:
         if name not in names:
             allowed = ", ".join(f'"{each}"' for each in names)

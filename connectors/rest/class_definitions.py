@@ -31,13 +31,13 @@ def classes() -> list[shapes.PluginInfo]:
 
 
 def settings_of(plugin: str) -> list[shapes.ConfigKeyInfo] | None:
-    """Lists the settings of the class `plugin`; None where there is no such class."""
+    """Lists the settings of the class `plugin`; None if there is no such class."""
     for names in _KINDS.values():
         try:
-            found = names.find(plugin).of
+            plugin_class = names.find(plugin).of
         except ValueError:
             continue
-        return _infos(found.load().OPTIONS, "", "Common")
+        return _infos(plugin_class.load().OPTIONS, "", "Common")
     return None
 
 
@@ -54,21 +54,21 @@ def _of_transforms(spec: ChainSpec) -> Iterator[shapes.ConfigKeyInfo]:
 
 
 def _of_predicates(spec: ChainSpec) -> Iterator[shapes.ConfigKeyInfo]:
-    for alias, one in spec.predicates.items():
-        own = _options(PREDICATES, one.name)
+    for alias, predicate in spec.predicates.items():
+        own = _options(PREDICATES, predicate.name)
         yield from _infos((*PREDICATE_OPTIONS, *own), f"predicates.{alias}.", f"Predicates: {alias}")
 
 
 def _options(names: ClassNames, name: str) -> tuple[Option, ...]:
     try:
-        found: tuple[Option, ...] = names.find(name).of.load().OPTIONS
+        options: tuple[Option, ...] = names.find(name).of.load().OPTIONS
     except ValueError:
         return ()
-    return found
+    return options
 
 
 def _full_aliases(names: ClassNames) -> Iterator[str]:
-    return (alias for one in names.known for alias in one.aliases if "." in alias)
+    return (alias for plugin_class in names.known for alias in plugin_class.aliases if "." in alias)
 
 
 def _infos(options: Iterable[Option], prefix: str, group: str) -> list[shapes.ConfigKeyInfo]:

@@ -1,4 +1,4 @@
-"""Asks a worker over REST: the thin client behind `keyfold connectors`."""
+"""Asks a worker over REST: the thin client of `keyfold connectors`."""
 
 from __future__ import annotations
 
@@ -66,22 +66,22 @@ class RestClient:
         return self._ask("GET", path)
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a request, with a JSON `body` where there is one; returns the answer, None where it has no body."""
+        """Sends a request, with a JSON `body` if one is given; returns the answer, None if it has no body."""
         return self._ask(method, path, body)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         try:
-            found = self._client.request(method, f"{self.url}{path}", json=body)
+            answer = self._client.request(method, f"{self.url}{path}", json=body)
         except httpx.HTTPError as error:
             where = without_urls_secrets(self.url)
             raise UnreachableError(
                 f"No worker answers at {where}: {error}.",
                 "Start one with listeners, or name another address with --url.",
             ) from None
-        if not found.is_success:
-            raise _error(found)
+        if not answer.is_success:
+            raise _error(answer)
         try:
-            return found.json() if found.content else None
+            return answer.json() if answer.content else None
         except ValueError:
             raise UnreachableError(
                 f"What answers at {without_urls_secrets(self.url)} is no worker: its answer is not JSON.",
@@ -91,17 +91,17 @@ class RestClient:
 
 def _is_address(url: str) -> bool:
     try:
-        found = urlsplit(url)
+        address = urlsplit(url)
         httpx.URL(url)
     except (ValueError, httpx.InvalidURL):
         return False
-    return found.scheme in ("http", "https") and bool(found.hostname)
+    return address.scheme in ("http", "https") and bool(address.hostname)
 
 
 def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | bool:
-    """Trusts the certificates in `cacert` and no others, and shows that in `cert`, whose key is in `key` or with it.
+    """Trusts the certificates in `cacert` and no others, and shows that in `cert`; its key is in `key`, or in `cert`.
 
-    Returns True where none is given: then the certificates count that come with httpx. Raises UsageError.
+    Returns True if none is given: then the certificates count that come with httpx. Raises UsageError.
     """
     if cert is None and key is not None:
         raise UsageError(f"--key {key} belongs to no certificate.", "Give --cert too.")
@@ -109,20 +109,20 @@ def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLCont
         return True
     option, file = "--cacert", cacert
     try:
-        found = httpx.create_ssl_context() if cacert is None else ssl.create_default_context(cafile=cacert)
+        context = httpx.create_ssl_context() if cacert is None else ssl.create_default_context(cafile=cacert)
         if cert is not None:
             option, file = ("--cert", cert) if key is None else ("--key", key)
-            found.load_cert_chain(cert, key)
+            context.load_cert_chain(cert, key)
     except OSError as error:  # an SSLError is one
         why = error.strerror if not isinstance(error, ssl.SSLError) else _NOT_IN[option]
         raise UsageError(f"{option} {file} cannot be used: {why}.", "Name a file in PEM.") from None
-    return found
+    return context
 
 
 def path_of(connector: str, *rest: str) -> str:
     """Returns the path of a connector, or of something below it.
 
-    Raises NoConnectorError where `connector` is no connector's name: as a part of a path it could lead to another one.
+    Raises NoConnectorError if `connector` is no connector's name: as a part of a path it could lead to another one.
     """
     if not is_connector_name(connector):
         raise NoConnectorError(f"{connector!r} is no connector's name.", _ACTIONS[HTTPStatus.NOT_FOUND])

@@ -35,7 +35,7 @@ def list_connectors(
     """Lists the names of all connectors; with `expand` (`info`, `status`) what is known of each (KIP-465)."""
     if expand is None:
         return context.herder.names()
-    return {one.name: _expanded(context, one, expand) for one in context.herder.connectors()}
+    return {connector.name: _expanded(context, connector, expand) for connector in context.herder.connectors()}
 
 
 def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> dict[str, Any]:

@@ -103,8 +103,8 @@ class RestContext(Struct, frozen=True):
 
 
 async def _context(request: Request) -> RestContext:
-    found: RestContext = request.app.state.context
-    return found
+    context: RestContext = request.app.state.context
+    return context
 
 
 ContextDependency = Annotated[RestContext, Depends(_context)]

@@ -66,9 +66,9 @@ def of_http(request: Request, error: Exception) -> Response:
             return PlainTextResponse(methods, headers=headers)
     phrase = HTTPStatus(error.status_code).phrase
     told = error.detail if error.detail != phrase else f"HTTP {error.status_code} {phrase}"
-    found = answer(error.status_code, told)
-    found.headers.update(headers)
-    return found
+    response = answer(error.status_code, told)
+    response.headers.update(headers)
+    return response
 
 
 def of_disconnect(_: Request, __: Exception) -> Response:
@@ -102,9 +102,9 @@ def sentence(fault: Fault) -> str:
 
 def _methods(request: Request) -> set[str]:
     routes, scope = request.app.routes, request.scope
-    found = {
+    methods = {
         method
         for method in ("DELETE", "GET", "PATCH", "POST", "PUT")
         if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
     }
-    return found | {"OPTIONS"} | ({"HEAD"} if "GET" in found else set())
+    return methods | {"OPTIONS"} | ({"HEAD"} if "GET" in methods else set())

@@ -29,7 +29,7 @@ _CHANGE: Final = error_responses(404, 409, 503)
     responses=error_responses(404),
 )
 def get_status(context: ContextDependency, connector: str) -> shapes.ConnectorStateInfo:
-    """Shows the states of a connector and its tasks; `trace` is there only where it is FAILED."""
+    """Shows the states of a connector and its tasks; `trace` is there only if it is FAILED."""
     return views.status(
         _existing(context, connector, f"No status found for connector {connector}"), context.identity.worker_id
     )
@@ -51,8 +51,8 @@ def get_task_status(context: ContextDependency, connector: str, task: str) -> sh
     """Shows the state of a task."""
     number = _number(task)
     missing = f"No status found for task {connector}-{number}"
-    found = views.status(_existing(context, connector, missing), context.identity.worker_id)
-    return next((one for one in found.tasks if one.id == number), None) or _not_found(missing)
+    status = views.status(_existing(context, connector, missing), context.identity.worker_id)
+    return next((state for state in status.tasks if state.id == number), None) or _not_found(missing)
 
 
 @router.post(
@@ -68,14 +68,14 @@ def restart(
     only_failed: Annotated[str | None, Query(alias="onlyFailed")] = None,
 ) -> Response:
     """Restarts a connector (KIP-745). Its tasks are restarted with it, as they are one run."""
-    found = _existing(context, connector, f"Unknown connector: {connector}")
+    known = _existing(context, connector, f"Unknown connector: {connector}")
     failed_only = bodies.flag(only_failed)
-    is_due = _is_to_restart(found, failed_only=failed_only)
+    is_due = _is_to_restart(known, failed_only=failed_only)
     if is_due:
         context.herder.restart(connector)
     if not (bodies.flag(include_tasks) or failed_only):
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    planned = views.status(found, context.identity.worker_id, planned=is_due)
+    planned = views.status(known, context.identity.worker_id, planned=is_due)
     return JSONResponse(shapes.without_none(planned), HTTPStatus.ACCEPTED)
 
 
@@ -88,10 +88,10 @@ def restart(
 def restart_task(context: ContextDependency, connector: str, task: str) -> None:
     """Restarts the connector of a task: all of its tasks are one run."""
     number = _number(task)
-    found = _existing(context, connector, f"Unknown connector: {connector}")
-    if number not in range(found.tasks):
+    known = _existing(context, connector, f"Unknown connector: {connector}")
+    if number not in range(known.tasks):
         _not_found(f"Unknown task: {connector}-{number}")
-    if _is_to_restart(found):
+    if _is_to_restart(known):
         context.herder.restart(connector)
 
 
@@ -118,10 +118,10 @@ def get_topics(context: ContextDependency, connector: str) -> dict[str, Any]:
     """Lists the topics that a connector has read since it was made, or since they were reset (KIP-558)."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     try:
-        found = context.herder.active_topics(connector)
+        topics = context.herder.active_topics(connector)
     except NoConnectorError:
-        found = []
-    return {connector: {"topics": found}}
+        topics = []
+    return {connector: {"topics": topics}}
 
 
 @router.put("/topics/reset", status_code=HTTPStatus.ACCEPTED, response_class=Response, responses=error_responses(403))
@@ -151,7 +151,7 @@ async def _target(context: RestContext, name: str, state: TargetState) -> None:
 
 
 def _number(task: str) -> int:
-    """Returns the number of a task in a path; what is none is a path that there is not."""
+    """Returns the number of a task in a path; anything else is a path that does not exist."""
     if re.fullmatch(r"-?[0-9]{1,9}", task) is None:
         _not_found("HTTP 404 Not Found")
     return int(task)

@@ -1,6 +1,6 @@
 """Binds the worker's listeners before anything else starts, so that a port that is in use ends the worker at once.
 
-On its own because the server's libraries are imported on the server's thread, beside Spark's start.
+The server's libraries are not imported here: the server's thread imports them while Spark starts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ is answered with 503."""
 
 
 class BoundListener:
-    """A listener whose socket is bound; `url` has the port that it really has."""
+    """A listener with its socket bound; `url` has the port that it really has."""
 
     def __init__(self, key: str, listener: Listener) -> None:
         self.key = key
@@ -27,7 +27,7 @@ class BoundListener:
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
             self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=CONNECTIONS)
             # Connections inherit it. Without it a body waits 40 ms for the client's delayed acknowledgement of its
-            # headers; asyncio sets it only where the socket's protocol is given, which create_server leaves out.
+            # headers; asyncio sets it only if the socket's protocol is given, which create_server leaves out.
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
             text = (
@@ -43,10 +43,10 @@ class BoundListener:
 
 
 def bind(worker: WorkerConfig) -> tuple[BoundListener, ...]:
-    """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key where one is in use."""
-    found = [BoundListener("listeners", one) for one in worker.listeners]
-    found += [BoundListener("admin.listeners", one) for one in worker.admin_listeners or ()]
-    return tuple(found)
+    """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key if a port is in use."""
+    bound = [BoundListener("listeners", listener) for listener in worker.listeners]
+    bound += [BoundListener("admin.listeners", listener) for listener in worker.admin_listeners or ()]
+    return tuple(bound)
 
 
 def advertised(worker: WorkerConfig, first: BoundListener) -> Listener:

@@ -43,15 +43,15 @@ class LoggerLevels:
         return {name: self._level(name) for name in (ROOT, *sorted(names))}
 
     def get(self, name: str) -> shapes.LoggerLevel | None:
-        """Returns the level of a logger, that of one above it where it has none; None where there is no such logger."""
+        """Returns the level of a logger, or of the next above it that has one; None if there is no such logger."""
         return self._level(name) if name == ROOT or name in _existing() else None
 
     def set(self, name: str, level: str, now_ms: int) -> list[str]:
         """Sets the level of a logger and those below it to one of LEVELS; returns their names, sorted."""
-        touched = sorted(one for one in {name, *_existing()} if one == name or _is_below(one, name))
-        for one in touched:
-            _logger(one).setLevel(LEVELS[level])
-            self._set_ms[one] = now_ms
+        touched = sorted(logger for logger in {name, *_existing()} if logger == name or _is_below(logger, name))
+        for logger in touched:
+            _logger(logger).setLevel(LEVELS[level])
+            self._set_ms[logger] = now_ms
         return touched
 
     def _level(self, name: str) -> shapes.LoggerLevel:
@@ -61,7 +61,8 @@ class LoggerLevels:
 
 
 def _existing() -> set[str]:
-    return {name for name, one in logging.root.manager.loggerDict.copy().items() if isinstance(one, logging.Logger)}
+    loggers = logging.root.manager.loggerDict.copy()  # others are made meanwhile
+    return {name for name, logger in loggers.items() if isinstance(logger, logging.Logger)}
 
 
 def _is_below(name: str, logger: str) -> bool:

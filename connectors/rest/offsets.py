@@ -1,4 +1,4 @@
-"""Answers for the offsets of a connector (KIP-875): up to where each partition is published, and where it goes on."""
+"""Answers for the offsets of a connector (KIP-875): how far each partition is published, and what is read next."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _SHAPE: Final = (
 async def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorOffsets:
     """Lists the next source offset to be published of each partition, as the catalog has it, which decides."""
     state = await _state(context, context.herder.connector(connector))
-    found = [
+    offsets = [
         shapes.ConnectorOffset(
             partition=shapes.SourcePartition(kafka_topic=log.topic, kafka_partition=log.partition),
             offset=shapes.SourceOffset(kafka_offset=log.position),
         )
         for log in sorted(state.logs, key=lambda log: log.tp)
     ]
-    return shapes.ConnectorOffsets(offsets=found)
+    return shapes.ConnectorOffsets(offsets=offsets)
 
 
 @router.patch(
@@ -52,7 +52,7 @@ async def get_offsets(context: ContextDependency, connector: str) -> shapes.Conn
 async def alter_offsets(
     context: ContextDependency, connector: str, body: Body, accept_loss: AcceptLoss = None
 ) -> shapes.Message:
-    """Sets from where a stopped connector goes on: forward leaves a gap, back begins a generation."""
+    """Sets the offsets at which a stopped connector goes on: forward leaves a gap, back begins a generation."""
     bodies.only(body, "offsets")
     offsets = _offsets(body.get("offsets"))
     change = partial(operation.alter_offsets, offsets=offsets, accepts_loss=bodies.flag(accept_loss))
@@ -62,7 +62,7 @@ async def alter_offsets(
 
 @router.delete("", response_model=shapes.Message, responses=error_responses(400, 404, 409, 503))
 async def reset_offsets(context: ContextDependency, connector: str, accept_loss: AcceptLoss = None) -> shapes.Message:
-    """Has a stopped connector go back to the start of each partition, where it does not stand there already."""
+    """Has a stopped connector go back to the start of each partition, if it does not stand there already."""
     change = partial(operation.reset_offsets, accepts_loss=bodies.flag(accept_loss))
     await context.slow.offsets.run(_change, context, connector, change)
     return shapes.Message(message="The offsets for this connector have been reset successfully")
@@ -83,21 +83,21 @@ async def _state(context: RestContext, connector: Connector) -> CatalogState:
 
 
 def _offsets(given: object) -> dict[TopicPartition, int | None]:
-    """Returns the offsets that a body names, by partition. Raises UsageError where they are not in Connect's form."""
+    """Returns the offsets that a body names, by partition. Raises UsageError if they are not in Connect's form."""
     if not isinstance(given, list) or not given:
         raise UsageError("Partitions / offsets need to be provided for an alter offsets request", _SHAPE)
-    found: dict[TopicPartition, int | None] = {}
-    for number, one in enumerate(given):
+    offsets: dict[TopicPartition, int | None] = {}
+    for number, entry in enumerate(given):
         where = f"offsets[{number}]"
-        tp = _partition(_object(one, where, "partition", "offset"), where)
-        if tp in found:
+        tp = _partition(_object(entry, where, "partition", "offset"), where)
+        if tp in offsets:
             _refuse(f"{where}: topic {tp.topic}, partition {tp.partition} is there twice.")
-        found[tp] = _offset(one.get("offset"), where)
-    return found
+        offsets[tp] = _offset(entry.get("offset"), where)
+    return offsets
 
 
-def _partition(one: Mapping[str, Any], where: str) -> TopicPartition:
-    given = _object(one.get("partition"), f"{where}.partition", "kafka_topic", "kafka_partition")
+def _partition(entry: Mapping[str, Any], where: str) -> TopicPartition:
+    given = _object(entry.get("partition"), f"{where}.partition", "kafka_topic", "kafka_partition")
     topic = given.get("kafka_topic")
     if not isinstance(topic, str) or not topic:
         _refuse(f"{where}.partition.kafka_topic is {topic!r}, and should be a topic's name.")

@@ -41,10 +41,10 @@ def list_plugins(only_connectors: ConnectorsOnly = True) -> Sequence[shapes.Plug
 @router.get("/{plugin}/config", response_model=list[shapes.ConfigKeyInfo], responses=error_responses(404, 503))
 async def get_definitions(context: ContextDependency, plugin: str) -> list[shapes.ConfigKeyInfo]:
     """Lists the keys of a class (KIP-769), which is imported for it."""
-    found = _definitions() if plugin in _ALIASES else await context.slow.checks.run(settings_of, plugin)
-    if found is None:
+    keys = _definitions() if plugin in _ALIASES else await context.slow.checks.run(settings_of, plugin)
+    if keys is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
-    return found
+    return keys
 
 
 @router.put(
@@ -74,15 +74,15 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
         checked(given, context.worker)
     except FaultyConfigError as error:
         faults += error.faults
-    by_key = {name: [sentence(one) for one in of_one] for name, of_one in _grouped(faults)}
+    by_key = {name: [sentence(fault) for fault in of_key] for name, of_key in _grouped(faults)}
     configs = [_info(definition, given, by_key) for definition in (*_definitions(), *settings_in(given))]
-    known = {one.definition.name for one in configs}
+    known = {config.definition.name for config in configs}
     configs += [
         shapes.ConfigInfo(definition=_undefined(name), value=_value(name, given, by_key))
         for name in by_key
         if name not in known
     ]
-    groups = list(dict.fromkeys(one.definition.group for one in configs))
+    groups = list(dict.fromkeys(config.definition.group for config in configs))
     count = sum(map(len, by_key.values()))
     return shapes.ConfigInfos(name=CONNECTOR_CLASS, error_count=count, groups=groups, configs=configs)
 
@@ -110,11 +110,11 @@ def _value(name: str, given: Mapping[str, str], errors: Mapping[str, list[str]])
 
 def _definitions() -> list[shapes.ConfigKeyInfo]:
     docs, places = documentation(ConnectorConfig), dict[str, int]()
-    found = []
+    infos = []
     for key in definitions(ConnectorConfig).values():
         places[key.group] = places.get(key.group, 0) + 1
-        found.append(_definition(key, docs[key.field], places[key.group]))
-    return found
+        infos.append(_definition(key, docs[key.field], places[key.group]))
+    return infos
 
 
 def _definition(key: Definition, doc: str, place: int) -> shapes.ConfigKeyInfo:

@@ -68,14 +68,14 @@ def read_users(path: Path) -> dict[str, User]:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _fault(f'"{path}" cannot be read: {why}.') from None
-    found = {}
+    users = {}
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.startswith("#"):
             name, user = _user(path, number, line.strip())
-            found[name] = user
-    if not any(user.role is Role.ADMIN for user in found.values()):
+            users[name] = user
+    if not any(user.role is Role.ADMIN for user in users.values()):
         raise _fault(f'"{path}" has no user with the role admin.')
-    return found
+    return users
 
 
 def _user(path: Path, number: int, line: str) -> tuple[str, User]:
@@ -90,11 +90,11 @@ def _user(path: Path, number: int, line: str) -> tuple[str, User]:
 
 def _is_hash(text: str) -> bool:
     """Returns whether `text` is a bcrypt hash; bcrypt itself says so, asked with the least cost."""
-    found = _HASH.fullmatch(text)
-    if found is None:
+    hashed = _HASH.fullmatch(text)
+    if hashed is None:
         return False
     try:
-        bcrypt.checkpw(b"", f"$2b$04${found['salted']}".encode())
+        bcrypt.checkpw(b"", f"$2b$04${hashed['salted']}".encode())
     except ValueError:
         return False
     return True
@@ -105,7 +105,7 @@ def _fault(text: str) -> FaultyConfigError:
 
 
 class _UsersRead(msgspec.Struct, frozen=True):
-    """The users of one version of the file, and whose passwords were verified since."""
+    """The users of one version of the file, and the roles of those that have given a right password since."""
 
     version: tuple[int, int]
     users: Mapping[str, User]
@@ -115,7 +115,7 @@ class _UsersRead(msgspec.Struct, frozen=True):
 class Users:
     """Checks names and passwords against a users' file, which is read again when it has changed.
 
-    Where what it says then is not valid, that is logged, and the users of before count on.
+    If the file is not valid then, that is logged, and the users that were read before count on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,7 +126,7 @@ class Users:
         self._calls = SlowCalls("log-ins", LOGIN_THREADS, waiting=LOGINS_WAITING)
 
     async def role(self, name: str, password: bytes) -> Role | None:
-        """Returns the role of a user whose password is right, else None."""
+        """Returns the role of the user `name` if the password is right, else None."""
         read = await self._calls.run(self._refreshed)  # one version for the whole check: the file may change
         counts = password[:_PASSWORD_MAX]
         proof = hmac.digest(self._key, name.encode() + b"\0" + counts, hashlib.sha256)

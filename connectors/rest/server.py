@@ -28,8 +28,8 @@ _WHOLE: Final = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR, h11.SWITCHED_P
 STARTED_S: Final = 10.0
 _LOOK_S: Final = 0.01
 HANDSHAKE_S: Final = 5.0
-"""How long (s) a client may take for its TLS handshake: three answers over the slowest network, where asyncio waits
-60 s."""
+"""How long (s) a client may take for its TLS handshake: three answers over the slowest network. asyncio's own
+default is 60 s."""
 STOP_S: Final = 2
 """How long (s) requests that are under way may take when the worker ends."""
 HEAD_S: Final = 10.0
@@ -44,11 +44,11 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 class _Protocol(H11Protocol):
-    """Ends connections whose client takes too long to send a request, or to read an answer.
+    """Ends a connection if its client takes too long to send a request, or to read an answer.
 
-    Where all connections are taken, a new one takes the place of that which has waited longest for its client: a few
-    hundred that are kept open keep nobody out, and take no more of the process's files. With `tls`, a connection counts
-    from before its handshake: it is taken without TLS, and given to HTTP once the handshake is done.
+    If all connections are taken, a new one takes the place of that which has waited longest for its client: a few
+    hundred that are kept open keep no other client out, and take no more of the process's files. With `tls`, a
+    connection counts from before its handshake: it is taken without TLS, and given to HTTP after the handshake.
     """
 
     tls: ssl.SSLContext | None = None
@@ -91,7 +91,7 @@ class _Protocol(H11Protocol):
         """Returns the connection with TLS; None if the handshake failed, took too long, or was ended from here."""
         try:
             return await self.loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
-        except OSError as error:  # also what OpenSSL says, and the end of HANDSHAKE_S: there is nobody to answer
+        except OSError as error:  # also what OpenSSL says, and the end of HANDSHAKE_S: no client is left
             _log.debug("TLS handshake failed", error=repr(error))  # a reset connection has no words
             return None
 
@@ -99,9 +99,10 @@ class _Protocol(H11Protocol):
         """Ends the connection that has waited longest for its client, if all are taken and any waits."""
         if len(self.connections) < CONNECTIONS:
             return
-        waiting = [one for one in self.connections if isinstance(one, _Protocol) and one is not self and one.is_waiting]
+        others = (other for other in self.connections if isinstance(other, _Protocol) and other is not self)
+        waiting = [other for other in others if other.is_waiting]
         if waiting:
-            oldest = min(waiting, key=lambda one: one._waits_since or 0.0)
+            oldest = min(waiting, key=lambda other: other._waits_since or 0.0)
             self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
             oldest.transport.abort()
 
@@ -183,7 +184,7 @@ class RestServer:
         self._thread = CancellableThread("rest", lambda _: self._run())
 
     def start(self) -> None:
-        """Starts to answer, and returns once it does. Raises UnreachableError where it does not in STARTED_S."""
+        """Starts to answer, and returns once it does. Raises UnreachableError if it does not within STARTED_S."""
         self._thread.start()
         if not poll_until(bool, self._is_started, STARTED_S, _LOOK_S) or self._thread.failure is not None:
             raise UnreachableError(
@@ -232,7 +233,7 @@ def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp) -> uvicorn
 
 
 def _loaded(config: uvicorn.Config) -> uvicorn.Config:
-    """Returns `config` with its certificates read. Raises FaultyConfigError where they cannot be."""
+    """Returns `config` with its certificates read. Raises FaultyConfigError if they cannot be."""
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:

@@ -1,4 +1,4 @@
-"""Begins and ends the worker's REST interface: listeners, the applications behind them, and who may ask them."""
+"""Begins and ends the worker's REST interface: listeners, their applications, and who may ask them."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def listening(
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
     context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock, Slow())
     with ExitStack() as stack:
-        for one in bound:
-            stack.callback(one.socket.close)
+        for listener in bound:
+            stack.callback(listener.socket.close)
         stack.callback(cluster.stop)
         stack.callback(ends.stop)
         ends.start()
-        server = RestServer(worker, [(one, _app(context, one)) for one in bound])
+        server = RestServer(worker, [(listener, _app(context, listener)) for listener in bound])
         stack.callback(server.stop)
         server.start()
-        for one in bound:
-            ready(one.url)
+        for listener in bound:
+            ready(listener.url)
         yield
 
 
@@ -80,13 +80,13 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
     if worker.rest_auth == "basic":
         assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"
         app = BasicAuth(app, Users(worker.rest_auth_users_file))
-    origins = [one.strip() for one in (worker.access_control_allow_origin or "").split(",") if one.strip()]
+    origins = [origin.strip() for origin in (worker.access_control_allow_origin or "").split(",") if origin.strip()]
     app = OwnPages(app, origins)
     if origins:
         app = CORSMiddleware(
             app,
             allow_origins=origins,
-            allow_methods=[one.strip() for one in worker.access_control_allow_methods.split(",")],
+            allow_methods=[method.strip() for method in worker.access_control_allow_methods.split(",")],
         )
     if bound.listener.is_loopback:  # a page of the web that names a host of its own for 127.0.0.1 is not answered
         app = TrustedHostMiddleware(app, ["localhost", "127.0.0.1", "[::1]", bound.listener.host], www_redirect=False)
@@ -94,7 +94,7 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
 
 
 class ClusterId:
-    """The id of the Kafka cluster, asked beside everything else."""
+    """The id of the Kafka cluster, asked on a thread of its own."""
 
     def __init__(self, worker: WorkerConfig) -> None:
         self._id = ""

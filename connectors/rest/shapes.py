@@ -1,7 +1,7 @@
 """Declares the shapes of answers, as Kafka Connect's clients parse them and `/openapi.json` describes them.
 
-They have the names of Connect's entities (`org.apache.kafka.connect.runtime.rest.entities`), but for those whose name
-another class of keyfold's has: its WorkerStatus is WorkerHealth here, its ConnectorState ConnectorStateEntity.
+They have the names of Connect's entities (`org.apache.kafka.connect.runtime.rest.entities`), but for two names that
+other classes of keyfold have: its WorkerStatus is WorkerHealth here, its ConnectorState ConnectorStateEntity.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ErrorMessage(BaseModel):
 
 
 class ServerInfo(BaseModel):
-    """The worker's version, and the id of its Kafka cluster; "" where that has not been asked yet."""
+    """The worker's version, and the id of its Kafka cluster; "" if that has not been asked yet."""
 
     version: str
     commit: str

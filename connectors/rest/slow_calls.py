@@ -45,7 +45,7 @@ class SlowCalls:
     async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Makes a call on a thread, and returns what it does.
 
-        Raises BusyError where none becomes free in WAIT_S, or too many others wait for one. A client that goes ends
+        Raises BusyError if none becomes free within WAIT_S, or too many others wait for one. A client that goes ends
         neither the call nor its place among the `most`: the call may still wait.
         """
         await self._acquire()

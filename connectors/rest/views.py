@@ -22,7 +22,7 @@ _UNKNOWN: Final = f"{HIDDEN} stands for a secret that is not known here; send th
 _MOVED: Final = f"{HIDDEN} stays what it was only as long as the address that it is sent to stays; send the secret too."
 _CONVERTERS: Final = ("key.converter.", "value.converter.")
 _ADDRESSES: Final = ("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port")
-"""The settings of a converter that say where its secrets are sent. Clients of Kafka have none that REST may set."""
+"""The settings of a converter that name the receiver of its secrets. Clients of Kafka have none that REST may set."""
 
 
 def config(connector: Connector) -> dict[str, str]:
@@ -53,15 +53,15 @@ def trace_of(connector: Connector) -> str | None:
 
     Of a connector that runs it tells which source topics it does not read.
     """
-    found = connector.status
-    if found.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
+    known = connector.status
+    if known.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
         return _not_read(connector)
-    if found.error is None or not (found.state is ConnectorState.FAILED or found.waits):
+    if known.error is None or not (known.state is ConnectorState.FAILED or known.waits):
         return None
-    again = "" if found.next_restart_ms is None else f"\nStarted again at {moment(found.next_restart_ms)} or before."
-    since_ms = found.waiting_since_ms
+    again = "" if known.next_restart_ms is None else f"\nStarted again at {moment(known.next_restart_ms)} or before."
+    since_ms = known.waiting_since_ms
     waits = "" if since_ms is None else f"\nWaits since {moment(since_ms)} for an outage to end."
-    return f"{printable_text(found.error)}{waits}{again}"
+    return f"{printable_text(known.error)}{waits}{again}"
 
 
 def _not_read(connector: Connector) -> str | None:
@@ -92,23 +92,23 @@ def tasks(connector: Connector) -> list[shapes.TaskInfo]:
 
 
 def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Returns the config `sent`, where a setting that was shown with `[hidden]` in it is as it is in `before`.
+    """Returns the config `sent`; a setting that was shown with `[hidden]` in it is as it is in `before`.
 
     A client that reads a config, changes a key and sends it back keeps what it was not shown. Raises FaultyConfigError
-    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: who is
-    not shown it could have it sent to himself.
+    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: a client
+    that is not shown it could have it sent to itself.
     """
     shown = masked(before)
     kept = {name for name, text in sent.items() if name in before and text == shown[name] != before[name]}
-    found = {name: before[name] if name in kept else text for name, text in sent.items()}
-    faults = [Fault(name, _UNKNOWN) for name, text in found.items() if HIDDEN in text and text != before.get(name)]
-    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, found, before)]
+    settings = {name: before[name] if name in kept else text for name, text in sent.items()}
+    faults = [Fault(name, _UNKNOWN) for name, text in settings.items() if HIDDEN in text and text != before.get(name)]
+    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, settings, before)]
     if faults:
         raise FaultyConfigError("config", faults)
-    return found
+    return settings
 
 
 def _is_moved(name: str, settings: Mapping[str, str], before: Mapping[str, str]) -> bool:
     """Returns whether the secret `name` of a converter goes to another address by `settings` than it did `before`."""
-    prefix = next((one for one in _CONVERTERS if name.startswith(one)), None)
-    return prefix is not None and any(settings.get(prefix + one) != before.get(prefix + one) for one in _ADDRESSES)
+    prefix = next((converter for converter in _CONVERTERS if name.startswith(converter)), None)
+    return prefix is not None and any(settings.get(prefix + key) != before.get(prefix + key) for key in _ADDRESSES)

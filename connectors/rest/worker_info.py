@@ -52,14 +52,14 @@ def get_metrics(context: ContextDependency) -> Response:
 
 
 def _unwell(context: RestContext) -> str:
-    """Returns what is wrong with connectors, "" where nothing is."""
-    found, most_ms, now_ms = [], context.worker.health_max_lag_ms, context.clock.now_ms()
+    """Returns what is wrong with connectors, "" if nothing is."""
+    faults, most_ms, now_ms = [], context.worker.health_max_lag_ms, context.clock.now_ms()
     for connector in context.herder.connectors():
         name = connector.name
         if connector.status.waits:
-            found.append(f"connector {name} waits for an outage to end: {views.trace_of(connector)}")
+            faults.append(f"connector {name} waits for an outage to end: {views.trace_of(connector)}")
         elif connector.status.state is ConnectorState.FAILED:
-            found.append(f"connector {name} is FAILED: {views.trace_of(connector)}")
+            faults.append(f"connector {name} is FAILED: {views.trace_of(connector)}")
         elif most_ms is not None and (lag_ms := measured(connector).lag_ms(now_ms)) > most_ms:
-            found.append(f"connector {name} is {lag_ms} ms behind, more than health.max.lag.ms ({most_ms}).")
-    return " ".join(found)
+            faults.append(f"connector {name} is {lag_ms} ms behind, more than health.max.lag.ms ({most_ms}).")
+    return " ".join(faults)
