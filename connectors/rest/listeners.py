@@ -12,9 +12,8 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import Listener
 from connectors.config.worker import WorkerConfig
 
-CONNECTIONS: Final = 384
-"""Connections that are served at once. Another one takes the place of one that waits for its client; if none does, it
-is answered with 503."""
+BACKLOG: Final = 384
+"""As many connections wait until they are accepted."""
 
 
 class BoundListener:
@@ -25,7 +24,7 @@ class BoundListener:
         self.listener = listener
         try:
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=CONNECTIONS)
+            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
             # Connections inherit it. Without it a body waits 40 ms for the client's delayed acknowledgement of its
             # headers; asyncio sets it only if the socket's protocol is given, which create_server leaves out.
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

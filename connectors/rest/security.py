@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.errors import BusyError
 from connectors.rest import errors
-from connectors.rest.slow_calls import SlowCalls
+from connectors.rest.slow_calls import WAIT_S, SlowCalls
 
 _log = structlog.get_logger()
 
@@ -118,12 +118,12 @@ class Users:
     If the file is not valid then, that is logged, and the users that were read before count on.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait_s: float = WAIT_S) -> None:
         self._path = path
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
-        self._checks = SlowCalls("checks of passwords", 1)
-        self._calls = SlowCalls("log-ins", LOGIN_THREADS, waiting=LOGINS_WAITING)
+        self._checks = SlowCalls("checks of passwords", 1, wait_s=wait_s)
+        self._calls = SlowCalls("log-ins", LOGIN_THREADS, LOGINS_WAITING, wait_s)
 
     async def role(self, name: str, password: bytes) -> Role | None:
         """Returns the role of the user `name` if the password is right, else None."""
