@@ -42,9 +42,8 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 @pytest.fixture
-def ran(spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def ran(spark: SparkSession, deployment: Deployment, soon_gone: None) -> Deployment:  # how it runs
     """A connector that has published 200 records, and soon is sure that a topic is gone."""
-    monkeypatch.setattr("connectors.kafka.admin.GONE_AFTER_S", 1.0)
     return published(spark, deployment)
 
 
