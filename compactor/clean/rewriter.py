@@ -44,7 +44,7 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
     """A rewrite of `ranges`: the records that `keep` keeps go by offset into files of `target`, up to its max_bytes.
 
     `failpoint` is hit as each is closed. `limit` is what the rewrite reads and writes at most, in bytes per second.
-    `budget` is what Spark's tasks may use.
+    `budget` is what Spark's tasks may use, None for BUDGET.
     """
 
     ranges: Sequence[OffsetRange]
@@ -52,7 +52,7 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
     keep: RecordFilter
     failpoint: str
     limit: int | None = None
-    budget: FoldBudget = BUDGET
+    budget: FoldBudget | None = None
 
 
 class Rewriter:
@@ -115,7 +115,7 @@ def fold_job(task: CompactionTask, cores: int) -> FoldJob:
         keep=task.keep,
         work=lambda: _writing(task.target, task.failpoint, throttler),
         answers=file_stats.FILE_STATS,
-        budget=task.budget,
+        budget=task.budget or BUDGET,
         target_bytes=task.target.max_bytes,
         limit=task.limit,
         is_repeatable=True,

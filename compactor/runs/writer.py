@@ -74,9 +74,9 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     held_bytes: int = 128 << 20
 
 
-def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cuts `batch` into pieces of about ROW_GROUP_BYTES, each enough for a row group of its own."""
-    step = max(1, -(-batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes)))
+def cut(batch: pa.RecordBatch, group_bytes: int = ROW_GROUP_BYTES) -> Iterator[pa.RecordBatch]:
+    """Cuts `batch` into pieces of about `group_bytes`, each enough for a row group of its own."""
+    step = max(1, -(-batch.num_rows * group_bytes // max(1, batch.nbytes)))
     yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
 
 

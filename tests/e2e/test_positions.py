@@ -85,15 +85,18 @@ def test_a_lost_position_is_found_again_in_catalog_and_output(
     assert held(lived) == end_offsets(lived.bootstrap, lived.topic) == lived.published()
 
 
+def renews_often(monkeypatch: pytest.MonkeyPatch, **settings: int) -> None:
+    """Has connectors look five times a second whether a position is to be committed again, with these settings."""
+    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
+    monkeypatch.setattr(connector_task, "engine_settings", lambda config: replace(engine_settings(config), **settings))
+
+
 def test_a_paused_connector_commits_its_positions_again(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brokers would forget them, and without source headers nothing else tells how far it had come; nothing is sent."""
     ran.settings["output.source.headers.enable"] = False
-    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
-    monkeypatch.setattr(
-        connector_task, "engine_settings", lambda one: replace(engine_settings(one), first_refresh_ms=0)
-    )
+    renews_often(monkeypatch, first_refresh_ms=0)
     produce(ran.bootstrap, ran.topic, random_records(2, 50))
     before, output = positions(ran), consume_all(ran.bootstrap, ran.output)
     hold(ran, {tp: replace(one, buckets=None) for tp, one in before.items()})
@@ -116,12 +119,7 @@ def test_a_deleted_topic_keeps_no_position_of_a_paused_connector_from_being_rene
     ran.settings["topics"] = f"{ran.topic},{other}"
     produce(ran.bootstrap, other, random_records(2, 50))
     ran.run_once(spark)
-    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
-    monkeypatch.setattr(
-        connector_task,
-        "engine_settings",
-        lambda one: replace(engine_settings(one), first_refresh_ms=0, position_refresh_ms=0),
-    )
+    renews_often(monkeypatch, first_refresh_ms=0, position_refresh_ms=0)
     before = positions(ran)
     with ran.running(spark, paused=True):
         for is_deleted in (False, True):

@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from compactor import engine as microbatch
 from compactor.engine import Engine
 from compactor.errors import PositionError, PublishInterruptedError
 from compactor.ingest.appends import Batch
@@ -48,9 +47,8 @@ def taking(engine: Engine) -> Iterator[None]:
         thread.join()
 
 
-def test_time_does_not_wait_for_a_micro_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_does_not_wait_for_a_micro_batch(engine: Engine) -> None:
     """A tick and a look at the topics give way to it: a stop is to be seen meanwhile."""
-    monkeypatch.setattr(microbatch, "COMMIT_SECONDS", 0.01)
     with taking(engine):
         engine.tick(1)
         assert not engine.commit(lambda _: [], 1)
