@@ -32,14 +32,14 @@ class Maintenance:
         catalog: Catalog,
         quarantine: QuarantineManager,
         counters: Counters,
-        stopping: threading.Event,
+        stop: threading.Event,
     ) -> None:
         self._cleaner = cleaner
         self._snapshots = snapshots
         self._catalog = catalog
         self._quarantine = quarantine
         self._counters = counters
-        self._stopping = stopping
+        self._stop = stop
 
     def begin(self) -> None:
         """Does what an earlier run of the worker has left undone of a snapshot."""
@@ -100,4 +100,4 @@ class Maintenance:
 
     def interrupt(self) -> None:
         """Cancels what runs now, for a stop: that it fails then says nothing about any log."""
-        self._stopping.set()
+        self._stop.set()

@@ -41,10 +41,10 @@ class Broker(Protocol):
         """Returns the publisher for Spark's tasks, into which it is pickled."""
         ...
 
-    def local_publisher(self, state: CatalogState, cancelled: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, stopped: Callable[[], bool]) -> Publisher:
         """Returns the publisher for this process, which may keep its connections for the next publish.
 
-        It ends soon, with an error, once `cancelled` is true.
+        It ends soon, with an error, once `stopped` is true.
         """
         ...
 

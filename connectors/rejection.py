@@ -1,4 +1,4 @@
-"""Says why a record was rejected, in the one text that a run keeps of it (`rejected` of compactor/model/record.py).
+"""The text that a run keeps of why a record was rejected (`rejected` of compactor/model/record.py).
 
 If a converter or a transform has refused a record, the text begins with the stage and the class:
 `VALUE_CONVERTER keyfold.Avro DataError: schema 7 does not exist`. Any other text is the reason alone: the record could

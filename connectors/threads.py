@@ -31,7 +31,7 @@ class CancellableThread:
     def __init__(self, name: str, work: Callable[[threading.Event], object]) -> None:
         self.failure: BaseException | None = None
         self._work = work
-        self._stopped = threading.Event()
+        self._stop = threading.Event()
         # Whether `work` has returned or raised; the thread itself may live on for a moment. Set by the thread.
         self._over = False
         # Called by the thread at its end; set by `when_over` before the start.
@@ -44,7 +44,7 @@ class CancellableThread:
         self._thread.start()
 
     def when_over(self, call: Callable[[], object]) -> None:
-        """Has `call` called on the thread once its work is over, however that ended; to be set before `start`."""
+        """Sets what the thread calls once its work is over, however that ended; to be set before `start`."""
         self._when_over = call
 
     def is_alive(self) -> bool:
@@ -59,16 +59,16 @@ class CancellableThread:
 
     def stop(self) -> None:
         """Asks the thread to end after what it does now."""
-        self._stopped.set()
+        self._stop.set()
 
-    def cancel(self, *, draining: Callable[[], bool] = lambda: False) -> None:
+    def cancel(self, *, finishes: Callable[[], bool] = lambda: False) -> None:
         """Stops the thread and returns when it has ended; may be called again.
 
-        What it does now may finish as long as `draining()` is true, and is interrupted otherwise.
+        What it does now may finish as long as `finishes()` is true, and is interrupted otherwise.
         """
         self.stop()
         while self._thread.is_alive():
-            if not draining():
+            if not finishes():
                 self.interrupt()  # again and again: the thread may have begun another piece of work just after
             self._thread.join(POLL_SECONDS)
 
@@ -78,10 +78,10 @@ class CancellableThread:
     def _run(self) -> None:
         with structlog.contextvars.bound_contextvars(**self._fields):
             try:
-                self._work(self._stopped)
+                self._work(self._stop)
             except BaseException as error:  # noqa: BLE001  # the thread that waits for this one raises it
                 let_go(error)
-                if self._stopped.is_set():
+                if self._stop.is_set():
                     _log.debug("failed after it was stopped", exc_info=error)
                 else:
                     self.failure = error
@@ -105,7 +105,7 @@ class CallQueue:
         self._changed = threading.Condition()
 
     def ask(self, call: Callable[[], object]) -> None:
-        """Has `call` made, and does not wait for it."""
+        """Adds `call` to those that the thread makes, and does not wait for it."""
         with self._changed:
             self._calls.append(call)
             if not self._runs:

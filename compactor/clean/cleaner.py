@@ -117,7 +117,7 @@ class Cleaner:
         """
         self._quarantine.recheck(now_ms)
         expired = self._retain(now_ms)
-        cleaned = self._compact(self._choose(*self._measure(now_ms)), now_ms)
+        cleaned = self._clean(self._choose(*self._measure(now_ms)), now_ms)
         merged = self._merge(now_ms, {log.tp for log in cleaned})
         return Round(cleaned=len(cleaned), merged=merged, expired=expired)
 
@@ -135,7 +135,7 @@ class Cleaner:
         logs = [log for log in state.logs if would_change(log, now_ms) and log.tp not in held]
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
         _announce("cleaning", [(log.tp, "Asked for, or for a snapshot.") for log in chosen[:_NAMED]], len(chosen))
-        return self._compact(chosen, now_ms, asked=asked)
+        return self._clean(chosen, now_ms, asked=asked)
 
     def _retain(self, now_ms: int) -> int:
         """Moves the start of logs by retention; their files go with the next vacuum. Returns how many logs."""
@@ -168,11 +168,11 @@ class Cleaner:
         logs = state.by_partition()
         return [logs[decision.tp] for decision in choice.picked]
 
-    def _compact(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
+    def _clean(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
         """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
         began_ms = self._now_ms(now_ms)
         counted = self._counted(logs, now_ms, asked=asked)
-        done = self._quarantine.run(counted, lambda logs: self._clean(logs, now_ms), now_ms, asked=asked)
+        done = self._quarantine.run(counted, lambda logs: self._clean_part(logs, now_ms), now_ms, asked=asked)
         cleaned = tuple(log for part in done for log in part)
         self._counters.add_all(
             {
@@ -224,7 +224,7 @@ class Cleaner:
         runs = self._quarantine.until_stopped([(log, run) for log in logs for run in straddling_runs(log)])
         self._commit([recount(self._catalog.storage, log, run) for log, run in runs], now_ms)
 
-    def _clean(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
+    def _clean_part(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
         policy, limit = self._settings.policy, self._settings.fold_io_max_bytes_per_second
         cleans = compaction.clean(self._rewriter, logs, self._target(), policy, now_ms, limit)
         hit("clean.before-commit")

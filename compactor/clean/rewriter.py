@@ -56,7 +56,7 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
 
 
 class Rewriter:
-    """Carries out compaction tasks, for one thread. Once `stopping` returns True, nothing is tried again.
+    """Carries out compaction tasks, for one thread. Once `stopped` returns True, nothing is tried again.
 
     What holds up to `local_records` is rewritten in this process: a Spark job takes longer than that.
     """
@@ -65,15 +65,15 @@ class Rewriter:
         self,
         spark: SparkSession,
         storage: Storage,
-        stopping: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = lambda: False,
         *,
         local_records: int = -1,
     ) -> None:
         self._spark = spark
-        self._stopping = stopping
+        self._stopped = stopped
         # What this process rewrites by itself: at most `local_records` records, -1 for none.
         self._local = local(local_records)
-        self._fold = CheapestFold(spark, storage, "rewriting", stopping)
+        self._fold = CheapestFold(spark, storage, "rewriting", stopped)
 
     def rewrite(self, task: CompactionTask) -> tuple[tuple[FileStats, ...], ...]:
         """Rewrites the ranges of `task`. Returns the statistics of the files of each, by offset.
@@ -85,7 +85,7 @@ class Rewriter:
         if job is None:
             done = self._fold.run(fold_job(task, self._spark.sparkContext.defaultParallelism))
         else:
-            with turn(ONE_AT_A_TIME, self._stopping) as mine:
+            with turn(ONE_AT_A_TIME, self._stopped) as mine:
                 if not mine:
                     raise StoppedError("A stop came before a log was rewritten.", "The next start does it.")
                 done = self._fold.run(job)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class CheapestFold:
     """Folds (`LatestPerKey`) by the cheapest implementation that a job's budget allows; what it leaves goes to Spark.
 
-    `work` names what its jobs do in log lines. Once `stopping` returns True, nothing is tried again. For one thread.
+    `work` names what its jobs do in log lines. Once `stopped` returns True, nothing is tried again. For one thread.
     `implementation` names the one that was used last (`local`, `tasks` or `spark`), `fallback` says if tasks are used.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, work: str, stopping: Callable[[], bool]) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, work: str, stopped: Callable[[], bool]) -> None:
         self._in_memory = InMemory(storage)
         self._in_tasks = InTasks(spark, storage)
         self._on_spark = OnSpark(spark, storage)
-        self.fallback = TaskFallback(work, stopping)
+        self.fallback = TaskFallback(work, stopped)
         # "" before the first fold.
         self.implementation = ""
 

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 class PublishExecutor:
     """Carries out publish plans by `fold`, which says how the last one was folded.
 
-    Once `stopping` returns True, a publish in this process ends soon, and nothing is tried again.
+    Once `stopped` returns True, a publish in this process ends soon, and nothing is tried again.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopping: Callable[[], bool]) -> None:
+    def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopped: Callable[[], bool]) -> None:
         self._broker = broker
         self._storage = storage
-        self._stopping = stopping
-        self.fold = CheapestFold(spark, storage, "publishing", stopping)
+        self._stopped = stopped
+        self.fold = CheapestFold(spark, storage, "publishing", stopped)
 
     def send(
         self, state: CatalogState, plans: Sequence[PublishPlan], settings: EngineSettings
@@ -52,7 +52,7 @@ class PublishExecutor:
             plans,
             self._storage,
             publisher=lambda: self._broker.publisher(state),
-            local_publisher=lambda: self._broker.local_publisher(state, self._stopping),
+            local_publisher=lambda: self._broker.local_publisher(state, self._stopped),
             local_records=settings.publish_local_max_records,
         )
         return complete(plans, results_of(self.fold.run(job).rows))

@@ -41,12 +41,12 @@ _log = structlog.get_logger()
 class QuarantineManager:
     """Runs jobs over logs of one catalog, and quarantines the logs that make a job fail.
 
-    Once `stopping` is set no job begins here, and a failure is taken for the stop's doing: no log is quarantined.
+    Once `stop` is set no job begins here, and a failure is taken for the stop's doing: no log is quarantined.
     """
 
-    def __init__(self, catalog: Catalog, stopping: threading.Event) -> None:
+    def __init__(self, catalog: Catalog, stop: threading.Event) -> None:
         self._catalog = catalog
-        self._stopping = stopping
+        self._stop = stop
         # By partition: failures of its job in a row, with sound files; 0 again after one that succeeds.
         self._failures: dict[TopicPartition, int] = {}
 
@@ -66,12 +66,12 @@ class QuarantineManager:
         Raises StorageError if the storage fails and no file is damaged, FoldFailedError if each of several logs
         fails, as the cause then lies outside them.
         """
-        if not logs or self._stopping.is_set():
+        if not logs or self._stop.is_set():
             return ()
         try:
             done = job(logs)
         except Exception as error:
-            if self._stopping.is_set() or not _concerns_logs(error):
+            if self._stop.is_set() or not _concerns_logs(error):
                 raise
             _log.warning("fold failed, looking for the cause", logs=len(logs), error=briefly(error))
             return self._narrow(logs, job, now_ms, error, asked=asked)
@@ -82,13 +82,13 @@ class QuarantineManager:
     def until_stopped(self, steps: Iterable[T]) -> Iterator[T]:
         """Yields `steps` one by one. Raises StoppedError if a stop comes before a step."""
         for step in steps:
-            if self._stopping.is_set():
+            if self._stop.is_set():
                 raise StoppedError("A stop came between two steps.", "They are done after the next start.")
             yield step
 
     def suspects_damage(self, error: BaseException) -> bool:
         """Returns whether `error` is a reason to verify files: a file can cause it, and no stop is under way."""
-        return not self._stopping.is_set() and may_be_damage(error)
+        return not self._stop.is_set() and may_be_damage(error)
 
     def quarantine_damaged(
         self,
@@ -155,13 +155,13 @@ class QuarantineManager:
         done: list[T] = []
         failed: list[tuple[PartitionLog, Exception]] = []
         for log in logs:
-            if self._stopping.is_set():
+            if self._stop.is_set():
                 return tuple(done)
             try:
                 done.append(job((log,)))
                 self._failures.pop(log.tp, None)
             except Exception as error:
-                if self._stopping.is_set() or not _concerns_logs(error):
+                if self._stop.is_set() or not _concerns_logs(error):
                     raise
                 if not self._damaged((log,), error, now_ms):
                     failed.append((log, error))
@@ -190,7 +190,7 @@ class QuarantineManager:
     ) -> list[tuple[PartitionLog, StorageError | None]]:
         """Returns each log with the first damage of what it needs; None if all of it can be read."""
         listed = tuple(logs)
-        damages = verify.find_damage(self._catalog.storage, map(needs, listed), self._stopping.is_set)
+        damages = verify.find_damage(self._catalog.storage, map(needs, listed), self._stop.is_set)
         return list(zip(listed, damages, strict=True))
 
     def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:

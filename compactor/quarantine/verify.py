@@ -32,17 +32,17 @@ ENDS: Final = "reading it ends the reader"
 
 
 def find_damage(
-    storage: Storage, ranges: Iterable[OffsetRange], stopping: Callable[[], bool] = lambda: False
+    storage: Storage, ranges: Iterable[OffsetRange], stopped: Callable[[], bool] = lambda: False
 ) -> list[StorageError | None]:
     """Returns for each of `ranges` the first damage of the files that it needs; None if every record can be read.
 
     A damaged page concerns the partitions of its row group. A missing file, or one with a damaged footer, concerns
     all partitions in the file; so does one that the disk cannot read while the storage answers for other files.
 
-    Raises StoppedError as soon as `stopping` is true, which is asked before each file and row group; StorageError if
+    Raises StoppedError as soon as `stopped` is true, which is asked before each file and row group; StorageError if
     the storage does not answer, which says nothing about a file.
     """
-    with _Verifier(storage, stopping) as verifier:
+    with _Verifier(storage, stopped) as verifier:
         return [next(verifier.damages(offset_range), None) for offset_range in ranges]
 
 
@@ -53,9 +53,9 @@ class _Verifier:
     a new one.
     """
 
-    def __init__(self, storage: Storage, stopping: Callable[[], bool]) -> None:
+    def __init__(self, storage: Storage, stopped: Callable[[], bool]) -> None:
         self._storage = storage
-        self._stopping = stopping
+        self._stopped = stopped
         # By path: True if the file is what was written, False if it is damaged, an error if it cannot be opened. Then
         # what was read of damaged files, or a text that says why it cannot be read.
         self._files: dict[str, StorageError | bool] = {}
@@ -75,7 +75,7 @@ class _Verifier:
     def damages(self, offsets: OffsetRange) -> Iterator[StorageError]:
         """Yields the damage of each file that `offsets` need."""
         for file_range in offsets.file_ranges:
-            self._check_not_stopping(offsets.tp)
+            self._check_not_stopped(offsets.tp)
             checked = self._whole(file_range.file)
             if isinstance(checked, StorageError):
                 yield checked
@@ -83,8 +83,8 @@ class _Verifier:
                 where = f"{file_range.tp}, offsets [{file_range.start}, {file_range.end}): {self._storage.location}"
                 yield DamagedFileError(f"{where}/{file_range.file.path} is damaged: {why}.", RESTORE)
 
-    def _check_not_stopping(self, tp: TopicPartition) -> None:
-        if self._stopping():
+    def _check_not_stopped(self, tp: TopicPartition) -> None:
+        if self._stopped():
             raise StoppedError(f"{tp}: a stop came while its files were read.", "They are read again after a start.")
 
     def _whole(self, file: RunFile) -> StorageError | bool:
@@ -124,7 +124,7 @@ class _Verifier:
 
     def _rows(self, path: str, group: int, tp: TopicPartition) -> Rows | str:
         if (path, group) not in self._read:
-            self._check_not_stopping(tp)
+            self._check_not_stopped(tp)
             self._read[path, group] = self._asked(path, _rows, path, group)
         return self._read[path, group]
 

@@ -63,20 +63,20 @@ def _answers(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 class TaskFallback:
     """Decides whether tasks are used: until a process of one has ended, perhaps for want of memory. Spark's spills.
 
-    `work` names what they do in log lines. Once `stopping` returns True, nothing is given up, as nothing is tried
+    `work` names what they do in log lines. Once `stopped` returns True, nothing is given up, as nothing is tried
     again. For one thread.
     """
 
-    def __init__(self, work: str, stopping: Callable[[], bool]) -> None:
+    def __init__(self, work: str, stopped: Callable[[], bool]) -> None:
         self._work = work
-        self._stopping = stopping
+        self._stopped = stopped
         # Unset by `give_up`, for the rest of the run: the next task would end in the same way.
         self.uses_tasks = True
 
     def give_up(self, error: Exception) -> bool:
         """Gives tasks up if `error` says that a process has ended, as the next would too; returns True once."""
         own = isinstance(error, KeyfoldError)  # a full disk of the store is no process's end
-        if own or not self.uses_tasks or self._stopping() or not is_process_failure(error):
+        if own or not self.uses_tasks or self._stopped() or not is_process_failure(error):
             return False
         _log.warning(
             "tasks given up for Spark's fold, which is slower, until the next start",

@@ -161,7 +161,7 @@ class Chain:
         self._patience = Patience()
 
     def wait_with(self, patience: Patience) -> None:
-        """Has `patience` limit what is done from now on; PortionLateError says that it is used up."""
+        """Sets the limit of the work from now on to `patience`. PortionLateError is raised once it is used up."""
         self._patience = patience
         self._key.converter.wait_with(patience)
         self._value.converter.wait_with(patience)

@@ -20,10 +20,11 @@ NOT_SHOWN: Final = "what a placeholder stands for is not shown, nor what is wron
 
 @contextmanager
 def values_hidden(texts: Mapping[str, str], options: Iterable[Option]) -> Iterator[None]:
-    """Lets no error of the block show values of the placeholders in `texts`, a class's settings as a file has them.
+    """Keeps the values of placeholders out of the errors of the block.
 
-    A fault of a setting with a placeholder says what is allowed; any other one is said as it is only if the settings
-    with placeholders are passwords, which no class quotes. Raises OptionsError, ValueError as the block does.
+    `texts` are a class's settings as a file has them. A fault of a setting with a placeholder says what is
+    allowed. Any other fault is said as it is only if the settings with placeholders are passwords, which no class
+    quotes. Raises OptionsError, ValueError as the block does.
     """
     written = {name: text for name, text in texts.items() if has_placeholder(text)}
     if not written:

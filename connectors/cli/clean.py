@@ -12,10 +12,10 @@ from connectors.cli.options import (
     SomeTopicOption,
     TimeoutOption,
     WorkerOption,
+    configs_of,
     request_timeout,
-    worker_of,
 )
-from connectors.cli.output import say, say_json
+from connectors.cli.output import show
 from connectors.errors import UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
@@ -35,16 +35,11 @@ def clean(
     """Folds everything published now, due or not; a live worker is asked for it, otherwise this process takes over."""
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations import clean as operation
 
-    settings = load_connector(connector, config).config
     cleaned = operation.clean(config, settings, topic, partition, request_timeout(timeout))
-    if as_json:
-        say_json(cleaned)
-    else:
-        say(_text(cleaned))
+    show(cleaned, lambda: _text(cleaned), as_json=as_json)
 
 
 _HEADERS = ("TOPIC", "PARTITION", "CLEAN END", "RECORDS BEFORE", "AFTER", "BYTES BEFORE", "AFTER", "TOMBSTONES")

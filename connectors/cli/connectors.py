@@ -138,42 +138,35 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 
 @app.command("list")
 @asks_worker
-def list_all(
-    asked: Asked,
-    as_json: JsonOption = False,
-) -> None:
+def list_all(asked: Asked, as_json: JsonOption = False) -> None:
     """Lists the worker's connectors with their states."""
     with asked() as client:
-        found = client.get("/connectors?expand=status&expand=info")
+        known = client.get("/connectors?expand=status&expand=info")
     if as_json:
-        say_json(found)
+        say_json(known)
         return
-    rows = [_row(name, one) for name, one in sorted(found.items())]
+    rows = [_row(name, each) for name, each in sorted(known.items())]
     say(table(("CONNECTOR", "STATE", "TASKS", "TOPICS", "WORKER"), rows))
 
 
-def _row(name: str, one: Mapping[str, Any]) -> tuple[object, ...]:
-    status, config = one["status"], one["info"]["config"]
+def _row(name: str, known: Mapping[str, Any]) -> tuple[object, ...]:
+    status, config = known["status"], known["info"]["config"]
     topics = config.get("topics") or config.get("topics.regex")
     return name, status["connector"]["state"], len(status["tasks"]), topics, status["connector"]["worker_id"]
 
 
 @app.command("show")
 @asks_worker
-def show(
-    asked: Asked,
-    name: NameArgument,
-    as_json: JsonOption = False,
-) -> None:
+def show(asked: Asked, name: NameArgument, as_json: JsonOption = False) -> None:
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
     from connectors.rest.client import path_of
 
     with asked() as client:
-        found = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
+        answers = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
     if as_json:
-        say_json({"status": found[0], "config": found[1]})
+        say_json({"status": answers[0], "config": answers[1]})
         return
-    status, config = found
+    status, config = answers
     count = len(status["tasks"])
     say(f"Connector {name}: {status['connector']['state']}, {count} {'task' if count == 1 else 'tasks'}")
     if trace := status["connector"].get("trace"):
@@ -184,10 +177,7 @@ def show(
 
 @app.command("create")
 @asks_worker
-def create(
-    asked: Asked,
-    file: FileArgument,
-) -> None:
+def create(asked: Asked, file: FileArgument) -> None:
     """Makes the connector of a file on the worker, which keeps it; the file is not needed any more then."""
     config = _config(file)
     with asked() as client:
@@ -197,10 +187,7 @@ def create(
 
 @app.command("update")
 @asks_worker
-def update(
-    asked: Asked,
-    file: FileArgument,
-) -> None:
+def update(asked: Asked, file: FileArgument) -> None:
     """Changes the connector to what a file says, or makes it."""
     from connectors.rest.client import path_of
 
@@ -217,35 +204,37 @@ def _config(file: Path) -> dict[str, str]:
     return load_connector(file).config.given
 
 
-def _asks(word: str, method: str, then: str) -> None:
+def _asks(word: str, method: str, then: str, help_text: str) -> None:
     """Adds the command `word`, which sends a request without a body; `then` is said of the connector."""
 
     @asks_worker
-    def command(
-        asked: Asked,
-        name: NameArgument,
-    ) -> None:
+    def command(asked: Asked, name: NameArgument) -> None:
         from connectors.rest.client import path_of
 
         with asked() as client:
             client.send(method, path_of(name) if word == "delete" else path_of(name, word))
         say(f"Connector {name} {then}")
 
-    app.command(word, help=_HELP[word])(command)
+    app.command(word, help=help_text)(command)
 
 
-_HELP: Final = {
-    "pause": "Has a connector take nothing in and publish nothing; what it has open stays open.",
-    "resume": "Lets a paused or stopped connector run again.",
-    "stop": "Stops a connector and lets go of all that it holds, until it is resumed.",
-    "restart": "Restarts a connector.",
-    "delete": "Ends a connector and forgets its config; what it keeps and has published stays (keyfold delete).",
-}
-_asks("pause", "PUT", "is being paused.")
-_asks("resume", "PUT", "is being resumed.")
-_asks("stop", "PUT", "is being stopped.")
-_asks("restart", "POST", "is being restarted.")
-_asks("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays.")
+for _command in (
+    (
+        *("pause", "PUT", "is being paused."),
+        "Has a connector take nothing in and publish nothing; what it has open stays open.",
+    ),
+    ("resume", "PUT", "is being resumed.", "Lets a paused or stopped connector run again."),
+    (
+        *("stop", "PUT", "is being stopped."),
+        "Stops a connector and lets go of all that it holds, until it is resumed.",
+    ),
+    ("restart", "POST", "is being restarted.", "Restarts a connector."),
+    (
+        *("delete", "DELETE", "is deleted on the worker; what it keeps and has published stays."),
+        "Ends a connector and forgets its config; what it keeps and has published stays (keyfold delete).",
+    ),
+):
+    _asks(*_command)
 
 
 SetOption = Annotated[
@@ -283,13 +272,13 @@ def offsets(
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:
             client.send("DELETE", path_of(name, "offsets") + query)
-        found: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
+        published: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
     if as_json:
-        say_json({"offsets": found})
+        say_json({"offsets": published})
         return
     rows = [
-        (one["partition"]["kafka_topic"], one["partition"]["kafka_partition"], one["offset"]["kafka_offset"])
-        for one in found
+        (each["partition"]["kafka_topic"], each["partition"]["kafka_partition"], each["offset"]["kafka_offset"])
+        for each in published
     ]
     say(table(("TOPIC", "PARTITION", "OFFSET"), rows) if rows else f"Connector {name} has published nothing yet.")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from connectors.cli.options import ConnectorArgument, WorkerOption, worker_of
+from connectors.cli.options import ConnectorArgument, WorkerOption, configs_of
 from connectors.cli.output import say
 from connectors.errors import UsageError
 
@@ -29,20 +29,18 @@ def delete(
 
     It says what, and asks. Source topics are never touched.
     """
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations.delete import ConnectorDeletion
 
-    settings = load_connector(connector, config).config
     deletion = ConnectorDeletion(config, settings)
-    found = deletion.find(with_outputs=outputs)
-    if found.nothing:
-        say(f"There is nothing to delete of connector {settings.name} in {found.folder} and on the brokers.")
+    preview = deletion.find(with_outputs=outputs)
+    if preview.nothing:
+        say(f"There is nothing to delete of connector {settings.name} in {preview.folder} and on the brokers.")
         return
-    say("\n".join(_lines(found, settings)))
+    say("\n".join(_lines(preview, settings)))
     if not yes:
         _ask()
-    deletion.remove(found)
+    deletion.remove(preview)
     say(f"Connector {settings.name} is deleted.")
 
 
@@ -54,31 +52,33 @@ def _ask() -> None:
         raise UsageError("Nothing was removed: the answer was not yes.")
 
 
-def _lines(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
+def _lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
     """Yields the lines that say what is removed, what stays, and what a person should know before the answer."""
     import humanize
 
-    plan, size = found.plan, humanize.naturalsize(found.bytes, binary=True)
-    if found.begun:
+    plan, size = preview.plan, humanize.naturalsize(preview.bytes, binary=True)
+    if preview.begun:
         yield f"An earlier delete of connector {settings.name} was not finished; this one finishes it."
     yield f"Of connector {settings.name} this removes:"
-    yield f"  {found.folder}: catalog, runs, requests ({found.files:,} files, {size})"
-    yield f"  consumer group {settings.group_id}, with the positions of {len(found.held):,} partitions"
+    yield f"  {preview.folder}: catalog, runs, requests ({preview.files:,} files, {size})"
+    yield f"  consumer group {settings.group_id}, with the positions of {len(preview.held):,} partitions"
     if settings.dead_letter_topic is not None:
         yield f"  consumer group {settings.redrive_group_id}, which says what keyfold dlq has sent back, if it is there"
-    yield from (f"  {path}: what a worker has kept of it, as it was made or changed over REST" for path in found.stored)
+    yield from (
+        f"  {path}: what a worker has kept of it, as it was made or changed over REST" for path in preview.stored
+    )
     if plan.with_outputs:
         yield from (f"  output topic {output.topic}, with all its records" for output in plan.outputs)
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
-    left = list(_left_lines(found, settings))
+    left = list(_left_lines(preview, settings))
     if left:
         yield "It leaves, beside the source topics:"
         yield from left
-    yield from _warning_lines(found, settings)
+    yield from _warning_lines(preview, settings)
 
 
-def _left_lines(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
-    plan = found.plan
+def _left_lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
+    plan = preview.plan
     if not plan.with_outputs:
         yield from (
             f"  output topic {output.topic}: a connector that begins anew refuses to publish into it; delete it "
@@ -86,22 +86,22 @@ def _left_lines(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[s
             for output in plan.outputs
         )
         yield from (f"  snapshot {settings.snapshot_location}/{path}" for path in plan.snapshots)
-    for name in found.others:
+    for name in preview.others:
         yield f"  topic {name}: nothing shows that this connector published it"
-    if (found.strangers or not found.has_catalog) and settings.snapshot_location is not None:
+    if (preview.strangers or not preview.has_catalog) and settings.snapshot_location is not None:
         yield f"  snapshots in {settings.snapshot_location}/{settings.name} without a word of whose they are, if any"
     if settings.dead_letter_topic is not None:
         yield f"  dead letter topic {settings.dead_letter_topic}, which others may use too"
 
 
-def _warning_lines(found: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
-    if found.damage is not None:
-        yield f"The catalog cannot be read: {found.damage}"
-    elif not found.has_catalog and not found.begun:
-        yield f"There is no catalog in {found.folder}: if a disk has to be mounted there, mount it first."
-    for stranger in found.strangers:
+def _warning_lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
+    if preview.damage is not None:
+        yield f"The catalog cannot be read: {preview.damage}"
+    elif not preview.has_catalog and not preview.begun:
+        yield f"There is no catalog in {preview.folder}: if a disk has to be mounted there, mount it first."
+    for stranger in preview.strangers:
         yield (
             f"Positions of group {settings.group_id} were committed for catalog {stranger}, which is not in "
-            f"{found.folder}. If a worker elsewhere runs a connector {settings.name} on these brokers, they are its: "
+            f"{preview.folder}. If a worker elsewhere runs a connector {settings.name} on these brokers, they are its: "
             "do not go on then."
         )

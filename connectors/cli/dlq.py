@@ -16,7 +16,7 @@ from connectors.cli.options import (
     SomePartitionOption,
     SomeTopicOption,
     WorkerOption,
-    worker_of,
+    configs_of,
 )
 from connectors.cli.output import readable, say, say_json
 from connectors.errors import UsageError
@@ -61,13 +61,13 @@ def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, work
     from connectors.operations.redrive.run import counts
 
     letters = _letters(connector, worker)
-    found = counts(letters.letters(), _fates(letters))
-    nothing = None if found else letters.absent()
+    kinds = counts(letters.letters(), _fates(letters))
+    nothing = None if kinds else letters.absent()
     if as_json:
-        say_json(found)
+        say_json(kinds)
         _warn(filter(None, [nothing]))
     else:
-        say(_counts_text(found) or nothing or f"There are no letters in {letters.topic}.")
+        say(_counts_text(kinds) or nothing or f"There are no letters in {letters.topic}.")
 
 
 @app.command()
@@ -87,17 +87,20 @@ def show(
 
     letters = _letters(connector, worker)
     wanted = LetterFilter(topic, _stage(stage), class_name)
-    chosen = (one for one in letters.letters(partition) if wanted.matches(one) and offset in (None, one.offset))
-    found = list(islice(chosen, limit))
-    fates = _fates(letters) if found else None
-    nothing = None if found else letters.absent()
-    gone = [None if fates is None else fates.is_redriven(one) for one in found]
+    chosen = (
+        letter for letter in letters.letters(partition) if wanted.matches(letter) and offset in (None, letter.offset)
+    )
+    shown = list(islice(chosen, limit))
+    fates = _fates(letters) if shown else None
+    nothing = None if shown else letters.absent()
+    gone = [None if fates is None else fates.is_redriven(letter) for letter in shown]
     if as_json:
-        say_json([_as_json(*each) for each in zip(found, gone, strict=True)])
+        say_json([_as_json(*each) for each in zip(shown, gone, strict=True)])
         _warn(filter(None, [nothing]))
     else:
-        say("\n\n".join(map(_letter_text, found, gone)) or nothing or f"There are no such letters in {letters.topic}.")
-    if not found and nothing is None:
+        texts = ("\n".join(_lines(letter, gone=is_gone)) for letter, is_gone in zip(shown, gone, strict=True))
+        say("\n\n".join(texts) or nothing or f"There are no such letters in {letters.topic}.")
+    if not shown and nothing is None:
         _warn(letters.strange(wanted))
 
 
@@ -125,19 +128,19 @@ def redrive(
     chosen = LetterFilter(topic, _stage(stage), class_name)
     selection = RedriveSelection(max_redrives, chosen, unnamed, once=not every_letter)
     letters = _letters(connector, worker)
-    found = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
-    nothing = None if found.sent or found.left or found.already else letters.absent()
+    result = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
+    nothing = None if result.sent or result.left or result.already else letters.absent()
     if as_json:
-        say_json(found)
+        say_json(result)
         _warn(filter(None, [nothing]))
     else:
-        say(_result_text(found, dry_run=dry_run) or nothing or "There are no letters to send back.")
-    if not found.matched and nothing is None:
+        say(_result_text(result, dry_run=dry_run) or nothing or "There are no letters to send back.")
+    if not result.matched and nothing is None:
         _warn(letters.strange(selection.filter))
 
 
 def _fates(letters: DeadLetters) -> LetterFates | None:
-    """Returns which letters have gone; None, with a sentence on stderr, where that cannot be told: they are shown."""
+    """Returns which letters have gone; None, with a sentence on stderr, if that cannot be told: they are shown."""
     try:
         return letters.fates()
     except KeyfoldError as error:
@@ -146,8 +149,8 @@ def _fates(letters: DeadLetters) -> LetterFates | None:
 
 
 def _stage(given: str | None) -> str | None:
-    """Returns the stage that `given` names, whatever its case. Raises UsageError where there is none."""
-    stages = [one.value for one in Stage]
+    """Returns the stage that `given` names, in upper or lower case. Raises UsageError if there is none."""
+    stages = [stage.value for stage in Stage]
     if given is None or given.upper() in stages:
         return given and given.upper()
     from connectors.config.errors import nearest
@@ -164,11 +167,10 @@ def _warn(sentences: Iterable[str]) -> None:
 
 
 def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations.redrive.run import DeadLetters
 
-    return DeadLetters(config, load_connector(connector, config).config)
+    return DeadLetters(config, settings)
 
 
 class _Progress:
@@ -189,18 +191,18 @@ def _verb(*, dry_run: bool) -> str:
     return "would be sent back" if dry_run else "sent back"
 
 
-def _counts_text(found: Iterable[LetterCount]) -> str:
+def _counts_text(kinds: Iterable[LetterCount]) -> str:
     rows = [
         (
-            one.topic or "-",
-            one.stage or "-",
-            one.class_name or "-",
-            one.exception.rpartition(".")[2] or "-",
-            one.count,
-            one.waiting,
-            *(_time(ms) for ms in (one.first_ms, one.last_ms, one.first_letter_ms, one.last_letter_ms)),
+            kind.topic or "-",
+            kind.stage or "-",
+            kind.class_name or "-",
+            kind.exception.rpartition(".")[2] or "-",
+            kind.count,
+            kind.waiting,
+            *(_time(ms) for ms in (kind.first_ms, kind.last_ms, kind.first_letter_ms, kind.last_letter_ms)),
         )
-        for one in found
+        for kind in kinds
     ]
     if not rows:
         return ""
@@ -210,10 +212,6 @@ def _counts_text(found: Iterable[LetterCount]) -> str:
 
 def _time(ms: int | None) -> str | None:
     return None if ms is None else f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _letter_text(letter: Letter, gone: bool | None) -> str:
-    return "\n".join(_lines(letter, gone=gone))
 
 
 def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:
@@ -239,7 +237,7 @@ def _short(data: bytes | str | None) -> str:
     if data is None:
         return "null"
     text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
-    text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text[: _SHOWN + 1])
+    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(data):,} bytes)"
 
 
@@ -258,12 +256,12 @@ def _as_json(letter: Letter, gone: bool | None) -> dict[str, object]:
     }
 
 
-def _result_text(found: RedriveResult, *, dry_run: bool) -> str:
-    rows = [(topic, _verb(dry_run=dry_run), count) for topic, count in sorted(found.sent.items())]
-    rows += [("-", f"left: {why}", count) for why, count in sorted(found.left.items())]
-    if found.already:
-        rows.append(("-", "sent back before", found.already))
+def _result_text(result: RedriveResult, *, dry_run: bool) -> str:
+    rows = [(topic, _verb(dry_run=dry_run), count) for topic, count in sorted(result.sent.items())]
+    rows += [("-", f"left: {why}", count) for why, count in sorted(result.left.items())]
+    if result.already:
+        rows.append(("-", "sent back before", result.already))
     if not rows:
         return ""
     text = table(("SOURCE TOPIC", "WHAT", "LETTERS"), rows)
-    return f"{text}\nIt stopped at --limit: other letters were counted only so far." if found.limited else text
+    return f"{text}\nIt stopped at --limit: other letters were counted only so far." if result.limited else text

@@ -116,7 +116,7 @@ def _with_notes(
 
 
 def only_topic(state: CatalogState, connector: str) -> str:
-    """Returns the one topic that is kept. Raises UsageError where there are several, or none."""
+    """Returns the one topic that is kept. Raises UsageError if there are several, or none."""
     known = sorted({log.topic for log in state.logs})
     if not known:
         raise UsageError(f"Connector {connector} keeps nothing yet.", "Run it first.")
@@ -149,7 +149,7 @@ def shown(batches: Iterable[pa.RecordBatch], key: str | None = None) -> Iterator
 
 
 def first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Yields the first `limit` records of `batches`, all where it is None; reads no batch that is not needed."""
+    """Yields the first `limit` records of `batches`, all if it is None; reads no batch that is not needed."""
     left = limit
     for batch in batches:
         yield batch if left is None else batch.slice(0, left)

@@ -1,6 +1,6 @@
 """Begins the command `keyfold`: Ctrl-C ends it in one line at any moment, also while its modules are imported.
 
-On its own because it has to stand before all that takes time to import, `typing` included.
+This module imports nothing that takes time, `typing` included: the handler has to be there first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _AGAIN_S = 0.05
 
 def main() -> int:
     """Runs the command line of this process and returns its exit code."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # nohup: whoever started it wants no Ctrl-C
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # nohup: its starter wants no Ctrl-C
         return _run()
     signal.signal(signal.SIGINT, _leave)
     try:

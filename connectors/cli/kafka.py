@@ -39,7 +39,7 @@ def kafka(
     with _directory(data_dir) as directory, EmbeddedKafka(directory, port) as broker:
         typer.echo(f"listening on {broker.bootstrap}")
         ended: list[int] = []
-        # Noted only: an exception would leave subprocess' lock held where it interrupts a look at the broker's process.
+        # Noted only: an exception would leave subprocess' lock held if it interrupts a look at the broker's process.
         _handle_signals(lambda number, _: ended.append(number))
         while not ended:
             broker.require_running()

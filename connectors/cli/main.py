@@ -89,7 +89,7 @@ def _leave_quietly() -> typer.Exit:
 
 
 def _flags_alone(params: list[Any]) -> list[Any]:
-    """Changes `params` so that help shows no type beside flags, which take no value; returns them."""
+    """Changes `params` so that help shows no type for flags, which take no value; returns them."""
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
@@ -97,7 +97,7 @@ def _flags_alone(params: list[Any]) -> list[Any]:
 
 
 class _Command(TyperCommand):
-    """A command whose help shows no type beside flags."""
+    """A command whose help shows no type for flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns its arguments and options."""
@@ -105,7 +105,7 @@ class _Command(TyperCommand):
 
 
 class _CommandGroup(TyperGroup):
-    """A group of commands whose help shows no type beside flags."""
+    """A group of commands whose help shows no type for flags."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Returns the options before a command."""

@@ -1,4 +1,4 @@
-"""Defines the options of commands, and finds the worker file where none is named."""
+"""Defines the options of commands, and finds the worker file if none is named."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from connectors.errors import ConfigError
 from connectors.operations.request_timeout import RequestTimeout
 
 if TYPE_CHECKING:
+    from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
 
 DEFAULT_WORKER_FILES: Final = (Path("worker.json"), Path("configs/worker.json"))
@@ -56,20 +57,20 @@ def request_timeout(seconds: int) -> RequestTimeout:
 
 
 def worker_path(given: Path | None) -> Path | None:
-    """Returns `given`, or the first of DEFAULT_WORKER_FILES that exists; None where the environment names the brokers.
+    """Returns `given`, or the first of DEFAULT_WORKER_FILES that exists; None if the environment names the brokers.
 
-    Raises ConfigError where there is none of these.
+    Raises ConfigError if there is none of these.
     """
     if given is not None:
         return given
-    found = next((path for path in DEFAULT_WORKER_FILES if path.is_file()), None)
-    if found is None and BOOTSTRAP_VARIABLE not in os.environ:
+    default = next((path for path in DEFAULT_WORKER_FILES if path.is_file()), None)
+    if default is None and BOOTSTRAP_VARIABLE not in os.environ:
         names = " nor ".join(str(path) for path in DEFAULT_WORKER_FILES)
         raise ConfigError(
             f"There is no worker file: --worker names none, and there is neither {names}.",
             f"Give --worker FILE, or set {BOOTSTRAP_VARIABLE}.",
         )
-    return found
+    return default
 
 
 def worker_of(given: Path | None) -> WorkerConfig:
@@ -81,6 +82,14 @@ def worker_of(given: Path | None) -> WorkerConfig:
     logging_setup.hand_on(config.log_level, config.log_format)
     warn_of_variables()
     return config
+
+
+def configs_of(connector: Path, worker: Path | None) -> tuple[WorkerConfig, ConnectorConfig]:
+    """Reads the worker file and a connector file, and configures logging. Raises ConfigError."""
+    from connectors.config.files import load_connector
+
+    config = worker_of(worker)
+    return config, load_connector(connector, config).config
 
 
 def warn_of_variables() -> None:

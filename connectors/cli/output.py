@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,7 +24,7 @@ Readable: TypeAlias = str | Base64 | None
 
 
 def readable(data: bytes | str | None) -> Readable:
-    """Returns `data` as text where it is UTF-8."""
+    """Returns `data` as text if it is UTF-8."""
     if not isinstance(data, bytes):
         return data
     try:
@@ -34,13 +34,21 @@ def readable(data: bytes | str | None) -> Readable:
 
 
 def say(text: str = "") -> None:
-    """Writes `text` and a newline to stdout; bold headers only where stdout is a terminal."""
+    """Writes `text` and a newline to stdout; bold headers only if stdout is a terminal."""
     typer.echo(text, color=is_terminal(sys.stdout))
 
 
 def say_json(value: Any) -> None:
     """Writes `value` to stdout as indented JSON; msgspec structs as objects."""
     typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
+    """Writes the result of a command: `value` as JSON, or its `text`."""
+    if as_json:
+        say_json(value)
+    else:
+        say(text())
 
 
 class JsonLines:

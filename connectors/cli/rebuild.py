@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from connectors.cli.options import ConnectorArgument, JsonOption, LossOption, WorkerOption, worker_of
-from connectors.cli.output import say, say_json
+from connectors.cli.options import ConnectorArgument, JsonOption, LossOption, WorkerOption, configs_of
+from connectors.cli.output import show
 from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
@@ -23,21 +23,16 @@ def rebuild(
 
     What was not published yet is read again from the source by the next run. No record is sent a second time.
     """
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations.rebuild import rebuild as carry_out
 
-    settings = load_connector(connector, config).config
-    found = carry_out(config, settings, accepts_loss=accept_loss)
-    if as_json:
-        say_json(found)
-    else:
-        say(_text(settings.name, found))
+    rebuilt = carry_out(config, settings, accepts_loss=accept_loss)
+    show(rebuilt, lambda: _text(settings.name, rebuilt), as_json=as_json)
 
 
 _HEADERS = ("TOPIC", "PARTITION", "GENERATION", "PUBLISHED", "RECORDS", "LOST")
 
 
-def _text(name: str, found: Sequence[RebuiltLog]) -> str:
-    rows = [(one.topic, one.partition, one.generation, one.offset, one.records, one.lost) for one in found]
+def _text(name: str, logs: Sequence[RebuiltLog]) -> str:
+    rows = [(log.topic, log.partition, log.generation, log.offset, log.records, log.lost) for log in logs]
     return f"{table(_HEADERS, rows)}\n\nConnector {name} is rebuilt; the next run goes on from there."

@@ -8,8 +8,8 @@ from connectors.cli.options import (
     TimeoutOption,
     TopicOption,
     WorkerOption,
+    configs_of,
     request_timeout,
-    worker_of,
 )
 from connectors.cli.output import say
 from connectors.operations.request_timeout import TIMEOUT_S
@@ -23,11 +23,9 @@ def release(
     worker: WorkerOption = None,
 ) -> None:
     """Takes up a partition that was set aside; a live worker is asked for it, otherwise this process takes over."""
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations import release as operation
 
-    settings = load_connector(connector, config).config
     done = operation.release(config, settings, topic, partition, request_timeout(timeout))
     where = f"{topic}-{partition}"
     say(f"{where} is taken up again." if done else f"{where} was not set aside; nothing was changed.")

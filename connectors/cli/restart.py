@@ -6,8 +6,8 @@ from connectors.cli.options import (
     ConnectorArgument,
     TimeoutOption,
     WorkerOption,
+    configs_of,
     request_timeout,
-    worker_of,
 )
 from connectors.cli.output import say
 from connectors.operations.request_timeout import TIMEOUT_S
@@ -18,11 +18,9 @@ def restart(connector: ConnectorArgument, timeout: TimeoutOption = TIMEOUT_S, wo
 
     It goes on with the settings that the worker has read; SIGHUP to the worker reads changed files.
     """
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations import restart as operation
 
-    settings = load_connector(connector, config).config
     operation.restart(config, settings, request_timeout(timeout))
     say(
         f"Connector {settings.name} was started again under the settings that its worker has read, and is RUNNING. "

@@ -13,10 +13,10 @@ from connectors.cli.options import (
     SomeTopicOption,
     TimeoutOption,
     WorkerOption,
+    configs_of,
     request_timeout,
-    worker_of,
 )
-from connectors.cli.output import say, say_json
+from connectors.cli.output import show
 from connectors.errors import UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
@@ -42,16 +42,11 @@ def resync(
     """
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations import offsets
 
-    settings = load_connector(connector, config).config
     changed = offsets.resync(config, settings, topic, partition, request_timeout(timeout), accepts_loss=accept_loss)
-    if as_json:
-        say_json(changed)
-    else:
-        say(_text(settings.name, changed))
+    show(changed, lambda: _text(settings.name, changed), as_json=as_json)
 
 
 _HEADERS = ("TOPIC", "PARTITION", "GENERATION", "FROM OFFSET", "KEYS IN THE OUTPUT", "LOST")

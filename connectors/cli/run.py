@@ -18,7 +18,7 @@ from connectors.cli.output import say, say_json
 from connectors.clock import SystemClock
 from connectors.errors import UsageError
 from connectors.progress.observer import observing
-from connectors.runtime.signals import HeldSignals, handled
+from connectors.signals import HeldSignals, handled
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
@@ -70,16 +70,16 @@ def _run(
 
     raise_open_files_limit()
     files = ConnectorFiles(config, paths)
-    found = files.load()
+    loaded = files.load()
     listens = bool(config.listeners) and not once
-    if not (found or listens or (config.connectors_dir and not once)):
+    if not (loaded or listens or (config.connectors_dir and not once)):
         raise UsageError(
             "There is no connector to run: no file is named.",
             "Name connector files; a worker without them waits for connectors over REST, where it has listeners.",
         )
     check_storage(config)
     bound = bind(config) if listens else ()
-    log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in found])
+    log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in loaded])
     spark = SparkStart(config.spark_master, config.spark_settings, config.executors_package)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
     from connectors.runtime.connector_store import ConnectorStore
@@ -88,7 +88,7 @@ def _run(
 
     clock = SystemClock()
     with observing(clock) as observer:
-        herder = Herder(config, clock, observer, found, ConnectorStore.of(config) if listens else None)
+        herder = Herder(config, clock, observer, loaded, ConnectorStore.of(config) if listens else None)
         # With a folder of files a connector may come at any time, too.
         lives_on = listens or (config.connectors_dir is not None and not once)
         worked = Worker(config, herder, clock, observer, spark, files, lives_on=lives_on)

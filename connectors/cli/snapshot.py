@@ -10,10 +10,10 @@ from connectors.cli.options import (
     JsonOption,
     TimeoutOption,
     WorkerOption,
+    configs_of,
     request_timeout,
-    worker_of,
 )
-from connectors.cli.output import say, say_json
+from connectors.cli.output import show
 from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
 
@@ -28,15 +28,11 @@ def snapshot(
     worker: WorkerOption = None,
 ) -> None:
     """Folds what is published and takes a snapshot of it; a live worker is asked, otherwise this process takes over."""
-    config = worker_of(worker)
-    from connectors.config.files import load_connector
+    config, settings = configs_of(connector, worker)
     from connectors.operations import snapshot as operation
 
-    taken = operation.snapshot(config, load_connector(connector, config).config, request_timeout(timeout))
-    if as_json:
-        say_json(taken)
-    else:
-        say(_text(taken))
+    taken = operation.snapshot(config, settings, request_timeout(timeout))
+    show(taken, lambda: _text(taken), as_json=as_json)
 
 
 def _text(taken: Sequence[SnapshotInfo]) -> str:

@@ -79,7 +79,7 @@ class BrokerWarnings:
         self._times = Interval(clock, _AWAY_AGAIN_S)
 
     def __call__(self, error: KafkaError) -> None:
-        """Logs `error` where it says that every broker is away."""
+        """Logs `error` if it says that every broker is away."""
         if error.name() == "_ALL_BROKERS_DOWN" and self._times.ready(error.name()):
             log.warning("no broker answers, reading goes on once one does", error=error.str())
 
@@ -110,7 +110,7 @@ class WaitingNotice:
             typer.echo(waiting(self._topic, self._records(), from_beginning=self._from_beginning), err=True)
 
     def _records(self) -> int | None:
-        """Counts the offsets of the partitions; None where brokers do not say it within COUNT_S."""
+        """Counts the offsets of the partitions; None if brokers do not say it within COUNT_S."""
         from confluent_kafka import KafkaException, TopicPartition
 
         end, total = self._clock.monotonic() + _COUNT_S, 0
@@ -147,7 +147,7 @@ class TopicWatch:
         self._missed = False
 
     def look(self) -> None:
-        """Raises ConnectorError where two looks in a row found no such topic; brokers that are away say nothing."""
+        """Raises ConnectorError if two looks in a row found no such topic; brokers that are away say nothing."""
         from confluent_kafka import KafkaException
 
         from connectors.kafka.errors import MISSING
@@ -182,10 +182,10 @@ def follow(
     while (left is None or left > 0) and out.read_on:
         count = _BATCH if left is None or wanted is not None else min(_BATCH, left)
         messages = list(_good(consumer.consume(count, timeout=_POLL_S)))
-        found = [message for message in messages if wanted is None or message.key() == wanted][:left]
-        out.write([line(message) for message in found])
+        matching = [message for message in messages if wanted is None or message.key() == wanted][:left]
+        out.write([line(message) for message in matching])
         out.flush()
-        left = None if left is None else left - len(found)
+        left = None if left is None else left - len(matching)
         polled(len(messages))
         look()
 
@@ -196,8 +196,8 @@ def line(message: Message) -> TopicRecord:
     from connectors.kafka.consumers import headers_of
 
     kind, timestamp = message.timestamp()
-    found, odd = headers_of(message)
-    named: Any = found if odd is None else [(f"({odd})", None)]
+    headers, odd = headers_of(message)
+    named: Any = headers if odd is None else [(f"({odd})", None)]
     return TopicRecord(
         partition=_known(message.partition()),
         offset=_known(message.offset()),
@@ -212,7 +212,7 @@ def line(message: Message) -> TopicRecord:
 def partitions(consumer: Consumer, topic: str) -> list[int]:
     """Lists the partitions of `topic`.
 
-    Raises UsageError where it does not exist, NotAllowedError where it may not be read, UnreachableError where no
+    Raises UsageError if it does not exist, NotAllowedError if it may not be read, UnreachableError if no
     broker answers or one cannot say it at the moment.
     """
     from confluent_kafka import KafkaException
@@ -220,15 +220,15 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
     from connectors.kafka.errors import cause
 
     try:
-        found = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
     except KafkaException as error:
         raise UnreachableError(
             f"No broker answered within {_TIMEOUT_S:.0f} s: {cause(error).str()}.",
             "Check bootstrap.servers in the worker file, and that the broker runs.",
         ) from error
-    if found.error is not None:
-        raise refused(topic, found.error)
-    return sorted(found.partitions)
+    if metadata.error is not None:
+        raise refused(topic, metadata.error)
+    return sorted(metadata.partitions)
 
 
 def refused(topic: str, error: KafkaError) -> KeyfoldError:
@@ -246,7 +246,7 @@ def refused(topic: str, error: KafkaError) -> KeyfoldError:
 
 
 def chosen(topic: str, numbers: list[int], partition: int | None) -> list[int]:
-    """Returns the partitions, of `numbers`, that are asked for. Raises UsageError where `topic` has no such one."""
+    """Returns the partitions, of `numbers`, that are asked for. Raises UsageError if `topic` has no such one."""
     if partition is None:
         return numbers
     if partition not in numbers:
@@ -263,7 +263,7 @@ def assign(consumer: Consumer, topic: str, numbers: list[int], *, from_beginning
 
 
 def _consumer(config: WorkerConfig) -> Consumer:
-    """Returns a consumer that the brokers let in. Raises UnreachableError where they do not."""
+    """Returns a consumer that the brokers let in. Raises UnreachableError if they do not."""
     from confluent_kafka import Consumer
 
     from connectors.config.clients import client_config

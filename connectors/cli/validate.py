@@ -60,7 +60,11 @@ def validate(
     asked = BrokerQuestions() if broker else None
     verdicts = _verdicts(connectors, _worker_file(worker, needed=broker), asked)
     for verdict in verdicts:
-        say(msgspec.json.encode(verdict).decode() if as_json else "\n".join(_lines(verdict)))
+        say(
+            msgspec.json.encode(verdict).decode()
+            if as_json
+            else "\n".join(f"{verdict.file}: {text}" for text in verdict.errors or ["valid"])
+        )
     faulty = [verdict for verdict in verdicts if not verdict.valid]
     if asked is not None and asked.unanswered is not None:
         raise asked.unanswered
@@ -80,7 +84,7 @@ def _worker_file(given: Path | None, *, needed: bool) -> Path | None:
 
 
 def _verdicts(paths: Sequence[Path], worker: Path | None, broker: BrokerQuestions | None) -> list[Verdict]:
-    """Returns a verdict for each connector file, after one for the worker file where that, or its machine, is wrong."""
+    """Returns a verdict for each connector file, after one for the worker file if that, or its machine, is wrong."""
     from connectors.config.errors import FaultyConfigError
     from connectors.config.files import load_worker, other_file
 
@@ -162,7 +166,3 @@ class BrokerQuestions:
 
 def _faulty(error: FaultyConfigError) -> Verdict:
     return Verdict(error.file, None, False, [str(fault) for fault in error.faults])
-
-
-def _lines(verdict: Verdict) -> list[str]:
-    return [f"{verdict.file}: {text}" for text in verdict.errors or ["valid"]]

@@ -21,7 +21,7 @@ def version(worker: UnusedWorkerOption = None) -> None:
 
 
 def installed(name: str) -> str:
-    """Returns the installed version of the distribution `name`, a dash where there is none."""
+    """Returns the installed version of the distribution `name`, a dash if there is none."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -28,16 +28,16 @@ class Converter(ABC):
         self.is_key = is_key
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:  # noqa: B027  # most read all
-        """Lets it leave out what no step looks at: of values with a schema all fields but those that `fields` returns.
+        """Allows the converter to leave out fields that no step looks at, if the value has a schema.
 
-        None stands for all of them.
+        `fields` returns the fields of a schema that are needed; None stands for all of them.
         """
 
     def wait_with(self, patience: Patience) -> None:  # noqa: B027  # most wait for nothing
-        """Has `patience` limit what it waits for from now on."""
+        """Sets the limit of all waits from now on to `patience`."""
 
     def close(self) -> None:  # noqa: B027  # most hold nothing
-        """Closes what it holds open, such as connections."""
+        """Closes what the converter holds open, such as connections."""
 
     @abstractmethod
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:

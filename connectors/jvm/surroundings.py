@@ -1,4 +1,4 @@
-"""Says what a JVM of ours is given of this process's surroundings, as it would not find it out for itself.
+"""What a JVM that this process starts is told of its surroundings, because it would not find that out for itself.
 
 A container may run under a user id without an account, without a home and with a read-only root. Java then has `?` for
 a home and for a name, and it never looks at TMPDIR.

@@ -87,18 +87,18 @@ def fence_all(config: Mapping[str, Setting], ids: Iterable[str], deadline_s: flo
 def initialised(
     config: Mapping[str, Setting],
     deadline_s: float = DEADLINE_S,
-    cancelled: Callable[[], bool] = lambda: False,
+    stopped: Callable[[], bool] = lambda: False,
     logger: logging.Logger | None = None,
 ) -> Producer:
     """Makes a producer, which fences all earlier ones with its transactional id.
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
-    `deadline_s` or once `cancelled`, NotAllowedError if the id may not be used. `logger` has librdkafka's
+    `deadline_s` or once `stopped`, NotAllowedError if the id may not be used. `logger` has librdkafka's
     lines, which without it stand on stderr as they are.
     """
     producer = Producer({**config, **({} if logger is None else {"logger": logger})})
     try:
-        call_until_answered(producer.init_transactions, deadline_s, cancelled)
+        call_until_answered(producer.init_transactions, deadline_s, stopped)
     except KafkaException as error:
         name = config["transactional.id"]
         doing, right = (
@@ -109,10 +109,10 @@ def initialised(
     return producer
 
 
-def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled: Callable[[], bool]) -> T:
+def call_until_answered(call: Callable[[float], T], deadline_s: float, stopped: Callable[[], bool]) -> T:
     """Returns what `call` returns, a transactional function of a time-out in seconds; retriable errors call it again.
 
-    Raises its KafkaException after `deadline_s` or once `cancelled`, and at once if the transaction can only be
+    Raises its KafkaException after `deadline_s` or once `stopped`, and at once if the transaction can only be
     aborted or calling again does not help.
     """
     until = time.monotonic() + deadline_s
@@ -121,6 +121,6 @@ def call_until_answered(call: Callable[[float], T], deadline_s: float, cancelled
             return call(min(_SLICE_S, max(0.1, until - time.monotonic())))
         except KafkaException as error:
             kafka_error = cause(error)
-            over = cancelled() or time.monotonic() >= until
+            over = stopped() or time.monotonic() >= until
             if over or not kafka_error.retriable() or kafka_error.txn_requires_abort():
                 raise

@@ -111,9 +111,9 @@ class SourceEnds:
             if tp in known and now_ms - known[tp].asked_ms <= KNOWN_MS
         }
 
-    def _run(self, stopped: threading.Event) -> None:
+    def _run(self, stop: threading.Event) -> None:
         pause_s = FIRST_S
-        while not self._clock.wait(pause_s, stopped):
+        while not self._clock.wait(pause_s, stop):
             pause_s = LOOK_S
             try:
                 self.look()

@@ -41,7 +41,7 @@ from connectors.operations.deletion_preview import (
     held_positions,
     is_there,
     kept_or_empty,
-    preview,
+    preview_of,
     was_redriven,
 )
 from connectors.runtime.connector_store import ConnectorStore
@@ -64,42 +64,43 @@ class ConnectorDeletion:
         Raises UsageError if a worker runs it, or keeps its config, in whatever state; UnreachableError,
         NotAllowedError, StorageError; CatalogError if the folder is another connector's.
         """
-        self._refuse_living()
+        if owner := self._waited_for(lambda: owner_lock.live_owner(self._storage)):
+            raise self._is_run_error(str(owner))
         stored = self._store.files_of(self._connector.name)
         # A live worker has the config in memory, and would run the connector again.
         if stored and (owner := self._waited_for(self._store.owner)):
             raise self._is_kept_error(str(owner), stored)
         probe_all(self._connector.name, self._clients, PROBE_S)
         admin = Admin(self._clients.admin())
-        found = preview(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
-        return found._replace(folder=self._storage.location, stored=tuple(stored))
+        preview = preview_of(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
+        return preview._replace(folder=self._storage.location, stored=tuple(stored))
 
-    def remove(self, found: DeletionPreview) -> None:
+    def remove(self, preview: DeletionPreview) -> None:
         """Takes steps 1 to 5 for what `find` has found, and removes what a worker has stored of the connector.
 
         Raises UsageError, with nothing removed, if a worker has begun to run it or to keep its config; FencedError,
         ConnectorError, UnreachableError, NotAllowedError, StorageError: the next deletion goes on then.
         """
         lock = OwnerLock(self._storage)
-        with self._stored_kept(found.stored):
+        with self._stored_kept(preview.stored):
             if not lock.claim(owner_lock.this_process()):
                 raise self._is_run_error(str(owner_lock.live_owner(self._storage) or "another process"))
             try:
-                self._remove(found)
+                self._remove(preview)
             finally:
                 lock.release()
 
-    def _remove(self, found: DeletionPreview) -> None:
+    def _remove(self, preview: DeletionPreview) -> None:
         connector, admin = self._connector, Admin(self._clients.admin())
         owner = owner_lock.this_process().text
         catalog = fence(self._storage, connector.name, owner, SystemClock().now_ms())
-        ids = [connector.transactional_id(bucket) for bucket in range(found.plan.buckets)]
+        ids = [connector.transactional_id(bucket) for bucket in range(preview.plan.buckets)]
         fence_all(self._clients.producer(), ids)
-        refuse_elsewhere(found, connector, admin)
-        begin(self._storage, found.plan, catalog)
+        refuse_elsewhere(preview, connector, admin)
+        begin(self._storage, preview.plan, catalog)
         self._store.delete(connector.name)  # while deleting.json keeps workers out
-        carry_out(self._storage, found.plan, connector, admin, self._snapshots)
-        refuse_begun_anew(found, connector, admin)
+        carry_out(self._storage, preview.plan, connector, admin, self._snapshots)
+        refuse_begun_anew(preview, connector, admin)
 
     @contextmanager
     def _stored_kept(self, stored: Collection[str]) -> Iterator[None]:
@@ -113,10 +114,6 @@ class ConnectorDeletion:
             yield
         finally:
             self._store.release()
-
-    def _refuse_living(self) -> None:
-        if owner := self._waited_for(lambda: owner_lock.live_owner(self._storage)):
-            raise self._is_run_error(str(owner))
 
     def _waited_for(self, owner: Callable[[], Owner | None]) -> Owner | None:
         """Returns who holds a lock, None if it is free, once the lock of a worker that was killed can have ended."""
@@ -140,7 +137,7 @@ class ConnectorDeletion:
 def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | None:
     """Takes the catalog over (T1 of step 1) for `by`, so that its earlier owner commits nothing more.
 
-    Returns None where there is no catalog, or it cannot be read. Raises FencedError, StorageError.
+    Returns None if there is no catalog, or it cannot be read. Raises FencedError, StorageError.
     """
     try:
         catalog = Catalog.open(storage, connector)
@@ -155,7 +152,7 @@ def fence(storage: Storage, connector: str, by: str, now_ms: int) -> Catalog | N
 
 
 def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None:
-    """Writes deleting.json (step 2). Raises FencedError, without it, where a worker has taken over meanwhile.
+    """Writes deleting.json (step 2). Raises FencedError, without it, if a worker has taken over meanwhile.
 
     A worker that takes over looks for deleting.json after its T1: either it finds the file, or we find its epoch.
     """
@@ -172,17 +169,17 @@ def begin(storage: Storage, plan: DeletionPlan, catalog: Catalog | None) -> None
         raise
 
 
-def refuse_elsewhere(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
-    """Raises ConnectorError if a worker with another storage has committed a position since `found` was looked up.
+def refuse_elsewhere(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises ConnectorError if a worker with another storage has committed a position since `preview` was made.
 
-    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions anew. To be called
-    once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to publish
-    at that time is not noticed.
+    Its catalog is not here, so that nothing fences it for good: it would go on, and commit positions again. This is
+    called once its transactional ids were initialised, which ends what it has under way. A worker that has nothing to
+    publish at that time is not noticed.
     """
-    if not found.strangers:
+    if not preview.strangers:
         return
-    now = held_positions(admin, connector, sorted({tp.topic for tp in found.held}))
-    moved = [tp for tp, position in now.items() if position != found.held.get(tp)]
+    now = held_positions(admin, connector, sorted({tp.topic for tp in preview.held}))
+    moved = [tp for tp, position in now.items() if position != preview.held.get(tp)]
     if moved:
         raise ConnectorError(
             f"Connector {connector.name} runs elsewhere: the position of {moved[0]} has just moved to "
@@ -191,9 +188,9 @@ def refuse_elsewhere(found: DeletionPreview, connector: ConnectorConfig, admin: 
         )
 
 
-def refuse_begun_anew(found: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
+def refuse_begun_anew(preview: DeletionPreview, connector: ConnectorConfig, admin: Admin) -> None:
     """Raises ConnectorError if a worker with another storage has made the consumer group again after it was removed."""
-    if found.strangers and admin.has_group(connector.group_id):
+    if preview.strangers and admin.has_group(connector.group_id):
         raise ConnectorError(
             f"Connector {connector.name} runs elsewhere: consumer group {connector.group_id} was removed, and is there "
             "again. All else is removed.",
@@ -212,8 +209,8 @@ def carry_out(
     if was_redriven(storage, connector, admin):
         admin.delete_group(connector.redrive_group_id)
     if plan.with_outputs:
-        there = admin.describe([one.topic for one in plan.outputs])
-        admin.delete_topics([one.topic for one in plan.outputs if is_there(one, there)])
+        there = admin.describe([output.topic for output in plan.outputs])
+        admin.delete_topics([output.topic for output in plan.outputs if is_there(output, there)])
         if location is not None:
             remove_snapshots(location, plan.connector, plan.snapshots, plan.catalogs)
     for folder in FOLDERS:
@@ -227,7 +224,7 @@ def carry_out(
 
 
 def remove_snapshots(location: Storage, connector: str, paths: Iterable[str], catalogs: Collection[str]) -> None:
-    """Removes the snapshots at `paths`, LATEST and `current` where they lead there, and the mark of one of `catalogs`.
+    """Removes the snapshots at `paths`, LATEST and `current` if they lead there, and the mark of one of `catalogs`.
 
     Without that mark the next catalog may take snapshots in the folder of `connector`. Snapshots of other catalogs
     stay. Raises StorageError.

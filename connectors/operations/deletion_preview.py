@@ -22,7 +22,7 @@ from compactor.model.state import CatalogState
 from compactor.runs.paths import RUNS
 from compactor.snapshot import location as snapshot_location
 from compactor.snapshot import manifest
-from compactor.storage.base import FileInfo, Storage
+from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.kafka.admin import Admin, TopicInfo
@@ -90,23 +90,23 @@ class DeletionPreview(NamedTuple):
         return not (self.files or self.group or outputs or self.begun or self.stored)
 
 
-def preview(
+def preview_of(
     storage: Storage, connector: ConnectorConfig, admin: Admin, location: Storage | None, *, with_outputs: bool
 ) -> DeletionPreview:
     """Finds what there is of `connector`, whose folder is `storage` and whose snapshots are in `location`.
 
-    Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError where the folder is another
+    Changes nothing. Raises UnreachableError, NotAllowedError, StorageError; CatalogError if the folder is another
     connector's.
     """
     begun = _begun(storage)
     before = begun or DeletionPlan(connector=connector.name)
     state, damage = kept_or_empty(storage, connector.name)
-    sources = _sources(admin, connector, state)
+    sources = {*(connector.topics or select(connector, admin.list_topics())), *state.topics}
     held = held_positions(admin, connector, sources)
     outputs, others = _outputs(admin, connector, state, sources, held, before)
     writers = {position.catalog_id for position in held.values() if position.catalog_id}
     catalogs = {*writers, *filter(None, (state.catalog_id,)), *before.catalogs}
-    snapshots = {*(one.path for one in state.snapshots), *before.snapshots}
+    snapshots = {*(snapshot.path for snapshot in state.snapshots), *before.snapshots}
     plan = DeletionPlan(
         connector=connector.name,
         catalogs=tuple(sorted(catalogs)),
@@ -115,7 +115,9 @@ def preview(
         snapshots=tuple(sorted({*snapshots, *find_snapshots(location, connector.name, catalogs)})),
         with_outputs=with_outputs or before.with_outputs,
     )
-    files = [info for info in _files(storage) if info.path != owner_lock.NAME]
+    # Unfinished files count too; deleting.json and the lock, which this process may hold, do not.
+    ours = (info for info in (*storage.walk(""), *storage.unfinished("")) if info.path != owner_lock.NAME)
+    files = [info for info in ours if info.path in FILES or info.path.partition("/")[0] in FOLDERS]
     return DeletionPreview(
         plan=plan,
         files=len(files),
@@ -131,7 +133,7 @@ def preview(
 
 
 def _begun(storage: Storage) -> DeletionPlan | None:
-    """Reads the plan of an earlier delete; an empty one where its file cannot be read, None where there is none."""
+    """Reads the plan of an earlier delete; an empty one if its file cannot be read, None if there is none."""
     try:
         return msgspec.json.decode(storage.read(DELETING), type=DeletionPlan)
     except MissingFileError:
@@ -141,9 +143,9 @@ def _begun(storage: Storage) -> DeletionPlan | None:
 
 
 def kept_or_empty(storage: Storage, connector: str) -> tuple[CatalogState, str | None]:
-    """Returns the catalog's state, an empty one where there is none, and why it cannot be read.
+    """Returns the catalog's state, an empty one if there is none, and why it cannot be read.
 
-    Raises CatalogError where it is another connector's.
+    Raises CatalogError if it is another connector's.
     """
     catalog = Catalog(storage, connector)
     try:
@@ -154,23 +156,12 @@ def kept_or_empty(storage: Storage, connector: str) -> tuple[CatalogState, str |
         return CatalogState(), error.message
 
 
-def _files(storage: Storage) -> list[FileInfo]:
-    """Lists the files that keyfold made in the connector's folder, unfinished ones included, without deleting.json."""
-    every = [*storage.walk(""), *storage.unfinished("")]
-    return [info for info in every if info.path in FILES or info.path.partition("/")[0] in FOLDERS]
-
-
-def _sources(admin: Admin, connector: ConnectorConfig, state: CatalogState) -> list[str]:
-    named = connector.topics or select(connector, admin.list_topics())
-    return sorted({*named, *state.topics})
-
-
 def held_positions(admin: Admin, connector: ConnectorConfig, topics: Iterable[str]) -> dict[TopicPartition, Position]:
     """Reads the group's positions of the source topics that exist: a deleted topic has none."""
     there = admin.describe(topics)
     every = [TopicPartition(name, number) for name, info in there.items() for number in range(info.partitions)]
-    found = read_positions(admin, connector.group_id, every)
-    return {tp: position for tp, position in found.items() if position is not None}
+    positions = read_positions(admin, connector.group_id, every)
+    return {tp: position for tp, position in positions.items() if position is not None}
 
 
 def _outputs(
@@ -182,16 +173,21 @@ def _outputs(
     before: DeletionPlan,
 ) -> tuple[tuple[OutputTopic, ...], tuple[str, ...]]:
     """Returns the connector's output topics that exist, and the names of topics that only have an output's name."""
-    names = {topic: name for topic in sources if (name := _output_name(connector, state, topic)) is not None}
-    known = {*_published(state), *_written(names, held), *before.outputs}
-    there = admin.describe({*names.values(), *(one.topic for one in known)})
-    ours = {one for one in known if is_there(one, there)}
-    return tuple(sorted(ours)), tuple(sorted(there.keys() - {one.topic for one in ours}))
-
-
-def _output_name(connector: ConnectorConfig, state: CatalogState, topic: str) -> str | None:
-    known = state.topics.get(topic)
-    return connector.output_topic(topic) if known is None else known.output
+    outputs = {
+        topic: state.topics[topic].output if topic in state.topics else connector.output_topic(topic)
+        for topic in sources
+    }
+    names = {topic: output for topic, output in outputs.items() if output is not None}
+    # Those that positions were committed for, in one transaction with the records.
+    written = {
+        OutputTopic(names[tp.topic], position.output_id)
+        for tp, position in held.items()
+        if tp.topic in names and position.output_id is not None
+    }
+    known = {*_published(state), *written, *before.outputs}
+    there = admin.describe({*names.values(), *(output.topic for output in known)})
+    ours = {output for output in known if is_there(output, there)}
+    return tuple(sorted(ours)), tuple(sorted(there.keys() - {output.topic for output in ours}))
 
 
 def _published(state: CatalogState) -> Iterator[OutputTopic]:
@@ -206,13 +202,6 @@ def _published(state: CatalogState) -> Iterator[OutputTopic]:
             yield OutputTopic(topic.output, topic.output_id)
 
 
-def _written(names: Mapping[str, str], held: Mapping[TopicPartition, Position]) -> Iterator[OutputTopic]:
-    """Returns the outputs that positions were committed for, in one transaction with the records."""
-    for tp, position in held.items():
-        if tp.topic in names and position.output_id is not None:
-            yield OutputTopic(names[tp.topic], position.output_id)
-
-
 def is_there(output: OutputTopic, there: Mapping[str, TopicInfo]) -> bool:
     """Returns whether `output` is among the topics that are `there`: a later topic of its name is another one."""
     return output.topic in there and there[output.topic].id == output.id
@@ -223,17 +212,13 @@ def find_snapshots(location: Storage | None, connector: str, catalogs: Collectio
     if location is None:
         return ()
     places = (info.path.rpartition("/") for info in location.walk(connector))
-    found = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and _is_snapshot(folder))
-    return tuple(path for path in found if snapshot_location.catalog_of(location, path) in catalogs)
-
-
-def _is_snapshot(folder: str) -> bool:
-    """Returns whether `folder` is where a snapshot would be: <connector>/<topic>/<id>."""
-    return folder.count("/") == 2
+    # A snapshot is at <connector>/<topic>/<id>.
+    folders = dict.fromkeys(folder for folder, _, name in places if name in _SNAPSHOT_FILES and folder.count("/") == 2)
+    return tuple(path for path in folders if snapshot_location.catalog_of(location, path) in catalogs)
 
 
 def was_redriven(storage: Storage, connector: ConnectorConfig, admin: Admin) -> bool:
-    """Returns whether there is a group of redrives; the brokers are only asked where the storage may be lost.
+    """Returns whether there is a group of redrives; the brokers are only asked if the storage may be lost.
 
     A storage with a catalog says it by what a redrive keeps: without that no right on the group is asked for.
     """

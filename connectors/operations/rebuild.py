@@ -36,8 +36,9 @@ from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
 
+# How often a rebuild begins again if another worker has published meanwhile. One that publishes all the time has not
+# lost its storage, which the error then says.
 _TRIES: Final = 3
-"""How often it is begun again where another worker has published meanwhile."""
 
 _log = structlog.get_logger()
 
@@ -54,14 +55,14 @@ class RebuiltLog(Struct, frozen=True, kw_only=True):
 
 
 def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: bool = False) -> tuple[RebuiltLog, ...]:
-    """Makes the catalog of `connector` anew in its storage; the next run goes on from it.
+    """Makes a new catalog of `connector` in its storage; the next run goes on from it.
 
-    Raises RebuildError where nothing is lost, or the output does not tell enough, and nothing was changed;
-    ConflictError where a worker runs it; UnreachableError, StorageError.
+    Raises RebuildError if nothing is lost, or the output does not tell enough, and nothing was changed;
+    ConflictError if a worker runs it; UnreachableError, StorageError.
     """
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
-    found: list[RebuiltLog] = []
+    logs: list[RebuiltLog] = []
     with claimed(storage, connector.name, abandoned_s(storage)):
         buckets = Catalog.open(storage, connector.name).state.buckets or connector.tasks_max or 1
         _, broker = take_over(
@@ -70,11 +71,11 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
             clients,
             buckets,
             now_ms,
-            change=lambda fenced: found.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
+            change=lambda fenced: logs.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
             start=draw_start(worker),
         )
         broker.close()
-    return tuple(found)
+    return tuple(logs)
 
 
 class Rebuilder:
@@ -98,8 +99,8 @@ class Rebuilder:
             self._catalog.commit(partial(_always, actions), now_ms)  # R3
             hit("rebuild.after-commit")
             positions = {
-                one.tp: position_of(action, one, self._catalog.state.catalog_id, ids)
-                for action, one in zip(made, lost, strict=True)
+                log.tp: position_of(action, log, self._catalog.state.catalog_id, ids)
+                for action, log in zip(made, lost, strict=True)
             }
             self._catalog.refresh()  # a newer owner may have published since: then its positions are the true ones
             commit_positions(self._clients, self._connector.group_id, positions)  # R4
@@ -115,11 +116,11 @@ class Rebuilder:
     def _look(self, *, accepts_loss: bool) -> tuple[dict[str, TopicInfo], list[LostLog], int]:
         """Takes step R1: returns the source topics, what there is of each log that is to be restored, and `ids_of`."""
         names = select(self._connector, self._admin.list_topics())
-        found = self._admin.describe(names)
-        partitions = [TopicPartition(name, number) for name in found for number in range(found[name].partitions)]
+        sources = self._admin.describe(names)
+        partitions = [TopicPartition(name, number) for name in sources for number in range(sources[name].partitions)]
         held = self._broker.positions(partitions)
         ours = self._catalog.state.catalog_id
-        lost = {tp: one for tp, one in held.items() if one is not None and one.catalog_id != ours}
+        lost = {tp: at for tp, at in held.items() if at is not None and at.catalog_id != ours}
         self._check_any(held, lost)
         outputs = self._outputs(lost)
         starts, ends = self._admin.starts(list(lost)), self._admin.ends(list(lost))
@@ -136,9 +137,9 @@ class Rebuilder:
             )
             for tp, position in sorted(lost.items())
         ]
-        for one in logs:
-            check(one, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
-        topics = {name: found[name] for name in sorted({one.topic for one in logs})}
+        for log in logs:
+            check(log, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
+        topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
         return topics, logs, ids_of(held, self._catalog.state.buckets)
 
     def _check_any(
@@ -166,10 +167,10 @@ class Rebuilder:
             )
 
     def _outputs(self, lost: Mapping[TopicPartition, Position]) -> dict[str, str]:
-        """Returns the output of each topic. Raises RebuildError where it is not the one that the positions count in."""
+        """Returns the output of each topic. Raises RebuildError if it is not the one that the positions count in."""
         name = self._connector.name
         wanted = {tp.topic: self._connector.output_topic(tp.topic) for tp in lost}
-        found = self._admin.describe([output for output in wanted.values() if output is not None])
+        topics = self._admin.describe([output for output in wanted.values() if output is not None])
         for tp, position in sorted(lost.items()):
             output = wanted[tp.topic]
             if output is None:
@@ -177,7 +178,7 @@ class Rebuilder:
                     f"Connector {name}: topic {tp.topic} is not published, so that nothing tells what was kept of it.",
                     "Leave it out of topics; or delete the connector, and run it anew.",
                 )
-            if output not in found or found[output].id != position.output_id:
+            if output not in topics or topics[output].id != position.output_id:
                 raise RebuildError(
                     f"Connector {name}: the output {output} is not the one in which the position of {tp} counts: it is "
                     "gone, or was recreated.",
@@ -188,9 +189,9 @@ class Rebuilder:
     def _restored(self, lost: Sequence[LostLog], now_ms: int) -> list[RestoreLog]:
         """Takes step R2: writes the records of each log, or its tombstones."""
         state = self._catalog.state
-        order = sorted({*state.by_partition(), *(one.tp for one in lost)})
+        order = sorted({*state.by_partition(), *(log.tp for log in lost)})
         buckets = {tp: number % max(1, state.buckets) for number, tp in enumerate(order)}
-        return [restored(one, *self._runs(one, now_ms), buckets[one.tp]) for one in lost]
+        return [restored(log, *self._runs(log, now_ms), buckets[log.tp]) for log in lost]
 
     def _runs(self, lost: LostLog, now_ms: int) -> tuple[Run | None, Run | None]:
         output, config = self._connector.output_topic(lost.topic) or "", self._clients.consumer()
@@ -213,17 +214,17 @@ class Rebuilder:
         return write_run(batches, target, "rebuild.write", position.start, position.offset, now_ms), None
 
     def _topics(self, topics: Mapping[str, TopicInfo]) -> list[AnyAction]:
-        known, found = self._catalog.state.topics, list[AnyAction]()
+        known, actions = self._catalog.state.topics, list[AnyAction]()
         outputs = {name: self._connector.output_topic(name) for name in topics}
         ids = self._admin.describe([output for output in outputs.values() if output is not None])
         for name, info in topics.items():
             output = outputs[name]
             output_id = ids[output].id if output is not None else None
             if name in known:
-                found.append(RenewTopic(topic=name, topic_id=info.id, output_id=output_id))
+                actions.append(RenewTopic(topic=name, topic_id=info.id, output_id=output_id))
             else:
-                found.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
-        return found
+                actions.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
+        return actions
 
     def _stands(self, positions: Mapping[TopicPartition, Position], ids: int) -> bool:
         """Takes step R5: shuts out every producer of an older owner; returns whether none has published since R1.

@@ -1,28 +1,34 @@
-"""Asks where the source's partitions end now, and of which topics: `describe` does not wait for a broker."""
+"""Asks for the ends of the source's partitions and the ids of its topics: `describe` does not wait for a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
+from connectors.config.clients import client_config
+from connectors.config.connector import ConnectorConfig
+from connectors.config.worker import WorkerConfig
+from connectors.kafka.admin import topic_id
+from connectors.kafka.errors import MISSING, cause
+from connectors.kafka.probe import first_answer, listening
 
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-    from connectors.config.connector import ConnectorConfig
-    from connectors.config.worker import WorkerConfig
-
+# How long (s) brokers may take: a person waits for `describe`, which says what is kept without them.
 DEADLINE_S: Final = 0.5
+# How long (s) an answer is waited for: librdkafka's own deadline has to come first, as it says why.
+_ANSWER_S: Final = DEADLINE_S * 1.2
 
 
 class Ends(Struct, frozen=True):
     """Last stable offsets, as far as they are known, and the first reason why one is not.
 
-    `ids`: the id of each topic by its name, None where the brokers know none of that name; as far as they answered.
+    `ids`: the id of each topic by its name, None if the brokers know none of that name; as far as they answered.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -32,11 +38,6 @@ class Ends(Struct, frozen=True):
 
 def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[TopicPartition]) -> Ends:
     """Asks for the last stable offsets of `tps`; takes at most twice DEADLINE_S, once without a broker."""
-    from confluent_kafka import KafkaException
-
-    from connectors.config.clients import client_config
-    from connectors.kafka.probe import first_answer, listening
-
     if not tps:
         return Ends({}, None)
     admin, listener = listening(client_config("admin", worker, connector, {}))
@@ -44,35 +45,27 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
         first_answer(admin, listener, DEADLINE_S)  # a client that knows no broker yet may miss list_offsets' answer
     except KafkaException as error:
         return Ends({}, str(error.args[0].str()))
-    described = _ask_ids(admin, sorted({tp.topic for tp in tps}))
-    found = _ask(admin, tps)
-    return ends(found, dict(_ids(described)))
+    topics = TopicCollection(sorted({tp.topic for tp in tps}))
+    described = admin.describe_topics(topics, request_timeout=DEADLINE_S)
+    asked = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=DEADLINE_S)
+    outcomes = {TopicPartition(each.topic, each.partition): _outcome(answer) for each, answer in answers.items()}
+    return ends(outcomes, dict(_ids(described)))
 
 
-def ends(found: Mapping[TopicPartition, int | str], ids: Mapping[str, str | None]) -> Ends:
+def ends(outcomes: Mapping[TopicPartition, int | str], ids: Mapping[str, str | None]) -> Ends:
     """Returns what is known by the outcome of each partition; one of a topic that is gone is no error."""
     gone = {name for name, topic_id in ids.items() if topic_id is None}
-    errors = [outcome for tp, outcome in found.items() if isinstance(outcome, str) and tp.topic not in gone]
-    offsets = {tp: end for tp, end in found.items() if isinstance(end, int)}
+    errors = [outcome for tp, outcome in outcomes.items() if isinstance(outcome, str) and tp.topic not in gone]
+    offsets = {tp: end for tp, end in outcomes.items() if isinstance(end, int)}
     return Ends(offsets, errors[0] if errors else None, ids)
-
-
-def _ask_ids(admin: AdminClient, topics: Sequence[str]) -> Mapping[str, Future[Any]]:
-    from confluent_kafka import TopicCollection
-
-    return admin.describe_topics(TopicCollection(list(topics)), request_timeout=DEADLINE_S)
 
 
 def _ids(described: Mapping[str, Future[Any]]) -> Iterator[tuple[str, str | None]]:
     """Yields the name and the id of each topic that was answered for; None for one that does not exist."""
-    from confluent_kafka import KafkaException
-
-    from connectors.kafka.admin import topic_id
-    from connectors.kafka.errors import MISSING, cause
-
     for name, answer in described.items():
         try:
-            yield name, topic_id(answer.result(DEADLINE_S * 1.2).topic_id)
+            yield name, topic_id(answer.result(_ANSWER_S).topic_id)
         except KafkaException as error:
             if cause(error).code() in MISSING:
                 yield name, None
@@ -80,23 +73,10 @@ def _ids(described: Mapping[str, Future[Any]]) -> Iterator[tuple[str, str | None
             continue
 
 
-def _ask(admin: AdminClient, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | str]:
-    """Returns each partition's end, or why it is not known."""
-    from confluent_kafka import IsolationLevel
-    from confluent_kafka import TopicPartition as KafkaPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    asked = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
-    level = IsolationLevel.READ_COMMITTED
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=DEADLINE_S)
-    return {TopicPartition(each.topic, each.partition): _outcome(answer) for each, answer in answers.items()}
-
-
 def _outcome(answer: Future[Any]) -> int | str:
-    from confluent_kafka import KafkaException
-
+    """Returns a partition's end, or why it is not known."""
     try:
-        return int(answer.result(DEADLINE_S * 1.2).offset)
+        return int(answer.result(_ANSWER_S).offset)
     except KafkaException as error:
         return str(error.args[0].str())
     except TimeoutError:

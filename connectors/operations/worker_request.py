@@ -23,8 +23,8 @@ from connectors.errors import UnreachableError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.progress.observer import NullObserver
 from connectors.runtime.request_handler import BadRequestError, requested_logs
-from connectors.runtime.signals import handled
 from connectors.runtime.takeover import draw_start
+from connectors.signals import handled
 
 DEFAULT_TIMEOUT: Final = RequestTimeout()
 # How often (s) the answer is looked for. Each look is a request to an object store; a longer pause is felt by a person.

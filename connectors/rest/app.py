@@ -35,16 +35,15 @@ class PathsAsConnects:
         if scope["method"] == "HEAD":  # the server leaves the body out, by the scope that it has made
             changed["method"] = "GET"
         accepted = _accepted(scope)
-        if accepted and not any(media_type in _JSON or media_type.startswith("text/") for media_type in accepted):
+        if accepted and not any(media in _JSON or media.startswith("text/") for media in accepted):
             await errors.answer(HTTPStatus.NOT_ACCEPTABLE, "HTTP 406 Not Acceptable")(changed, receive, send)
             return
         await self._app(changed, receive, send)
 
 
 def _accepted(scope: Scope) -> list[str]:
-    texts = (value.decode("latin-1") for name, value in scope["headers"] if name == b"accept")
-    listed = (media_type for text in texts for media_type in text.split(","))
-    return [media_type.partition(";")[0].strip().lower() for media_type in listed if media_type.strip()]
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"]
+    return [media.partition(";")[0].strip().lower() for text in values for media in text.split(",") if media.strip()]
 
 
 def make_app(context: RestContext, *, admin: bool = True, others: bool = True) -> FastAPI:

@@ -34,10 +34,10 @@ def settings_of(plugin: str) -> list[shapes.ConfigKeyInfo] | None:
     """Lists the settings of the class `plugin`; None if there is no such class."""
     for names in _KINDS.values():
         try:
-            plugin_class = names.find(plugin).of
+            place = names.find(plugin).of
         except ValueError:
             continue
-        return _infos(plugin_class.load().OPTIONS, "", "Common")
+        return _infos(place.load().OPTIONS, "", "Common")
     return None
 
 
@@ -54,8 +54,8 @@ def _of_transforms(spec: ChainSpec) -> Iterator[shapes.ConfigKeyInfo]:
 
 
 def _of_predicates(spec: ChainSpec) -> Iterator[shapes.ConfigKeyInfo]:
-    for alias, predicate in spec.predicates.items():
-        own = _options(PREDICATES, predicate.name)
+    for alias, named in spec.predicates.items():
+        own = _options(PREDICATES, named.name)
         yield from _infos((*PREDICATE_OPTIONS, *own), f"predicates.{alias}.", f"Predicates: {alias}")
 
 
@@ -68,7 +68,7 @@ def _options(names: ClassNames, name: str) -> tuple[Option, ...]:
 
 
 def _full_aliases(names: ClassNames) -> Iterator[str]:
-    return (alias for plugin_class in names.known for alias in plugin_class.aliases if "." in alias)
+    return (alias for name in names.known for alias in name.aliases if "." in alias)
 
 
 def _infos(options: Iterable[Option], prefix: str, group: str) -> list[shapes.ConfigKeyInfo]:

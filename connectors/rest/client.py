@@ -66,7 +66,7 @@ class RestClient:
         return self._ask("GET", path)
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a request, with a JSON `body` if one is given; returns the answer, None if it has no body."""
+        """Sends a request, with a JSON `body` if there is one; returns the answer, None if it has no body."""
         return self._ask(method, path, body)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
@@ -91,11 +91,11 @@ class RestClient:
 
 def _is_address(url: str) -> bool:
     try:
-        address = urlsplit(url)
+        parts = urlsplit(url)
         httpx.URL(url)
     except (ValueError, httpx.InvalidURL):
         return False
-    return address.scheme in ("http", "https") and bool(address.hostname)
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | bool:

@@ -18,9 +18,10 @@ from connectors.config.secrets import masked
 from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
-from connectors.runtime.connector_store import TargetState
+from connectors.runtime.connectors import ConnectorSpec
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import Status
-from connectors.runtime.supervised_connector import Connector, ConnectorSpec
+from connectors.runtime.supervised_connector import Connector
 
 router = APIRouter(prefix="/connectors", tags=["connectors"])
 
@@ -35,7 +36,7 @@ def list_connectors(
     """Lists the names of all connectors; with `expand` (`info`, `status`) what is known of each (KIP-465)."""
     if expand is None:
         return context.herder.names()
-    return {connector.name: _expanded(context, connector, expand) for connector in context.herder.connectors()}
+    return {each.name: _expanded(context, each, expand) for each in context.herder.connectors()}
 
 
 def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> dict[str, Any]:
@@ -119,7 +120,8 @@ def get_config(context: ContextDependency, connector: str) -> dict[str, str]:
 )
 async def delete_connector(context: ContextDependency, connector: str) -> None:
     """Ends a connector and forgets its config. What it has kept and published stays; `keyfold delete` removes that."""
-    await context.slow.changes.run(context.herder.delete, connector)
+    await context.slow.changes.run(context.herder.specs.delete, connector)
+    context.topics.forget(connector)
 
 
 def _put(
@@ -142,7 +144,7 @@ def _put(
         return taken[-1]
 
     taken: list[ConnectorConfig] = []
-    made = context.herder.put(name, changed, target, only_new=only_new)
+    made = context.herder.specs.put(name, changed, target, only_new=only_new)
     try:
         shown = views.info(context.herder.connector(name))
     except NoConnectorError:  # deleted a moment ago, by another client: what was asked here was done

@@ -15,6 +15,7 @@ from connectors.rest import shapes
 from connectors.rest.logger_levels import LoggerLevels
 from connectors.rest.slow_calls import Slow
 from connectors.runtime.herder import Herder
+from connectors.runtime.supervised_connector import ActiveTopics
 
 _SETTINGS: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _NUMBER: Final = {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,18}$"}]}
@@ -93,6 +94,7 @@ class RestContext(Struct, frozen=True):
     """What endpoints work with; an endpoint that waits for anything but its request does so by `slow`."""
 
     herder: Herder
+    topics: ActiveTopics
     worker: WorkerConfig
     state: WorkerState
     identity: Identity

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from connectors.errors import NoConnectorError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.context import ContextDependency, RestContext, error_responses
-from connectors.runtime.connector_store import TargetState
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 
@@ -29,7 +29,7 @@ _CHANGE: Final = error_responses(404, 409, 503)
     responses=error_responses(404),
 )
 def get_status(context: ContextDependency, connector: str) -> shapes.ConnectorStateInfo:
-    """Shows the states of a connector and its tasks; `trace` is there only if it is FAILED."""
+    """Shows the states of a connector and its tasks; `trace` is there only where it is FAILED."""
     return views.status(
         _existing(context, connector, f"No status found for connector {connector}"), context.identity.worker_id
     )
@@ -68,14 +68,14 @@ def restart(
     only_failed: Annotated[str | None, Query(alias="onlyFailed")] = None,
 ) -> Response:
     """Restarts a connector (KIP-745). Its tasks are restarted with it, as they are one run."""
-    known = _existing(context, connector, f"Unknown connector: {connector}")
+    existing = _existing(context, connector, f"Unknown connector: {connector}")
     failed_only = bodies.flag(only_failed)
-    is_due = _is_to_restart(known, failed_only=failed_only)
+    is_due = _is_to_restart(existing, failed_only=failed_only)
     if is_due:
         context.herder.restart(connector)
     if not (bodies.flag(include_tasks) or failed_only):
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    planned = views.status(known, context.identity.worker_id, planned=is_due)
+    planned = views.status(existing, context.identity.worker_id, planned=is_due)
     return JSONResponse(shapes.without_none(planned), HTTPStatus.ACCEPTED)
 
 
@@ -88,10 +88,10 @@ def restart(
 def restart_task(context: ContextDependency, connector: str, task: str) -> None:
     """Restarts the connector of a task: all of its tasks are one run."""
     number = _number(task)
-    known = _existing(context, connector, f"Unknown connector: {connector}")
-    if number not in range(known.tasks):
+    existing = _existing(context, connector, f"Unknown connector: {connector}")
+    if number not in range(existing.tasks):
         _not_found(f"Unknown task: {connector}-{number}")
-    if _is_to_restart(known):
+    if _is_to_restart(existing):
         context.herder.restart(connector)
 
 
@@ -118,7 +118,7 @@ def get_topics(context: ContextDependency, connector: str) -> dict[str, Any]:
     """Lists the topics that a connector has read since it was made, or since they were reset (KIP-558)."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     try:
-        topics = context.herder.active_topics(connector)
+        topics = context.topics.of(connector)
     except NoConnectorError:
         topics = []
     return {connector: {"topics": topics}}
@@ -129,7 +129,7 @@ def reset_topics(context: ContextDependency, connector: str) -> None:
     """Forgets which topics a connector has used."""
     _tracked(context.worker.topic_tracking_enable, "tracking")
     _tracked(context.worker.topic_tracking_allow_reset, "tracking reset")
-    context.herder.reset_topics(connector)
+    context.topics.reset(connector)
 
 
 def _tracked(allowed: bool, what: str) -> None:  # noqa: FBT001  # the setting itself
@@ -145,13 +145,13 @@ def _is_to_restart(connector: Connector, *, failed_only: bool = False) -> bool:
 
 async def _target(context: RestContext, name: str, state: TargetState) -> None:
     try:
-        await context.slow.changes.run(context.herder.target, name, state)
+        await context.slow.changes.run(context.herder.specs.target, name, state)
     except NoConnectorError:
         _not_found(f"Unknown connector {name}")
 
 
 def _number(task: str) -> int:
-    """Returns the number of a task in a path; anything else is a path that does not exist."""
+    """Returns the number of a task in a path; what is none is a path that there is not."""
     if re.fullmatch(r"-?[0-9]{1,9}", task) is None:
         _not_found("HTTP 404 Not Found")
     return int(task)

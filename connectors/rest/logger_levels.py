@@ -43,7 +43,7 @@ class LoggerLevels:
         return {name: self._level(name) for name in (ROOT, *sorted(names))}
 
     def get(self, name: str) -> shapes.LoggerLevel | None:
-        """Returns the level of a logger, or of the next above it that has one; None if there is no such logger."""
+        """Returns the level of a logger, that of one above it if it has none; None if there is no such logger."""
         return self._level(name) if name == ROOT or name in _existing() else None
 
     def set(self, name: str, level: str, now_ms: int) -> list[str]:
@@ -61,8 +61,9 @@ class LoggerLevels:
 
 
 def _existing() -> set[str]:
-    loggers = logging.root.manager.loggerDict.copy()  # others are made meanwhile
-    return {name for name, logger in loggers.items() if isinstance(logger, logging.Logger)}
+    return {
+        name for name, logger in logging.root.manager.loggerDict.copy().items() if isinstance(logger, logging.Logger)
+    }
 
 
 def _is_below(name: str, logger: str) -> bool:

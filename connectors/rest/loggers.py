@@ -1,6 +1,6 @@
 """Answers `/admin/loggers`: the levels of the worker's loggers, changed while it runs.
 
-The listeners of `admin.listeners` answer nothing else.
+`admin.listeners` may have it on a listener that answers nothing else.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def list_loggers(context: ContextDependency) -> dict[str, shapes.LoggerLevel]:
 
 @router.get("/{logger}", response_model=shapes.LoggerLevel, responses=error_responses(404))
 def get_logger(context: ContextDependency, logger: str) -> shapes.LoggerLevel:
-    """Shows the level of a logger, or of the next above it that has one."""
-    level = context.loggers.get(logger)
-    if level is None:
+    """Shows the level of a logger, that of one above it where it has none."""
+    known = context.loggers.get(logger)
+    if known is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Logger {logger} not found.")
-    return level
+    return known
 
 
 @router.put(

@@ -52,7 +52,7 @@ async def get_offsets(context: ContextDependency, connector: str) -> shapes.Conn
 async def alter_offsets(
     context: ContextDependency, connector: str, body: Body, accept_loss: AcceptLoss = None
 ) -> shapes.Message:
-    """Sets the offsets at which a stopped connector goes on: forward leaves a gap, back begins a generation."""
+    """Sets from where a stopped connector goes on: forward leaves a gap, back begins a generation."""
     bodies.only(body, "offsets")
     offsets = _offsets(body.get("offsets"))
     change = partial(operation.alter_offsets, offsets=offsets, accepts_loss=bodies.flag(accept_loss))
@@ -62,7 +62,7 @@ async def alter_offsets(
 
 @router.delete("", response_model=shapes.Message, responses=error_responses(400, 404, 409, 503))
 async def reset_offsets(context: ContextDependency, connector: str, accept_loss: AcceptLoss = None) -> shapes.Message:
-    """Has a stopped connector go back to the start of each partition, if it does not stand there already."""
+    """Has a stopped connector go back to the start of each partition, where it does not stand there already."""
     change = partial(operation.reset_offsets, accepts_loss=bodies.flag(accept_loss))
     await context.slow.offsets.run(_change, context, connector, change)
     return shapes.Message(message="The offsets for this connector have been reset successfully")
@@ -87,12 +87,12 @@ def _offsets(given: object) -> dict[TopicPartition, int | None]:
     if not isinstance(given, list) or not given:
         raise UsageError("Partitions / offsets need to be provided for an alter offsets request", _SHAPE)
     offsets: dict[TopicPartition, int | None] = {}
-    for number, entry in enumerate(given):
+    for number, each in enumerate(given):
         where = f"offsets[{number}]"
-        tp = _partition(_object(entry, where, "partition", "offset"), where)
+        tp = _partition(_object(each, where, "partition", "offset"), where)
         if tp in offsets:
             _refuse(f"{where}: topic {tp.topic}, partition {tp.partition} is there twice.")
-        offsets[tp] = _offset(entry.get("offset"), where)
+        offsets[tp] = _offset(each.get("offset"), where)
     return offsets
 
 

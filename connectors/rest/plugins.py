@@ -41,10 +41,10 @@ def list_plugins(only_connectors: ConnectorsOnly = True) -> Sequence[shapes.Plug
 @router.get("/{plugin}/config", response_model=list[shapes.ConfigKeyInfo], responses=error_responses(404, 503))
 async def get_definitions(context: ContextDependency, plugin: str) -> list[shapes.ConfigKeyInfo]:
     """Lists the keys of a class (KIP-769), which is imported for it."""
-    keys = _definitions() if plugin in _ALIASES else await context.slow.checks.run(settings_of, plugin)
-    if keys is None:
+    infos = _definitions() if plugin in _ALIASES else await context.slow.checks.run(settings_of, plugin)
+    if infos is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
-    return keys
+    return infos
 
 
 @router.put(
@@ -74,7 +74,7 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
         checked(given, context.worker)
     except FaultyConfigError as error:
         faults += error.faults
-    by_key = {name: [sentence(fault) for fault in of_key] for name, of_key in _grouped(faults)}
+    by_key = {name: [sentence(fault) for fault in of_one] for name, of_one in _grouped(faults)}
     configs = [_info(definition, given, by_key) for definition in (*_definitions(), *settings_in(given))]
     known = {config.definition.name for config in configs}
     configs += [

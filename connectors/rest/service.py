@@ -47,6 +47,7 @@ def listening(
     from connectors.rest.logger_levels import LoggerLevels
     from connectors.rest.server import RestServer
     from connectors.rest.slow_calls import Slow
+    from connectors.runtime.supervised_connector import ActiveTopics
 
     where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
     metrics = CollectorRegistry()
@@ -54,7 +55,8 @@ def listening(
     names, partitions = worker.metrics_names, worker.metrics_partitions
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
-    context = RestContext(herder, worker, state, identity, metrics, LoggerLevels(), clock, Slow(limits.wait_s))
+    topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s)
+    context = RestContext(herder, topics, worker, state, identity, metrics, LoggerLevels(), clock, slow)
     with ExitStack() as stack:
         for listener in bound:
             stack.callback(listener.socket.close)
@@ -112,12 +114,12 @@ class ClusterId:
         """Returns it, "" as long as no broker has answered."""
         return self._id
 
-    def _ask(self, stopped: threading.Event) -> None:
+    def _ask(self, stop: threading.Event) -> None:
         from connectors.kafka.admin import Admin
 
         admin = Admin(client_config("admin", self._worker, None, {"log_level": 0}), ASK_S)
-        while not stopped.is_set() and not self._id:
+        while not stop.is_set() and not self._id:
             try:
                 self._id = admin.cluster_id()
             except KeyfoldError:  # asked again: nothing waits for it
-                stopped.wait(ASK_S)
+                stop.wait(ASK_S)

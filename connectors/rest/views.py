@@ -53,15 +53,17 @@ def trace_of(connector: Connector) -> str | None:
 
     Of a connector that runs it tells which source topics it does not read.
     """
-    known = connector.status
-    if known.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
+    current = connector.status
+    if current.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
         return _not_read(connector)
-    if known.error is None or not (known.state is ConnectorState.FAILED or known.waits):
+    if current.error is None or not (current.state is ConnectorState.FAILED or current.waits):
         return None
-    again = "" if known.next_restart_ms is None else f"\nStarted again at {moment(known.next_restart_ms)} or before."
-    since_ms = known.waiting_since_ms
+    again = (
+        "" if current.next_restart_ms is None else f"\nStarted again at {moment(current.next_restart_ms)} or before."
+    )
+    since_ms = current.waiting_since_ms
     waits = "" if since_ms is None else f"\nWaits since {moment(since_ms)} for an outage to end."
-    return f"{printable_text(known.error)}{waits}{again}"
+    return f"{printable_text(current.error)}{waits}{again}"
 
 
 def _not_read(connector: Connector) -> str | None:
@@ -95,20 +97,22 @@ def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
     """Returns the config `sent`; a setting that was shown with `[hidden]` in it is as it is in `before`.
 
     A client that reads a config, changes a key and sends it back keeps what it was not shown. Raises FaultyConfigError
-    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: a client
-    that is not shown it could have it sent to itself.
+    for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: who is
+    not shown it could have it sent to himself.
     """
     shown = masked(before)
     kept = {name for name, text in sent.items() if name in before and text == shown[name] != before[name]}
-    settings = {name: before[name] if name in kept else text for name, text in sent.items()}
-    faults = [Fault(name, _UNKNOWN) for name, text in settings.items() if HIDDEN in text and text != before.get(name)]
-    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, settings, before)]
+    wanted = {name: before[name] if name in kept else text for name, text in sent.items()}
+    faults = [Fault(name, _UNKNOWN) for name, text in wanted.items() if HIDDEN in text and text != before.get(name)]
+    faults += [Fault(name, _MOVED) for name in sorted(kept) if _is_moved(name, wanted, before)]
     if faults:
         raise FaultyConfigError("config", faults)
-    return settings
+    return wanted
 
 
 def _is_moved(name: str, settings: Mapping[str, str], before: Mapping[str, str]) -> bool:
     """Returns whether the secret `name` of a converter goes to another address by `settings` than it did `before`."""
     prefix = next((converter for converter in _CONVERTERS if name.startswith(converter)), None)
-    return prefix is not None and any(settings.get(prefix + key) != before.get(prefix + key) for key in _ADDRESSES)
+    return prefix is not None and any(
+        settings.get(prefix + address) != before.get(prefix + address) for address in _ADDRESSES
+    )

@@ -53,13 +53,13 @@ def get_metrics(context: ContextDependency) -> Response:
 
 def _unwell(context: RestContext) -> str:
     """Returns what is wrong with connectors, "" if nothing is."""
-    faults, most_ms, now_ms = [], context.worker.health_max_lag_ms, context.clock.now_ms()
+    reasons, most_ms, now_ms = [], context.worker.health_max_lag_ms, context.clock.now_ms()
     for connector in context.herder.connectors():
         name = connector.name
         if connector.status.waits:
-            faults.append(f"connector {name} waits for an outage to end: {views.trace_of(connector)}")
+            reasons.append(f"connector {name} waits for an outage to end: {views.trace_of(connector)}")
         elif connector.status.state is ConnectorState.FAILED:
-            faults.append(f"connector {name} is FAILED: {views.trace_of(connector)}")
+            reasons.append(f"connector {name} is FAILED: {views.trace_of(connector)}")
         elif most_ms is not None and (lag_ms := measured(connector).lag_ms(now_ms)) > most_ms:
-            faults.append(f"connector {name} is {lag_ms} ms behind, more than health.max.lag.ms ({most_ms}).")
-    return " ".join(faults)
+            reasons.append(f"connector {name} is {lag_ms} ms behind, more than health.max.lag.ms ({most_ms}).")
+    return " ".join(reasons)

@@ -1,14 +1,30 @@
-"""Holds what one run of a connector works with, from its take-over to its stop."""
+"""Makes what one run of a connector works with, from its take-over to its stop."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+from typing import TYPE_CHECKING, NamedTuple
 
 from compactor.catalog.catalog import Catalog
+from compactor.clean.cleaner import Cleaner
+from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.maintenance import Maintenance
+from compactor.model.log import lost_by
+from compactor.publish.changelog import Changelog
+from compactor.publish.executors import PublishExecutor
+from compactor.quarantine.quarantine import QuarantineManager
+from compactor.snapshot.snapshots import Snapshots
+from compactor.storage.base import Storage
+from connectors.clock import Clock
+from connectors.config.connector import ConnectorConfig
+from connectors.config.engine_settings import engine_settings
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.request_handler import RequestHandler
+from connectors.runtime.takeover import Ownership
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class TaskComponents(NamedTuple):
@@ -19,3 +35,29 @@ class TaskComponents(NamedTuple):
     engine: Engine
     maintenance: Maintenance
     requests: RequestHandler
+
+
+def assemble(
+    spark: SparkSession,
+    connector: ConnectorConfig,
+    storage: Storage,
+    snapshot_storage: Storage | None,
+    clock: Clock,
+    owned: Ownership,
+) -> TaskComponents:
+    """Makes the components of a run on what was taken over. Nothing of them runs yet."""
+    catalog, broker = owned
+    settings, now_ms = engine_settings(connector), clock.now_ms
+    # Set by an interrupt of maintenance: from then on no failure is taken for a file's.
+    stop = threading.Event()
+    quarantine = QuarantineManager(catalog, stop)
+    publish = PublishExecutor(spark, storage, broker, stop.is_set)
+    engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
+    engine.counters.add("offsets_lost", sum(map(lost_by, catalog.state.logs)))
+    snapshots = Snapshots(spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
+    rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)
+    cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
+    maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
+    maintenance.begin()
+    requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible)
+    return TaskComponents(catalog, broker, engine, maintenance, requests)

@@ -154,12 +154,12 @@ class ConnectorFiles:
         return self._others[path]
 
 
-def _watch(folder: Path, changed: Callable[[], object], stopped: threading.Event) -> None:
-    """Calls `changed` a moment after each change in `folder`, until `stopped` is set; where it cannot, logs why."""
+def _watch(folder: Path, changed: Callable[[], object], stop: threading.Event) -> None:
+    """Calls `changed` a moment after each change in `folder`, until `stop` is set; where it cannot, logs why."""
     from watchfiles import watch
 
     try:
-        for _ in watch(folder, stop_event=stopped, recursive=False, raise_interrupt=False):
+        for _ in watch(folder, stop_event=stop, recursive=False, raise_interrupt=False):
             changed()
     except (OSError, RuntimeError) as error:  # no such folder, or the system watches no more folders
         then = "send the worker SIGHUP after a change"

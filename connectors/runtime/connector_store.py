@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -26,6 +25,7 @@ from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.versioned_files import VersionedFiles
 
 FOLDER: Final = ".worker"
@@ -34,14 +34,6 @@ _TARGETS: Final = "targets"
 _FORMAT: Final = 1
 
 _log = structlog.get_logger()
-
-
-class TargetState(StrEnum):
-    """What a connector is to be (Kafka Connect's `TargetState`, KIP-875)."""
-
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
 
 
 class StoredConnector(Struct, frozen=True, kw_only=True):
@@ -68,7 +60,7 @@ class ConnectorStore:
 
     @classmethod
     def of(cls, worker: WorkerConfig) -> ConnectorStore:
-        """Opens the store of a worker, whose folder need not exist."""
+        """Opens the store of a worker. Its folder need not exist."""
         return cls(worker_storage(worker).sub(FOLDER))
 
     @property
@@ -117,13 +109,13 @@ class ConnectorStore:
 
     def delete(self, name: str) -> None:
         """Removes what is stored of the connector `name`, if anything is. Raises SupersededError too."""
-        self._targets.remove(_checked(name))  # first: where the second fails the connector is there as it was
+        self._targets.remove(_checked(name))  # first: if the second fails the connector is there as it was
         self._connectors.remove(name)
 
     def targets(self, names: Collection[str]) -> dict[str, TargetState]:
         """Reads the target states of the connectors `names`, which come from files.
 
-        One is RUNNING where none is stored, or what is stored is damaged: that is logged.
+        One is RUNNING if none is stored, or if what is stored is damaged: that is logged.
         """
         stored = self._targets.read([_checked(name) for name in names]) if names else {}
         targets = dict.fromkeys(names, TargetState.RUNNING)
@@ -161,17 +153,17 @@ def _encoded(content: Mapping[str, object]) -> bytes:
 
 
 def _decoded(data: bytes, name: str) -> StoredConnector:
-    """Reads the file of the connector `name`. Raises DecodeError, also where it is another's or of another format."""
-    found = msgspec.json.decode(data, type=StoredConnector)
-    if found.name != name:
-        raise msgspec.ValidationError(f"it holds the connector {found.name!r}")
-    if found.format_version != _FORMAT:
-        raise msgspec.ValidationError(f"it has format {found.format_version}, this keyfold reads {_FORMAT}")
-    return found
+    """Reads the file of the connector `name`. Raises DecodeError, also if it is another's or of another format."""
+    stored = msgspec.json.decode(data, type=StoredConnector)
+    if stored.name != name:
+        raise msgspec.ValidationError(f"it holds the connector {stored.name!r}")
+    if stored.format_version != _FORMAT:
+        raise msgspec.ValidationError(f"it has format {stored.format_version}, this keyfold reads {_FORMAT}")
+    return stored
 
 
 def _checked(name: str) -> str:
-    """Returns `name`, where it is a connector's: it becomes a part of a path."""
+    """Returns `name`, which becomes a part of a path. Raises StorageError if it is no connector's."""
     if not is_connector_name(name):
         raise StorageError(f"{name!r} is no connector's name.", "Choose letters, digits, '.', '_' and '-'.")
     return name

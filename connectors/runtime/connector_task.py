@@ -19,34 +19,25 @@ from msgspec.structs import replace
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import Start
-from compactor.clean.cleaner import Cleaner
-from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.errors import DEFECT, CatalogError, FencedError, IngestError, StorageError
 from compactor.failpoints import hit
-from compactor.maintenance import Maintenance
 from compactor.metrics import Freshness
-from compactor.model.log import lost_by
-from compactor.publish.changelog import Changelog
-from compactor.publish.executors import PublishExecutor
-from compactor.quarantine.quarantine import QuarantineManager
-from compactor.snapshot.snapshots import Snapshots
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
-from connectors.config.engine_settings import engine_settings
 from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
-from connectors.runtime.cancellation import CancellableJob, StopToken
-from connectors.runtime.components import TaskComponents
+from connectors.runtime.cancellable_job import CancellableJob
+from connectors.runtime.components import TaskComponents, assemble
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.reading_thread import ReadingThread
-from connectors.runtime.request_handler import RequestHandler
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.shutdown import Shutdown
+from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, take_over
 from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
@@ -116,15 +107,17 @@ class ConnectorTask:
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
+        # When (monotonic s) each periodic look is due, and since when the run has had nothing to do.
         self._due: dict[str, float] = {}
         self._idle_from = clock.monotonic()
+        # The offsets that `--once` has before it, for the progress display; None for a run without an end.
         self._total: int | None = None
         self._reading: ReadingThread | None = None
         self._engine: Engine | None = None
 
     def run(
         self,
-        stop: StopToken,
+        stop: Stop,
         query: SharedQuery,
         *,
         once: bool,
@@ -137,7 +130,7 @@ class ConnectorTask:
         `start` is when this process was told to run it, among all starts on its storage location.
         `known` is the id of the catalog that an earlier run in this process worked on: it must be there still.
         `change` changes offsets before anything is read or published. Raises KeyfoldError: FencedError
-        when a newer owner took over, ConnectorError where an operator must decide.
+        when a newer owner took over, ConnectorError if an operator must decide.
         """
         if stop.is_set():  # a run that never began fences no owner
             return
@@ -147,9 +140,7 @@ class ConnectorTask:
             with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
                 self._run(components, query, stack, stop, once=once)
 
-    def _run(
-        self, components: TaskComponents, query: SharedQuery, stack: ExitStack, stop: StopToken, *, once: bool
-    ) -> None:
+    def _run(self, components: TaskComponents, query: SharedQuery, stack: ExitStack, stop: Stop, *, once: bool) -> None:
         """Runs from the committed positions on; `stack` ends what this starts."""
         catalog, broker, engine = components.catalog, components.broker, components.engine
         broker.retry_until(stop.is_set)
@@ -170,11 +161,11 @@ class ConnectorTask:
         reading.start()
         self._watch(reading, maintenance, components, stop)
         if stop.is_set():
-            shutdown.drain()
+            shutdown.await_step()
         elif not once:
             raise _reading_ended(self._connector.name)
         else:
-            maintenance.cancel(draining=lambda: stop.drain or not stop.is_set())
+            maintenance.cancel(finishes=lambda: not stop.drops)
             self._finish(components, shutdown)
 
     def perform(self, request: Request, start: Start) -> dict[str, Any]:
@@ -189,7 +180,7 @@ class ConnectorTask:
 
     @property
     def counted(self) -> TaskReport | None:
-        """What it has counted by now, also once it has ended; None where it has not taken over."""
+        """What it has counted by now, also once it has ended; None if it has not taken over."""
         if self._engine is None:
             return None
         counters = self._engine.counters
@@ -210,32 +201,14 @@ class ConnectorTask:
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        catalog, broker = take_over(
-            self._storage, self._connector, self._clients, tasks_max, now_ms, known, change, start=start
-        )
-        self.catalog = catalog
-        self._claim.claim(catalog.epoch)
-        components = self._components(catalog, broker)
+        owned = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known, change, start=start)
+        self.catalog = owned.catalog
+        self._claim.claim(owned.catalog.epoch)
+        components = assemble(self._spark, self._connector, self._storage, self._snapshot_storage, self._clock, owned)
         self._engine = components.engine
-        stack.callback(broker.close)
+        stack.callback(owned.broker.close)
         stack.callback(components.engine.close)
         return components
-
-    def _components(self, catalog: Catalog, broker: KafkaBroker) -> TaskComponents:
-        settings = engine_settings(self._connector)
-        now_ms, snapshot_place, stopping = self._clock.now_ms, self._snapshot_storage, threading.Event()
-        quarantine = QuarantineManager(catalog, stopping)
-        publish = PublishExecutor(self._spark, self._storage, broker, stopping.is_set)
-        engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
-        engine.counters.add("offsets_lost", sum(map(lost_by, catalog.state.logs)))
-        snapshots = Snapshots(self._spark, catalog, quarantine, broker, settings, snapshot_place, engine.uncertain)
-        few = settings.fold.local_max_records
-        rewriter = Rewriter(self._spark, self._storage, stopping.is_set, local_records=few)
-        cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
-        maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
-        maintenance.begin()
-        requests = RequestHandler(self._storage, catalog, maintenance, self._clock, broker.check_visible)
-        return TaskComponents(catalog, broker, engine, maintenance, requests)
 
     def _maintenance_thread(self, components: TaskComponents, *, once: bool) -> MaintenanceThread:
         """Makes the maintenance thread, not started; `--once` takes its one snapshot in `_finish`."""
@@ -247,7 +220,7 @@ class ConnectorTask:
     def _reading_thread(
         self, components: TaskComponents, query: SharedQuery, paused: threading.Event, *, once: bool
     ) -> ReadingThread:
-        """Makes the thread that reads through the worker's query from where the catalog ends (step T4), not started.
+        """Makes the thread that reads through the worker's query from the catalog's end on (step T4), not started.
 
         A Spark checkpoint in the connector's storage is of an earlier version of keyfold, which nothing reads.
         """
@@ -283,7 +256,7 @@ class ConnectorTask:
         self._report(TaskReport(counters, self.worked, paused=paused, freshness=engine.counters.freshness))
 
     def _watch(
-        self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: StopToken
+        self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: Stop
     ) -> None:
         """Watches a connector until it has read everything (`--once`) or `stop` is set; waits for no step of it.
 
@@ -368,7 +341,7 @@ class ConnectorTask:
 
 
 def _reading_ended(connector: str) -> IngestError:
-    """Returns the error of a connector whose reading has ended though nothing stopped it: it is started again."""
+    """Returns the error of a connector that reads no more although nothing stopped it: it is started again."""
     return IngestError(f"Connector {connector}: reading from its topics has ended, and nothing says why.", DEFECT)
 
 
@@ -379,8 +352,8 @@ def _raise_failure(*threads: CancellableThread) -> None:
 
 
 @contextmanager
-def _fenced_first(catalog: Catalog, stop: StopToken) -> Iterator[None]:
-    """Raises FencedError in place of the block's error, where there is a newer owner.
+def _fenced_first(catalog: Catalog, stop: Stop) -> Iterator[None]:
+    """Raises FencedError in place of the block's error, if there is a newer owner.
 
     The newer owner may be the reason: its vacuum removes files that only our version of the catalog names, for one.
     After any other error the connector is started again and takes over, which would fence that owner.

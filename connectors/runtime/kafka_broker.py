@@ -167,9 +167,9 @@ class KafkaBroker:
         self._sessions.close()
         return self._publisher(state)
 
-    def local_publisher(self, state: CatalogState, cancelled: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, stopped: Callable[[], bool]) -> Publisher:
         """See Broker."""
-        return LocalPublisher(self._publisher(state), self._sessions, cancelled)
+        return LocalPublisher(self._publisher(state), self._sessions, stopped)
 
     def drop_unused(self) -> None:
         """Drops the sessions that publishing has kept and not used for long; no publish may be under way."""

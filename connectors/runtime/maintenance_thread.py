@@ -1,7 +1,7 @@
 """The thread of one connector that does everything after publishing: folds, snapshots, requests, vacuum.
 
-It has a Spark pool of its own beside the micro-batches'. What a stop cancels was not committed and never happened; the
-next vacuum removes its files.
+It has a Spark pool of its own, apart from the micro-batches'. What a stop drops was not committed and never happened;
+the next vacuum removes its files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.maintenance import Maintenance
 from connectors.clock import Clock
-from connectors.runtime.cancellation import CancellableJob
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.request_handler import RequestHandler
 
 if TYPE_CHECKING:
@@ -64,10 +64,12 @@ class MaintenanceThread(CancellableJob):
         self._running = running
         self._clock = clock
         self._schedule = schedule
+        # Set by a request and by a stop: the next turn begins at once.
         self._woken = threading.Event()
+        # When each is due, in monotonic seconds.
         self._next_round = clock.monotonic() + schedule.initial_delay_ms / 1000
         self._next_snapshot = clock.monotonic()
-        self._next_vacuum = clock.monotonic() + FIRST_VACUUM_MS / 1000  # short runs leave files behind as well
+        self._next_vacuum = clock.monotonic() + FIRST_VACUUM_MS / 1000  # short runs leave files as well
 
     def interrupt(self) -> None:
         """Interrupts the fold, snapshot or vacuum that runs now."""
@@ -83,11 +85,11 @@ class MaintenanceThread(CancellableJob):
         """Has the next turn begin at once: a request waits."""
         self._woken.set()
 
-    def _run_turns(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _run_turns(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             self._clock.wait(self._pause(), self._woken)
             self._woken.clear()  # before the turn: what comes meanwhile gets another one
-            if not stopped.is_set():
+            if not stop.is_set():
                 self._turn()
 
     def _pause(self) -> float:
@@ -106,7 +108,7 @@ class MaintenanceThread(CancellableJob):
             self._next_vacuum = self._clock.monotonic() + VACUUM_EVERY_MS / 1000
 
     def _take_snapshot(self) -> None:
-        """Takes a snapshot when one is due; where there was nothing to take, tries again after a minute."""
+        """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute."""
         now_ms = self._clock.now_ms()
         waiting = not self._schedule.snapshots or self._clock.monotonic() < self._next_snapshot
         if waiting or not self._maintenance.snapshot_due(now_ms):

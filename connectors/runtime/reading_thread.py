@@ -13,7 +13,7 @@ from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
 from connectors.progress.observer import Interval
-from connectors.runtime.cancellation import CancellableJob
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
@@ -46,7 +46,7 @@ RENEW_S: Final = 30.0
 
 
 class ReadingThread(CancellableJob):
-    """Reads for one connector through the worker's query, from where its catalog ends. `failure` is what ended it.
+    """Reads for one connector through the worker's query, from its catalog's end on. `failure` is what ended it.
 
     Pinned, it ends when everything is taken that is stable at its begin. `took` is called after each micro-batch.
     While `paused` is set nothing is taken in or published; its clients and files are kept, and its positions are
@@ -73,14 +73,17 @@ class ReadingThread(CancellableJob):
         self._clock = clock
         self._took = took
         self._paused = paused
-        self._is_paused = False
+        # Whether it pauses, and everything that it had begun has ended; set by its own thread, read by reports.
+        self.is_paused = False
         self._ticks = Interval(clock, TICK_MS / 1000)
         self._renewals = Interval(clock, RENEW_S)
-        self._renewal_failed = False  # whether the last one did, in which case topics are looked for before the next
+        # Whether the last renewal of positions failed: topics are looked for before the next one then.
+        self._renewal_failed = False
+        # When (monotonic s) the next look at topics is due, and whether one is due and has not been made yet.
         self._topics_at = clock.monotonic() + TOPICS_CHECK_MS / 1000  # the take-over has just looked for them
         self._topics_due = False
+        # Whether the source was silent for SILENT_S at the last look at it.
         self._was_silent = False
-        """Whether the source was silent for SILENT_S at the last look at it."""
         self._subscription: Subscription | None = None
 
     def interrupt(self) -> None:
@@ -89,16 +92,16 @@ class ReadingThread(CancellableJob):
             self._subscription.close()
         super().interrupt()
 
-    def _read(self, stopped: threading.Event) -> None:
-        with self._query.subscribed(self._options, stopped) as subscription:
+    def _read(self, stop: threading.Event) -> None:
+        with self._query.subscribed(self._options, stop) as subscription:
             self._subscription = subscription
             try:
-                while not stopped.is_set() and not subscription.finished:
+                while not stop.is_set() and not subscription.finished:
                     if self._paused.is_set():
-                        self._pause(subscription, stopped)
+                        self._pause(subscription, stop)
                     else:
                         subscription.resume()
-                        self._take(subscription, stopped)
+                        self._take(subscription, stop)
                         self._notice_silence(subscription)
                         self._tick()
             except (UnreachableError, PublishInterruptedError) as error:
@@ -112,20 +115,20 @@ class ReadingThread(CancellableJob):
         self._was_silent = is_silent
 
     def notice_pause(self) -> None:
-        """Ends its wait for a micro-batch where `paused` was set meanwhile. To be called from another thread."""
-        if self._paused.is_set() and not self._is_paused and self._subscription is not None:
+        """Ends its wait for a micro-batch if `paused` was set meanwhile. To be called from another thread."""
+        if self._paused.is_set() and not self.is_paused and self._subscription is not None:
             self._subscription.pause()
 
-    def _pause(self, subscription: Subscription, stopped: threading.Event) -> None:
+    def _pause(self, subscription: Subscription, stop: threading.Event) -> None:
         """Waits until it is resumed or stopped; the step before has ended, so nothing is under way."""
         subscription.pause()
-        self._is_paused = True
+        self.is_paused = True
         _log.info("paused")
-        while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stopped):
+        while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stop):
             if self._renewals.ready("positions"):
                 self._renew_positions()
-        self._is_paused = False
-        if not stopped.is_set():
+        self.is_paused = False
+        if not stop.is_set():
             _log.info("resumed")
 
     def _renew_positions(self) -> None:
@@ -144,48 +147,43 @@ class ReadingThread(CancellableJob):
             _log.warning("positions not committed again", error=str(error), again_in_s=RENEW_S)
 
     @property
-    def is_paused(self) -> bool:
-        """Whether it is paused, and everything that it had begun has ended."""
-        return self._is_paused
-
-    @property
     def is_idle(self) -> bool:
         """Whether it has nothing to take, and waits for nothing that is read."""
         return self._subscription is not None and self._subscription.is_idle
 
-    def _take(self, subscription: Subscription, stopped: threading.Event) -> None:
+    def _take(self, subscription: Subscription, stop: threading.Event) -> None:
         """Takes what comes until the next tick."""
         settled = self._engine.is_settled() and not self._topics_due and not subscription.silent_s
-        found = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
+        batch = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if self._paused.is_set():
             return
-        if isinstance(found, Offer):
-            found = self._alone(found, stopped)
-        if found is not None:
-            self._engine.take(found, self._clock.now_ms())
-            subscription.taken(found.ranges)
+        if isinstance(batch, Offer):
+            batch = self._read_apart(batch, stop)
+        if batch is not None:
+            self._engine.take(batch, self._clock.now_ms())
+            subscription.taken(batch.ranges)
             self._took()
             self._ticks.begin_pause("publish")
 
-    def _alone(self, offer: Offer, stopped: threading.Event) -> Batch | None:
+    def _read_apart(self, offer: Offer, stop: threading.Event) -> Batch | None:
         """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile."""
-        found: list[Batch] = []
+        batches: list[Batch] = []
         job = CancellableJob(
             self._spark,
             f"reading-alone-{self._options.connector}",
-            lambda halted: found.append(read_apart(self._spark, offer, halted.is_set)),
+            lambda job_stop: batches.append(read_apart(self._spark, offer, job_stop.is_set)),
         )
         job.start()
         try:
             while not job.join(ALONE_POLL_S):
-                if stopped.is_set():
+                if stop.is_set():
                     return None
                 self._tick()
         finally:
             job.cancel()
         if job.failure is not None:
             raise job.failure
-        return found[0] if found else None
+        return batches[0] if batches else None
 
     def _tick(self) -> None:
         """Publishes and looks for topics when they are due by the clock."""
@@ -207,7 +205,7 @@ class ReadingThread(CancellableJob):
     def _look(self, state: CatalogState) -> Sequence[AnyAction]:
         self._broker.drop_unused()
         began = self._clock.monotonic()
-        found = self._broker.discover(state)
+        actions = self._broker.discover(state)
         now = self._clock.monotonic()
         self._topics_at = max(self._topics_at, now + ask_again_s(0, now - began))
-        return found
+        return actions

@@ -80,10 +80,10 @@ class RequestHandler:
                 self._check_visible(self._catalog.state)
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                folded = self._maintenance.clean(now_ms, wanted)
+                cleaned = self._maintenance.clean(now_ms, wanted)
                 self._maintenance.check_complete(wanted)
                 self._check_visible(self._catalog.state)
-                return {"logs": msgspec.to_builtins(folded)}
+                return {"logs": msgspec.to_builtins(cleaned)}
             case "release":
                 return {"released": self._maintenance.release(now_ms, wanted)}
         raise BadRequestError(

@@ -1,6 +1,6 @@
 """Decides whether and when a connector that FAILED is started again: back-off, end of an outage, a command.
 
-A connector is started again by itself after a back-off, where waiting can help. What it lost (brokers or storage) is
+A connector is started again by itself after a back-off, if waiting can help. What it lost (brokers or storage) is
 asked meanwhile, and ends the wait as soon as it answers; a `restart` request does so at any time.
 """
 
@@ -49,10 +49,6 @@ class RestartBackoff(Struct, frozen=True):
         """Returns the wait after the `failures`th failure in a row (from 1): doubled each time, capped."""
         return min(self.max_ms, self.initial_ms * 2 ** min(failures - 1, 40))
 
-    def next_restart_ms(self, error: BaseException, failures: int, now_ms: int) -> int | None:
-        """Returns when a connector is started again that failed with `error`; None where an operator has to do it."""
-        return now_ms + self.delay_ms(failures) if is_retriable(error) else None
-
 
 def is_retriable(error: BaseException) -> bool:
     """Returns whether a connector that failed with `error` may work later without an operator.
@@ -67,7 +63,7 @@ def is_retriable(error: BaseException) -> bool:
 class Outage:
     """Notices that brokers or storage answer again; `ask` asks them once and returns whether they do.
 
-    `silent`: they did not answer before. They are asked until they have answered. Where they answer the first time and
+    `silent`: they did not answer before. They are asked until they have answered. If they answer the first time and
     were not `silent`, there was no outage: the connector failed for another reason.
     """
 
@@ -115,7 +111,7 @@ def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
 def wait_until(clock: Clock, stop: threading.Event, seconds: float | None, is_over: Callable[[], bool]) -> bool:
     """Waits for `seconds` (None: for ever) or until `is_over()`, which is asked every POLL_S seconds.
 
-    Returns False where `stop` was set first.
+    Returns False if `stop` was set first.
     """
     until = None if seconds is None else clock.monotonic() + seconds
     while until is None or (left := until - clock.monotonic()) > 0:
@@ -154,35 +150,33 @@ class RestartRequests:
         """Begins every `restart` and `resync` that waits, which the run that starts now is for; returns the latter."""
         with suppress(StorageError):
             waiting = [request for request in self._pending() if request.kind in OF_A_RUN]
-            begun = [one for one in waiting if requests.begin(self._storage, one.id)]
-            self._begun |= {one.id: None for one in begun}
-            return tuple(one for one in begun if one.kind == RESYNC)
+            begun = [request for request in waiting if requests.begin(self._storage, request.id)]
+            self._begun |= {request.id: None for request in begun}
+            return tuple(request for request in begun if request.kind == RESYNC)
         return ()
 
     def answer(self, request: Request, answer: Answer) -> None:
-        """Answers a request that has begun; where the storage refuses, it is left to `answer_restarts`."""
+        """Answers a request that has begun; if the storage refuses, it is left to `answer_restarts`."""
         with suppress(StorageError):
             requests.answer(self._storage, request.id, answer)
             self._begun.pop(request.id, None)
 
     def answer_restarts(self, answer: Answer) -> None:
         """Answers the restarts that have begun with what came of them."""
-        for one in tuple(self._begun):
+        for request_id in tuple(self._begun):
             with suppress(StorageError):
-                requests.answer(self._storage, one, answer)
-                self._begun.pop(one, None)
+                requests.answer(self._storage, request_id, answer)
+                self._begun.pop(request_id, None)
 
     def refuse_others(self, answer: Answer) -> None:
         """Answers every request with `answer`, but those that a new run begins with."""
-        for one in self._pending():
-            if one.kind not in OF_A_RUN:
-                with suppress(StorageError):
-                    self._refuse(one, answer)
-
-    def _refuse(self, request: Request, answer: Answer) -> None:
-        if requests.begin(self._storage, request.id):
-            _log.info("request refused", kind=request.kind, id=request.id, why=answer.message)
-            requests.answer(self._storage, request.id, answer)
+        for request in self._pending():
+            if request.kind in OF_A_RUN:
+                continue
+            with suppress(StorageError):
+                if requests.begin(self._storage, request.id):
+                    _log.info("request refused", kind=request.kind, id=request.id, why=answer.message)
+                    requests.answer(self._storage, request.id, answer)
 
     def _pending(self) -> Iterable[Request]:
         try:

@@ -1,6 +1,6 @@
 """The one streaming query of a worker, through which all of its connectors read.
 
-It belongs to no connector: they subscribe when they have taken over, and go without the query noticing. Where it fails
+It belongs to no connector: they subscribe when they have taken over, and go without the query noticing. If it fails
 (a process of Spark's has ended, say) it is started again, and what its last micro-batch was to hold is read by each
 connector in a job of its own, so that the one that is to blame fails alone.
 """
@@ -54,13 +54,13 @@ _log = structlog.get_logger()
 
 
 class _HandOutError(Exception):
-    """Ends the query where a micro-batch could not be handed out; `SharedQuery._failed` says why."""
+    """Ends the query as a micro-batch could not be handed out; `SharedQuery._failed` says why."""
 
 
 class SharedQuery:
     """Runs the query from `start` to `stop`, for so many `connectors`, which `share_among` changes.
 
-    `tasks_max` is how many of Spark's tasks each of them has at a time, where its file does not say.
+    `tasks_max` is how many of Spark's tasks each of them has at a time, unless its file says it.
     """
 
     def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int) -> None:
@@ -87,7 +87,7 @@ class SharedQuery:
         self._batches.share(shared=connectors > 1)
 
     def start(self, *, prepares: bool) -> None:
-        """Starts the query on a thread, beside the take-overs of the connectors.
+        """Starts the query on a thread, while the connectors take over.
 
         `prepares`: Spark's processes are started at once, for a backlog; little is read without them.
         """
@@ -114,13 +114,13 @@ class SharedQuery:
         return self._thread.join(seconds)
 
     @contextmanager
-    def subscribed(self, options: SourceOptions, stopped: threading.Event) -> Iterator[Subscription]:
+    def subscribed(self, options: SourceOptions, stop: threading.Event) -> Iterator[Subscription]:
         """Lets a connector read, from the block's begin to its end.
 
-        Once `stopped` is set, nothing is waited for any more.
+        Once `stop` is set, nothing is waited for any more.
         """
         poller = self._pollers.borrow(options.clients)
-        planner = self._planner(options, poller.topics(options.connector), stopped)
+        planner = self._planner(options, poller.topics(options.connector), stop)
         suspect = self._batches.is_suspect(options.connector)
         subscription = Subscription(
             options, planner, self._clock, poller.poll_now, shared=lambda: self._batches.shared, suspect=suspect
@@ -136,18 +136,18 @@ class SharedQuery:
             poller.remove(subscription)
             self._pollers.give_back(poller)
 
-    def _planner(self, options: SourceOptions, topics: SourceTopics, stopped: threading.Event) -> Planner:
+    def _planner(self, options: SourceOptions, topics: SourceTopics, stop: threading.Event) -> Planner:
         def sleep(seconds: float) -> None:
-            if self._clock.wait(seconds, stopped):
+            if self._clock.wait(seconds, stop):
                 raise reading_stopped(options.connector)
 
         return Planner(options, topics, self._clock.monotonic, sleep)
 
-    def _run(self, stopped: threading.Event) -> None:
+    def _run(self, stop: threading.Event) -> None:
         failures = 0
-        while not stopped.is_set():
-            error = self._run_once(stopped)
-            if stopped.is_set():
+        while not stop.is_set():
+            error = self._run_once(stop)
+            if stop.is_set():
                 return
             given_up = self._batches.abandon()
             if self._restart.is_set():
@@ -162,10 +162,10 @@ class SharedQuery:
             if failures > 1 and error is not None:
                 self._batches.fail(session.gone(self._spark) or error)
             if failures:  # what made it fail is read alone from now on: the others need not wait
-                self._clock.wait(_AGAIN_S, stopped)
+                self._clock.wait(_AGAIN_S, stop)
 
-    def _run_once(self, stopped: threading.Event) -> BaseException | None:
-        """Runs the query until it ends or `stopped` is set; returns what it failed with."""
+    def _run_once(self, stop: threading.Event) -> BaseException | None:
+        """Runs the query until it ends or `stop` is set; returns what it failed with."""
         folder: Path | None = None
         query: StreamingQuery | None = None
         self._restart.clear()
@@ -174,9 +174,9 @@ class SharedQuery:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = stream.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
-            while query.isActive and not (self._clock.wait(_LOOK_S, stopped) or self._restart.is_set()):
+            while query.isActive and not (self._clock.wait(_LOOK_S, stop) or self._restart.is_set()):
                 self._end_if_overdue()
-            return None if stopped.is_set() or self._restart.is_set() else self._failure_of(query)
+            return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
             let_go(error)
             return error
@@ -190,7 +190,7 @@ class SharedQuery:
     def _end_if_overdue(self) -> None:
         """Ends the query if its micro-batch was asked to end early, and has not for a while: others wait for it.
 
-        So it is on machines where no task can see that (`EarlyEnd`), and where a task hangs. Its portion is read alone.
+        So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read alone.
         """
         number, now = self._batches.ending, self._clock.monotonic()
         if number != self._overdue[0]:
@@ -208,7 +208,7 @@ class SharedQuery:
 
         Spark gets a short error: it searches the text of one that Python raises with a regular expression that recurses
         for each character (`StreamExecution.isInterruptionException`), and a traceback overflows the thread's stack.
-        Where the query is being ended, what that breaks is no error: Spark stops the query after the micro-batch.
+        While the query is being ended, what that breaks is no error: Spark stops the query after the micro-batch.
         """
         try:
             self._hand_out(frame)
@@ -226,10 +226,10 @@ class SharedQuery:
         Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used.
         """
         tasks = self._batches.driver_tasks()
-        found: dict[int, Batch | KeyfoldError] = {}
+        portions: dict[int, Batch | KeyfoldError] = {}
         if tasks is None:
-            found = gather(frame)
+            portions = gather(frame)
         else:
             read_in_driver(tasks, self._writers, self._batches.deliver_portion)
         self._delivered = True
-        self._batches.deliver(found)
+        self._batches.deliver(portions)

@@ -1,6 +1,6 @@
-"""Ends one run of a connector that is stopped: steps may finish within their time, then they are cancelled.
+"""Ends one run of a connector that is stopped: steps may finish within their time, then they are dropped.
 
-What is cancelled never happened: the catalog says where the next run goes on. What it may leave behind is an open
+What is dropped never happened: the next run goes on from the catalog. What it may leave is an open
 transaction; readers of the output wait for it, so it is aborted here and not only by its time-out.
 """
 
@@ -16,9 +16,10 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka import producers
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.cancellation import CancellableJob, StopToken
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.maintenance_thread import MaintenanceThread
+from connectors.runtime.stop import Stop
 from connectors.threads import CancellableThread
 
 POLL_SECONDS: Final = 0.1
@@ -38,7 +39,7 @@ class Shutdown:
         connector: ConnectorConfig,
         clients: ClientSettings,
         clock: Clock,
-        stop: StopToken,
+        stop: Stop,
     ) -> None:
         self._components = components
         self._maintenance_thread = maintenance_thread
@@ -47,26 +48,26 @@ class Shutdown:
         self._clock = clock
         self._stop = stop
 
-    def drain(self) -> None:
+    def await_step(self) -> None:
         """Lets no step begin any more, and waits for the micro-batch or publish under way.
 
-        Returns when it has ended or is to be cancelled, which the caller then does. Maintenance ends beside it, within
-        the same time; without `drain` its fold is cancelled at once.
+        Returns when it has ended or is to be dropped, which the caller then does. Maintenance ends meanwhile, within
+        the same time; its fold is dropped at once if the stop drops.
         """
         self._components.engine.begin_close()
         CancellableThread("stop-maintenance", lambda _: self.end_maintenance()).start()
         never = threading.Event()
         while not self._components.engine.is_idle():
-            if self._is_cancelled("micro-batch"):
+            if self._is_dropped("micro-batch"):
                 return
             self._clock.wait(POLL_SECONDS, never)
 
     def end_maintenance(self) -> None:
-        """Ends the maintenance thread: after its fold where the stop drains, else its fold is cancelled."""
-        self._maintenance_thread.cancel(draining=lambda: self._stop.drain)
+        """Ends the maintenance thread: after its fold if the stop finishes, else its fold is dropped."""
+        self._maintenance_thread.cancel(finishes=lambda: self._stop.finishes)
 
     def run_step(self, step: CancellableJob, what: str) -> bool:
-        """Runs a step of `--once`; returns False where a stop came before it or ended it. Raises the step's error.
+        """Runs a step of `--once`; returns False if a stop came before it or ended it. Raises the step's error.
 
         A publish may finish within its time, as any micro-batch does; every other step is cancelled at once.
         """
@@ -74,7 +75,7 @@ class Shutdown:
             return False
         step.start()
         while not step.join(POLL_SECONDS):
-            if self._stop.is_set() and (what != "publish" or self._is_cancelled(what)):
+            if self._stop.is_set() and (what != "publish" or self._is_dropped(what)):
                 self.interrupt_maintenance()
                 step.cancel()
         if step.failure is not None and not self._stop.is_set():
@@ -84,9 +85,9 @@ class Shutdown:
     def interrupt_maintenance(self) -> None:
         """Interrupts maintenance: an error from here on was caused by the stop and puts no log in quarantine.
 
-        Does nothing where the stop drains: a fold may still finish then.
+        Does nothing if the stop finishes: a fold may still end then.
         """
-        if not (self._stop.is_set() and self._stop.drain):
+        if not self._stop.finishes:
             self._components.maintenance.interrupt()
 
     def abort_transactions(self) -> None:
@@ -105,8 +106,8 @@ class Shutdown:
         else:
             _log.info("cancelled transactions aborted", buckets=buckets)
 
-    def _is_cancelled(self, what: str) -> bool:
-        cancelled = self._stop.is_cancelled(self._clock.monotonic())
-        if cancelled:
+    def _is_dropped(self, what: str) -> bool:
+        is_dropped = self._stop.drops_at(self._clock.monotonic())
+        if is_dropped:
             _log.warning("cancelling what does not end in time", what=what)
-        return cancelled
+        return is_dropped

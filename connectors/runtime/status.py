@@ -1,6 +1,6 @@
-"""The state of a connector in Kafka Connect's words, and `status.json`, where `describe` and other tools read it.
+"""The state of a connector in Kafka Connect's words, and `status.json`, from which `describe` and other tools read it.
 
-Clients of Connect fail on any other state, so details stand beside the state, never in it.
+Clients of Connect fail on any other state, so details are fields of their own, never part of the state.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ def waiting(
 def hidden_in(worker: WorkerConfig, connector: ConnectorConfig, error: BaseException) -> tuple[Mapping[str, str], ...]:
     """Returns the settings of which what placeholders stand for is hidden in the text of `error`, for `failed`.
 
-    Whoever sees a guess hidden knows that it is right. So nothing is hidden if the error quotes a record, in which the
-    chain has hidden its own values, and nothing of the worker's if the connector was sent over REST, as errors quote
-    its settings.
+    A client that sees its guess hidden knows that it is right. So nothing is hidden if the error quotes a record, in
+    which the chain has hidden its own values, and nothing of the worker's if the connector was sent over REST, as
+    errors quote its settings.
     """
     if isinstance(error, RejectedRecordError):
         return ()
@@ -122,8 +122,10 @@ class StatusFile:
         self._storage = storage
         self._clock = clock
         self.counters: Mapping[str, int] = {}
+        # The start of the run that has counted `counters`, and that of the newest run.
         self._counted_since_ms: int | None = None
         self._started_ms: int | None = None
+        # What was written last, and when (ms): an unchanged status is written every WRITE_EVERY_MS only.
         self._written: tuple[Status, int] | None = None
 
     def start(self) -> bool:
@@ -141,7 +143,7 @@ class StatusFile:
         self.counters, self._counted_since_ms = counters, self._started_ms
 
     def show(self, status: Status | None = None) -> bool:
-        """Writes `status`, or the current one again; returns False where the storage does not take it.
+        """Writes `status`, or the current one again; returns False if the storage does not take it.
 
         That does not fail the connector: it is only its status.
         """
@@ -171,8 +173,8 @@ class StatusFile:
 
 
 def read(storage: Storage) -> dict[str, object] | None:
-    """Reads the last status that was written to a connector's folder; None where there is none."""
+    """Reads the last status that was written to a connector's folder; None if there is none."""
     if not storage.exists(NAME):
         return None
-    found: dict[str, object] = msgspec.json.decode(storage.read(NAME))
-    return found
+    body: dict[str, object] = msgspec.json.decode(storage.read(NAME))
+    return body

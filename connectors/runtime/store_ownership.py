@@ -4,13 +4,13 @@ Nothing here is done under the herder's lock: all of it waits for the store. Wha
 turn of its connector alone, so it holds up only other changes of that connector, and a claim of the whole store. To
 wait for a turn has an end (TURN_S).
 
-    change beside change        of one connector they take turns; of two they run beside each other
-    change beside claim         the claim has the turns of all connectors: what is read then is in no change's way
+    change and change           of one connector they take turns; of two they run at the same time
+    change and claim            the claim has the turns of all connectors: what is read then is in no change's way
     lost before a change        the store is asked before each change; it is claimed again if it is free
     lost during a change        the change finds a newer version, and replaces nothing (`versioned_files`); of what the
                                 new owner has not changed it is stored, and refused as the store is asked again: the new
                                 owner reads it with its next start
-    end beside a change         the end waits for its turn; if that does not come the lock ends with the process
+    end and change              the end waits for its turn; if that does not come the lock ends with the process
 """
 
 from __future__ import annotations

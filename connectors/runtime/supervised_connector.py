@@ -1,35 +1,24 @@
-"""What a connector is to be, what it is now, and what runs it: values that the herder, REST and metrics share."""
+"""A connector as it is now, and the topics that it has read: what REST and metrics show."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from connectors.config.connector import ConnectorConfig
-from connectors.runtime.connector_store import TargetState
-from connectors.runtime.shared_query import SharedQuery
+from connectors.errors import NoConnectorError
+from connectors.runtime.connectors import ConnectorSpec
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from compactor.model.state import CatalogState
 
 
-class ConnectorSpec(Struct, frozen=True):
-    """What a connector is to be; `file` is the connector file that it comes from, None where it was made over REST."""
-
-    config: ConnectorConfig
-    target: TargetState = TargetState.RUNNING
-    file: Path | None = None
-
-
 class Connector(Struct, frozen=True):
-    """A connector as it is now; `supervisor` is what runs it, None where nothing does."""
+    """A connector as it is now; `supervisor` is what runs it, None if nothing does."""
 
     spec: ConnectorSpec
     status: Status
@@ -42,7 +31,7 @@ class Connector(Struct, frozen=True):
 
     @property
     def catalog_state(self) -> CatalogState | None:
-        """The catalog as this process knows it; None where it has not opened it."""
+        """The catalog as this process knows it; None if it has not opened it."""
         return None if self.supervisor is None else self.supervisor.catalog_state
 
     @property
@@ -54,28 +43,32 @@ class Connector(Struct, frozen=True):
         return (state.buckets if state is not None else 0) or self.spec.config.tasks_max or 1
 
 
-class SupervisedConnector(Struct):
-    """A supervisor, the config that it was made with, and what it was told: to start, to pause, to end."""
+class ActiveTopics:
+    """The topics that connectors have read (KIP-558), as far as this process knows; `find` is `Herder.connector`."""
 
-    supervisor: Supervisor
-    config: ConnectorConfig
-    started: bool = False
-    paused: bool = False
-    ending: bool = False
+    def __init__(self, find: Callable[[str], Connector]) -> None:
+        self._find = find
+        # How many offsets of each topic a connector had taken in when its topics were last reset.
+        self._reset: dict[str, dict[str, int]] = {}
 
-    def pause(self, *, paused: bool) -> None:
-        """Has the connector pause, or go on."""
-        if paused and not self.paused:
-            self.supervisor.pause()
-        elif self.paused and not paused:
-            self.supervisor.resume()
-        self.paused = paused
+    def of(self, name: str) -> list[str]:
+        """Returns the topics that a connector has read since they were reset. Raises NoConnectorError."""
+        before = self._reset.get(name, {})
+        return sorted(topic for topic, count in self._counts(name).items() if count > before.get(topic, 0))
 
+    def reset(self, name: str) -> None:
+        """Forgets the topics that were read until now, if there is the connector; the next start shows all again."""
+        with suppress(NoConnectorError):
+            self._reset[name] = self._counts(name)
 
-class RunContext(Struct, frozen=True):
-    """What supervisors run on; `over` is called when one has ended."""
+    def forget(self, name: str) -> None:
+        """Forgets a connector that was deleted."""
+        self._reset.pop(name, None)
 
-    spark: SparkSession
-    query: SharedQuery
-    once: bool
-    over: Callable[[], object]
+    def _counts(self, name: str) -> dict[str, int]:
+        """Returns how many offsets of each topic were taken in."""
+        state = self._find(name).catalog_state
+        counts: dict[str, int] = {}
+        for log in state.logs if state is not None else ():
+            counts[log.topic] = counts.get(log.topic, 0) + log.end - max(0, log.start)
+        return counts

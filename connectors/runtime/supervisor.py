@@ -1,11 +1,13 @@
-"""Runs one connector in a thread, and starts it again with back-off where that can help.
+"""Runs one connector in a thread, and starts it again with back-off if that can help.
 
-From `hold` until the connector has ended this process holds its `owner.lock`, in every state: a connector that waits
-for its restart, or is FAILED until an operator restarts it, still belongs to this worker.
+`lifecycle.py` decides what follows; this module carries it out. From `hold` until the connector has ended this process
+holds its `owner.lock`, in every state: a connector that waits for its restart, or is FAILED until an operator restarts
+it, still belongs to this worker.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.catalog import owner_lock
@@ -37,12 +40,13 @@ from connectors.errors import (
 )
 from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
-from connectors.runtime.cancellation import RunStops
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
+from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
 from connectors.runtime.offset_change import OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
+from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import Fenced, StartPlace, newer_owner, stored_state
 from connectors.spark import session
 from connectors.threads import CancellableThread, let_go
@@ -63,22 +67,33 @@ MEND: Final = (
 _log = structlog.get_logger()
 
 
-class Supervisor:
-    """Keeps one connector running. `error` is what ended it, None while it runs or when it ended without an error.
+class RunContext(Struct, frozen=True):
+    """What the runs of a worker's connectors have in common; `over` is called when a supervisor's thread has ended."""
 
-    `freshness` is that of the newest run; `topics` is what a run that has ended has counted by source topic.
+    spark: SparkSession
+    query: SharedQuery
+    once: bool
+    over: Callable[[], object] = lambda: None
+
+
+class Supervisor:
+    """Runs one connector: a thread around `lifecycle.transition`.
+
+    `error` is what ended the last run, None while it runs or when it ended without an error. `freshness` is that of the
+    newest run; `topics` is what a run that has ended has counted by source topic.
     """
 
     def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
+        self.config = connector
         self.error: BaseException | None = None
         self.freshness = Freshness()
         self.topics: Mapping[str, Mapping[str, int]] = {}
         self._storage = storage = connector_storage(worker, connector.name)
         self._lock = owner_lock.OwnerLock(storage)
         self._task_settings = (worker, connector, clock, observer, self._take_report, self._lock)
+        # When this process was told to run the connector, among all starts on the storage location: set by `hold`, or
+        # by its first run. Restarts by itself keep it, so that they take nothing from a process that came later.
         self._place = StartPlace(worker)
-        """When this process was told to run the connector, among all starts on the storage location: by `hold`, or at
-        its first run. Restarts by itself keep the number, so that they take nothing from a process that came later."""
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
@@ -87,20 +102,24 @@ class Supervisor:
         self._status = StatusFile(storage, clock)
         self._requests = RestartRequests(storage, clock)
         self._brokers_answer = partial(restart_policy.brokers_answer, worker, connector)
-        self._stops = RunStops()
-        self._thread: CancellableThread | None = None
-        self._once = False
-        self._begins = False
-        self._goes_on = False
-        """Set by a run that ended because it set a topic aside: the next begins at once, also with `--once`."""
-        self._set_aside = set[str]()
-        """Topics that such runs have set aside since a run has worked: a second error about one is a failure."""
-        self._catalog: Catalog | None = None
-        self._stored: CatalogState | None = None
-        self._task: ConnectorTask | None = None
+        self._warn_of_readers = partial(warn_of_readers, worker, connector.name)
         self._requests_due = Interval(clock, POLL_S)
         self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
-        self._warn_of_readers = partial(warn_of_readers, worker, connector.name)
+        # The three values of its life, and what guards them: other threads set the target, its own ends runs.
+        self._moving = threading.RLock()
+        self.target = TargetState.RUNNING
+        self.state = RunState.INIT
+        # That of the run under way, or of the wait after it.
+        self._stop = Stop()
+        # Set by `start`, before the thread is there.
+        self._thread: CancellableThread | None = None
+        self._once = False
+        # Topics that runs have set aside since one has worked: a second error about one of them is a failure.
+        self._set_aside = set[str]()
+        # The newest run, the catalog of the last one that took over, and what storage held if none has so far.
+        self._task: ConnectorTask | None = None
+        self._catalog: Catalog | None = None
+        self._stored: CatalogState | None = None
 
     def hold(self, start: Start | None = None) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
@@ -113,67 +132,69 @@ class Supervisor:
         with suppress(StorageError):
             self._lock.claim(owner_lock.this_process(epoch, self._place.number))
 
-    def start(
-        self, spark: SparkSession, query: SharedQuery, *, once: bool, over: Callable[[], object] = lambda: None
-    ) -> None:
-        """Starts the connector's thread, which reads through `query`; with `once` it ends when all is done.
-
-        `over` is called when it has ended, however that came.
-        """
-        self._thread = CancellableThread(self._name, lambda _: self._run(spark, query, once=once))
-        self._thread.when_over(over)
+    def start(self, context: RunContext) -> None:
+        """Starts the connector's thread, once; if the context is that of `--once` it ends when all is done."""
+        self._once = context.once
+        self._thread = CancellableThread(self._name, lambda _: self._run(context))
+        self._thread.when_over(context.over)
+        self._move(RunEvent.START)
         self._thread.start()
 
     def fail(self, error: BaseException) -> None:
         """Makes a connector that was not started FAILED with `error`, for good."""
-        self._once = True
         with structlog.contextvars.bound_contextvars(connector=self._name):
-            self._fail(error)
+            self._end_run(RunEvent.LAST, error)
 
     def restart(self) -> None:
         """Ends the run that is under way, or the wait for the next one, and starts another with the same settings."""
-        self._stops.restart(cancel_at=self._clock.monotonic() + self._graceful_s)
+        drop_at = self._clock.monotonic() + self._graceful_s
+        self._move(RunEvent.RESTART, lambda stop: stop.drop(drop_at))
 
-    def pause(self) -> None:
-        """Has the connector take nothing in and publish nothing, in this run and in the next ones, until `resume`."""
-        self._stops.paused.set()
-        self._stops.run.wake()
+    def aim(self, target: TargetState) -> None:
+        """Has the connector run, or pause: take nothing in and publish nothing, in this run and in the next ones."""
+        with self._moving:
+            if target not in (self.target, TargetState.STOPPED) and self.target is not TargetState.STOPPED:
+                self.target = target
+                self._move(RunEvent.TARGET)
 
-    def resume(self) -> None:
-        """Ends a pause, if there is one."""
-        self._stops.paused.clear()
+    def stop(self, *, drop_at: float | None = None) -> None:
+        """Lets what runs now finish, a fold as well, and then ends the connector for good.
 
-    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
-        """Lets the step that runs now end, and then the connector; with `drain` a running fold as well.
-
-        At `cancel_at`, in monotonic seconds, that step is cancelled; where it is None, never.
+        With `drop_at` the fold ends at once, and the step that still runs then, in monotonic seconds. Of several stops
+        the stronger counts.
         """
-        self._stops.stop(drain=drain, cancel_at=cancel_at)
+        with self._moving:
+            self.target = TargetState.STOPPED
+            self._move(RunEvent.TARGET, Stop.finish if drop_at is None else lambda stop: stop.drop(drop_at))
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until the thread has ended, for at most `seconds`; returns whether it has."""
         return self._thread is None or self._thread.join(seconds)
 
     def release(self) -> None:
-        """Gives the lock back, where the connector has ended or was never started."""
-        if not self._runs():
+        """Gives the lock back, if the connector has ended or was never started."""
+        if not self._has_thread():
             self._lock.release()
 
     def is_alive(self) -> bool:
         """Returns whether the connector runs, or will be started again by itself."""
-        return self._runs() and not self._needs_operator
+        return self._has_thread() and self.state not in (RunState.FAILED, RunState.ENDED)
 
     def has_failed(self) -> bool:
         """Returns whether it is FAILED, or waits for an outage to end, and can be started again."""
         current = self._status.current
-        return self._runs() and (current.state is ConnectorState.FAILED or current.waits)
+        return self._has_thread() and (current.state is ConnectorState.FAILED or current.waits)
 
     @property
     def status(self) -> Status:
-        """The newest state, and what an operator asks next; RESTARTING as soon as a restart is asked for."""
+        """The newest state, and what an operator asks next.
+
+        It is RESTARTING from when a restart is asked for until the new run reports: a client that waits for RUNNING
+        never sees the run that ends.
+        """
         current = self._status.current
-        begins_again = self._stops.restarting or self._begins
-        if begins_again and current.state not in (ConnectorState.UNASSIGNED, ConnectorState.STOPPED):
+        begins = self.state in (RunState.STARTING, RunState.RESTARTING)
+        if begins and current.state not in (ConnectorState.UNASSIGNED, ConnectorState.STOPPED):
             return replace(current, state=ConnectorState.RESTARTING)
         return current
 
@@ -188,83 +209,118 @@ class Supervisor:
         catalog = (self._task.catalog if self._task is not None else None) or self._catalog
         return self._stored if catalog is None else catalog.state
 
-    def _runs(self) -> bool:
+    def _has_thread(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    @property
-    def _needs_operator(self) -> bool:
-        """Whether it is FAILED and is not started again by itself."""
-        current = self._status.current
-        waits = current.next_restart_ms is None and not self._stops.restarting
-        return current.state is ConnectorState.FAILED and waits
+    def _move(self, event: RunEvent, end_run: Callable[[Stop], None] = Stop.finish) -> RunEffect:
+        """Makes a transition, and what it does to the stop token; the rest of the effect is its thread's."""
+        with self._moving:
+            self.state, effect = transition(self.target, self.state, event)
+            match effect:
+                case RunEffect.BEGIN_RUN | RunEffect.BEGIN_AGAIN:
+                    self._stop = Stop()
+                    if self.target is TargetState.PAUSED:
+                        self._stop.paused.set()
+                case RunEffect.PAUSE_RUN:
+                    self._stop.paused.set()
+                    self._stop.wake()
+                case RunEffect.RESUME_RUN:
+                    self._stop.paused.clear()
+                case RunEffect.END_RUN:
+                    end_run(self._stop)
+            return effect
 
-    def _run(self, spark: SparkSession, query: SharedQuery, *, once: bool) -> None:
-        self._once = once
+    def _run(self, context: RunContext) -> None:
+        """Makes one run after the other, and waits between them, until the state is ENDED."""
         with structlog.contextvars.bound_contextvars(connector=self._name):
             try:
                 self._warn_of_readers()  # here, as it looks at a disk
-                while self._run_task(spark, query) and (self._goes_on or (not once and self._is_to_start_again())):
-                    pass
+                effect = RunEffect.BEGIN_RUN
+                while True:
+                    fenced = newer_owner(self._catalog) if effect is RunEffect.BEGIN_AGAIN else None
+                    if fenced is not None:
+                        self._end_run(RunEvent.FENCED, fenced)
+                        return
+                    if effect in (RunEffect.BEGIN_RUN, RunEffect.BEGIN_AGAIN):
+                        effect = self._run_task(context)
+                    elif effect is RunEffect.SHOW_FAILURE and self.state is not RunState.ENDED:
+                        effect = self._wait()
+                    else:
+                        return
             finally:
                 self._requests.answer_restarts(_ended(self._name))
                 self._lock.release()
 
-    def _run_task(self, spark: SparkSession, query: SharedQuery) -> bool:
-        """Runs the connector once; returns True if it failed, or is to be followed by another run."""
-        self._begins = True  # until the status says so itself: a client that waits for RUNNING must not see the old one
-        stop = self._stops.begin_run()
+    def _run_task(self, context: RunContext) -> RunEffect:
+        """Makes one run, and says what follows it."""
+        stop = self._stop
         self.error = None
-        self._goes_on = False
         self.hold()
         resyncs = self._requests.begin_restarts()
         self._status.start()
-        self._begins = False
-        task = self._task = ConnectorTask(spark, *self._task_settings)
+        task = self._task = ConnectorTask(context.spark, *self._task_settings)
+        known = None if self._catalog is None else self._catalog.state.catalog_id
+        change = partial(self._resync, resyncs) if resyncs else None
+        error: BaseException | None = None
         try:
-            known = None if self._catalog is None else self._catalog.state.catalog_id
-            change = partial(self._resync, resyncs) if resyncs else None
-            task.run(stop, query, once=self._once, start=self._place.draw(), known=known, change=change)
-        except Exception as error:  # noqa: BLE001  # whatever it was, it ends this connector only
-            found = unwrap(error) or error
-            self._take_counts(task.counted)
-            if task.catalog is None and self._catalog is None:
-                self._stored = stored_state(self._storage, self._name)
-            if isinstance(found, TopicSetAsideError) and str(found.topic) not in self._set_aside and not stop.is_set():
-                _log.warning("a source topic is set aside, going on with the others", error=str(found))
-                self._set_aside.add(str(found.topic))
-                self._goes_on = True
-                return True
-            if not stop.is_set() or isinstance(found, FencedError):
-                self._fail(session.gone(spark) or found)
-                return True
-            # The same signal may have stopped Spark's JVM first; what that breaks is no failure.
-            _log.debug("failed after it was stopped", exc_info=found)
+            task.run(stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change)
+        except Exception as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
+            error = unwrap(raised) or raised
         finally:
             self._catalog = task.catalog or self._catalog
         self._take_counts(task.counted)
-        if self._stops.restarting:
-            return True
-        self._status.show(status.stopped(self._status.current))
-        return False
+        if error is None:
+            return self._end_run(RunEvent.DONE)
+        if self._catalog is None:
+            self._stored = stored_state(self._storage, self._name)
+        gone = session.gone(context.spark)
+        return self._end_run(self._event_of(error, gone), gone or error)
+
+    def _event_of(self, error: BaseException, gone: SparkGoneError | None) -> RunEvent:
+        """Returns what a run that failed with `error` is; `gone` is the error of Spark's JVM, if that has ended."""
+        if isinstance(error, FencedError):
+            return RunEvent.FENCED
+        if isinstance(error, TopicSetAsideError) and str(error.topic) not in self._set_aside:
+            return RunEvent.SET_ASIDE
+        if self._once or gone is not None or isinstance(error, SparkGoneError):
+            return RunEvent.LAST
+        return RunEvent.RETRIABLE if restart_policy.is_retriable(error) else RunEvent.FATAL
+
+    def _end_run(self, event: RunEvent, error: BaseException | None = None) -> RunEffect:
+        """Ends a run or a wait with `event`, writes into the status what that shows, and returns what follows."""
+        effect = self._move(event)
+        if effect is RunEffect.SHOW_STOPPED:
+            self.error = None
+            self._status.show(status.stopped(self._status.current))
+        if error is None:
+            return effect
+        if effect is RunEffect.SHOW_FAILURE:
+            self._show_failure(error, is_retried=event is RunEvent.RETRIABLE)
+        elif effect is RunEffect.BEGIN_RUN and isinstance(error, TopicSetAsideError):
+            _log.warning("a source topic is set aside, going on with the others", error=str(error))
+            self._set_aside.add(str(error.topic))
+        else:  # the signal that stopped it may have stopped Spark's JVM first; what that breaks is no failure
+            _log.debug("failed after it was stopped", exc_info=error)
+        return effect
 
     def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""
         changer = OffsetChanger(*fenced)
-        for one in asked:
-            choose = every_log(one.topic, one.partition, accepts_loss=one.accepts_loss)
+        for request in asked:
+            choose = every_log(request.topic, request.partition, accepts_loss=request.accepts_loss)
             try:
                 changed = changer.change(choose, self._clock.now_ms())
             except OffsetChangeError as error:
                 _log.warning("offsets not changed", error=str(error))
-                self._requests.answer(one, Answer(ok=False, message=error.message, action=error.action))
+                self._requests.answer(request, Answer(ok=False, message=error.message, action=error.action))
             else:
-                self._requests.answer(one, Answer(ok=True, result={"logs": msgspec.to_builtins(changed)}))
+                self._requests.answer(request, Answer(ok=True, result={"logs": msgspec.to_builtins(changed)}))
 
-    def _fail(self, error: BaseException) -> None:
+    def _show_failure(self, error: BaseException, *, is_retried: bool) -> None:
         let_go(error)  # it is kept until the next run, or for good
         self.error = error
         current, now_ms = self._status.current, self._clock.now_ms()
-        next_ms = None if self._once else self._backoff.next_restart_ms(error, current.failures + 1, now_ms)
+        next_ms = now_ms + self._backoff.delay_ms(current.failures + 1) if is_retried else None
         hides = self._hides(error)
         if next_ms is not None and is_outage(error):
             failed = status.waiting(current, error, next_ms, now_ms, *hides)
@@ -298,35 +354,24 @@ class Supervisor:
         if report.worked:
             self._set_aside.clear()
         self._status.report(report.counters, worked=report.worked, paused=report.paused)
+        self._move(RunEvent.HELD if report.paused else RunEvent.UP)
         self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):
             self._look_for_restart()
 
     def _look_for_restart(self) -> None:
-        if not (self._once or self._stops.again) and self._requests.restart_requested():
+        if not self._once and self.state is not RunState.RESTARTING and self._requests.restart_requested():
             _log.info("restart requested by a command")
             self.restart()
 
-    def _is_to_start_again(self) -> bool:
-        """Waits after a failure; returns whether the connector is to be started again."""
-        if isinstance(self.error, FencedError | SparkGoneError):  # another owner has it, or nothing can run here
-            return False
-        if not (self._stops.restarting or self._wait()):
-            if not self._needs_operator:  # it was to be started again: to be stopped meanwhile is a clean end
-                self.error = None
-                self._status.show(status.stopped(self._status.current))
-            return False
-        fenced = newer_owner(self._catalog)
-        if fenced is not None:
-            self._fail(fenced)
-        return fenced is None
-
-    def _wait(self) -> bool:
-        """Waits for the next start; returns False where the connector was stopped meanwhile."""
-        needs_operator, outages = self._needs_operator, self._outages()
-        seconds = None if needs_operator else self._backoff.delay_ms(self._status.current.failures) / 1000
-        over = restart_policy.wait_until(self._clock, self._stops.run, seconds, lambda: self._is_wait_over(outages))
-        return over or self._stops.restarting
+    def _wait(self) -> RunEffect:
+        """Waits for the next run, and says what follows: it, or the connector's end."""
+        if self.state in (RunState.WAITING, RunState.FAILED):
+            by_itself = self.state is RunState.WAITING
+            outages = self._outages() if by_itself else Outages(self._clock)
+            seconds = self._backoff.delay_ms(self._status.current.failures) / 1000 if by_itself else None
+            restart_policy.wait_until(self._clock, self._stop, seconds, lambda: self._is_wait_over(outages))
+        return self._end_run(RunEvent.DUE)
 
     def _is_wait_over(self, outages: Outages) -> bool:
         """Writes the status and answers requests while it waits; returns whether something has ended the wait."""
@@ -335,15 +380,13 @@ class Supervisor:
         self._requests.refuse_others(self._failure())
         self._look_for_restart()
         fenced = self._owner_due.ready(self._name) and newer_owner(self._catalog) is not None
-        return fenced or outages.any_over()  # where it is fenced the caller asks again, and ends with the error
+        return fenced or outages.any_over()  # if it is fenced the next run asks again, and ends with the error
 
     def _outages(self) -> Outages:
-        """Returns the outages of brokers and storage that may end the wait; none where it waits for an operator.
+        """Returns the outages of brokers and storage that may end the wait.
 
         Brokers that the connector failed for count as silent already: they may be back before they are first asked.
         """
-        if self._needs_operator:
-            return Outages(self._clock)
         brokers = Outage(self._brokers_answer, silent=isinstance(self.error, NoConnectionError))
         storage = Outage(self._status.show, silent=not self._status.show())
         return Outages(self._clock, brokers, storage)

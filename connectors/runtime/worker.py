@@ -21,13 +21,13 @@ from connectors.errors import SparkGoneError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe, probe_all
 from connectors.progress.observer import Interval, Observer
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
-from connectors.runtime.signals import handled
-from connectors.runtime.supervised_connector import RunContext
+from connectors.runtime.stop import Stop
+from connectors.runtime.supervisor import RunContext
 from connectors.runtime.takeover import PROBE_S
+from connectors.signals import handled
 from connectors.spark import session
 from connectors.spark.session import SparkStart
 from connectors.threads import CancellableThread
@@ -60,7 +60,7 @@ class Health(StrEnum):
 class Worker:
     """Runs the connectors of `herder` until all have ended or the process gets a signal to stop.
 
-    Where it `lives_on`, it does without any that runs: others may come. `abandoned` names what did not end in its
+    If it `lives_on`, it goes on although none runs: others may come. `abandoned` names what did not end in its
     time: the process then has to end without waiting for its threads.
     """
 
@@ -84,8 +84,11 @@ class Worker:
         self._clock = clock
         self._observer = observer
         self._spark = spark
-        self._stop = StopToken()
+        self._graceful_s = config.task_shutdown_graceful_timeout_ms / 1000
+        self._stop = Stop()
+        # Whether SIGINT has come: `--once` ends with 130 then.
         self._interrupted = False
+        # Set by SIGHUP and by a changed folder; the worker's own thread takes it.
         self._reload = threading.Event()
         self._reloading: CancellableThread | None = None
         """Reads connector files again, as disk, storage and what users write in them are waited for; one at a time."""
@@ -95,11 +98,11 @@ class Worker:
     def run(self, *, once: bool) -> int:
         """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; returns the exit code.
 
-        It is 1 where Spark's JVM has ended: a service manager then starts the worker again. Ctrl-C ends a running
+        It is 1 if Spark's JVM has ended: a service manager then starts the worker again. Ctrl-C ends a running
         worker with 0; before `once` is done with 130, as any other command.
-        SIGHUP restarts the connectors whose files have changed, and those that are FAILED.
+        SIGHUP restarts the connectors with a changed file, and those that are FAILED.
         """
-        wanted = {signal.SIGTERM: self.on_stop, signal.SIGINT: self.on_stop, signal.SIGHUP: self._on_reload}
+        wanted = {signal.SIGTERM: self.on_stop, signal.SIGINT: self.on_stop, signal.SIGHUP: lambda *_: self.reload()}
         with handled(wanted):
             self._herder.hold()
             try:
@@ -120,11 +123,11 @@ class Worker:
         try:
             query = SharedQuery(spark, self._clock, connectors=len(self._herder.names()))
             query.start(prepares=once)
-            if not self._stop.is_set():  # set where the signal came while Spark was starting
+            if not self._stop.is_set():  # set if the signal came while Spark was starting
                 self._herder.begin(RunContext(spark, query, once, self._stop.wake))
             self._watch(spark, query)
         finally:
-            until = self._clock.monotonic() + self._graceful_seconds
+            until = self._clock.monotonic() + self._graceful_s
             if query is not None:
                 query.begin_stop()
                 self._stop_all(until)
@@ -132,12 +135,8 @@ class Worker:
                     self._abandon("the streaming query")
             self._close(spark, until)
 
-    @property
-    def _graceful_seconds(self) -> float:
-        return self._config.task_shutdown_graceful_timeout_ms / 1000
-
     def _session(self, *, once: bool) -> SparkSession | None:
-        """Waits for Spark; returns None where there is nothing left to do with it.
+        """Waits for Spark; returns None if nothing is left to do with it.
 
         With `once`, brokers that do not answer end the worker, which then does not wait for Spark.
         """
@@ -175,7 +174,7 @@ class Worker:
     def _broker_probe(self) -> BrokerProbe:
         """Starts a probe of the brokers of all connectors at once."""
         connectors = self._herder.connectors()
-        settings = {one.name: ClientSettings.of(self._config, one.spec.config) for one in connectors}
+        settings = {each.name: ClientSettings.of(self._config, each.spec.config) for each in connectors}
         return BrokerProbe({name: partial(probe_all, name, clients, PROBE_S) for name, clients in settings.items()})
 
     def _no_broker_answers(self, probe: BrokerProbe) -> bool:
@@ -204,15 +203,15 @@ class Worker:
             self._reloading.when_over(self._stop.wake)
             self._reloading.start()
 
-    def _reload_files(self, files: ConnectorFiles, stopped: threading.Event) -> None:
+    def _reload_files(self, files: ConnectorFiles, stop: threading.Event) -> None:
         """Reads the files and takes up what has changed, once the storage says what new connectors are to be."""
         changes = files.reload()
-        while not stopped.is_set():
+        while not stop.is_set():
             try:
                 self._herder.apply(changes)
             except StorageError as error:
                 _log.error("connector files wait for the storage", error=str(error), again_in_s=RELOAD_SECONDS)
-                self._clock.wait(RELOAD_SECONDS, stopped)
+                self._clock.wait(RELOAD_SECONDS, stop)
             except Exception:  # noqa: BLE001  # a defect here ends no connector
                 _log.exception("connector files cannot be taken up")
                 return
@@ -237,13 +236,13 @@ class Worker:
         """Stops every connector; one that has not ended by `until`, in monotonic seconds, is left as it is."""
         if self._stop.is_set():
             _log.info("stopping", connectors=self._herder.alive())
-        cancel_at = until - self._graceful_seconds * (1 - STEP_SHARE)
-        for name in self._herder.stop(cancel_at, until):
+        drop_at = until - self._graceful_s * (1 - STEP_SHARE)
+        for name in self._herder.stop(drop_at, until):
             self._abandon(f"connector {name}")
 
     def _close(self, spark: SparkSession, until: float) -> None:
         """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
-        # It fails where a signal to the process group has ended the JVM already.
+        # It fails if a signal to the process group has ended the JVM already.
         closing = CancellableThread("stop-spark", lambda _: session.close(spark))
         closing.start()
         if not closing.join(max(LEAST_SECONDS, until - self._clock.monotonic())):
@@ -262,9 +261,6 @@ class Worker:
         self._interrupted |= number == signal.SIGINT
         self._stop.set()
 
-    def _on_reload(self, _number: int, _frame: FrameType | None) -> None:
-        self.reload()
-
     def reload(self) -> None:
         """Has the connector files read again, from any thread."""
         self._reload.set()
@@ -272,7 +268,7 @@ class Worker:
 
 
 def query_gone(failure: BaseException | None) -> KeyfoldError | None:
-    """Returns the error of a worker whose query is not started again, for what `failure` was; None while it is."""
+    """Returns the error of a worker that starts its query no more, as of `failure`; None while it does."""
     if failure is None:
         return None
     return SparkGoneError(
@@ -281,9 +277,9 @@ def query_gone(failure: BaseException | None) -> KeyfoldError | None:
     )
 
 
-def outcome(found: Iterable[BaseException | None]) -> int:
+def outcome(endings: Iterable[BaseException | None]) -> int:
     """Returns the worker's exit code: 0 if nothing failed, 5 if any was fenced, else the one that all share, or 1."""
-    codes = {errors.exit_code(error) for error in found if error is not None}
+    codes = {errors.exit_code(error) for error in endings if error is not None}
     if not codes:
         return errors.EXIT_OK
     if errors.EXIT_FENCED in codes:

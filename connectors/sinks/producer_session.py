@@ -102,7 +102,7 @@ class ProducerSession:
     would take nothing more of the old one.
 
     `kept`: the producer is of an earlier plan and has not committed anything of this one; only its next transaction
-    shows whether another has fenced it since. Once `cancelled` returns True, nothing is waited for any more. `failed`
+    shows whether another has fenced it since. Once `stopped` returns True, nothing is waited for any more. `failed`
     is given to librdkafka with every record, which keeps it for ever if a producer is dropped with records under
     way: it holds no client.
     """
@@ -113,11 +113,11 @@ class ProducerSession:
         clients: ClientSettings,
         limits: TransactionLimits,
         queries: QueryClients,
-        cancelled: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.bucket = bucket
         self.limits = limits
-        self.cancelled = cancelled
+        self.stopped = stopped
         self.failures: list[KafkaError] = []
         self.failed = partial(_note, self.failures)
         self.admin = queries.admin
@@ -150,7 +150,7 @@ class ProducerSession:
         self._outputs = {**self._outputs, **self._checked_outputs()}
         sizes = self._largest_message(), self._largest_record
         config = settings(self._clients.producer(), self._transactional_id, *sizes)
-        self._producer = initialised(config, self.limits.deadline_s, self.cancelled)
+        self._producer = initialised(config, self.limits.deadline_s, self.stopped)
         try:
             self._prove(expected)
         except BaseException:
@@ -199,7 +199,7 @@ class ProducerSession:
         metadata = self._member.consumer_group_metadata()
         for part in chunks(positions):
             add = partial(self.producer.send_offsets_to_transaction, list(part), metadata)
-            call_until_answered(add, self.limits.deadline_s, self.cancelled)
+            call_until_answered(add, self.limits.deadline_s, self.stopped)
 
     def typed(self, error: KafkaError, doing: str) -> KeyfoldError:
         """Returns the typed error for `error` of the producer; raises FencedError if a newer owner caused it."""

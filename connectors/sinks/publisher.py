@@ -100,10 +100,10 @@ class ChangelogPublisher(Struct, frozen=True, kw_only=True):
             return self.send(self.session(plan, queries), plan, records)
 
     def session(
-        self, plan: PublishPlan, queries: QueryClients, cancelled: Callable[[], bool] = lambda: False
+        self, plan: PublishPlan, queries: QueryClients, stopped: Callable[[], bool] = lambda: False
     ) -> ProducerSession:
         """Makes a session for a plan, not open yet."""
-        return ProducerSession(self._bucket(plan), self.clients, self.limits, queries, cancelled)
+        return ProducerSession(self._bucket(plan), self.clients, self.limits, queries, stopped)
 
     def send(
         self, session: ProducerSession, plan: PublishPlan, records: Iterator[pa.RecordBatch]
@@ -182,12 +182,12 @@ class _PlanTransactions:
         try:
             return self._again(once, "a transaction")
         except (PublishInterruptedError, UnreachableError):  # neither comes once a commit may have taken effect
-            if not session.kept or session.cancelled():
+            if not session.kept or session.stopped():
                 raise
             return self._again(once, "a transaction")
 
     def _again(self, steps: Callable[[], T], what: str) -> T:
-        return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.cancelled)
+        return self._retry.run(steps, f"{self._session.bucket}: {what}", stopped=self._session.stopped)
 
 
 class KeptSessions:
@@ -238,17 +238,17 @@ class KeptSessions:
 class LocalPublisher:
     """Publishes as `publisher` does, in the worker's own process, with the sessions that `sessions` keeps."""
 
-    def __init__(self, publisher: ChangelogPublisher, sessions: KeptSessions, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, publisher: ChangelogPublisher, sessions: KeptSessions, stopped: Callable[[], bool]) -> None:
         self._publisher = publisher
         self._sessions = sessions
         self._queries = sessions.begin(publisher)
-        self._cancelled = cancelled
+        self._stopped = stopped
 
     def publish(self, plan: PublishPlan, records: Iterator[pa.RecordBatch]) -> Sequence[PublishResult]:
         """See ChangelogPublisher. A session is kept only if this raises nothing."""
         if not plan.targets:
             return ()
-        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._queries, self._cancelled)
+        session = self._sessions.take(plan.bucket) or self._publisher.session(plan, self._queries, self._stopped)
         try:
             sent = self._publisher.send(session, plan, records)
         except BaseException:

@@ -292,7 +292,7 @@ class Transaction:
         """Takes step 11: repeats the commit until it is answered. Raises OutcomeUnknownError if it is not."""
         session = self._session
         try:
-            call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.cancelled)
+            call_until_answered(session.producer.commit_transaction, session.limits.deadline_s, session.stopped)
         except KafkaException as error:
             kafka_error = cause(error)
             if kafka_error.txn_requires_abort() or kafka_error.fatal():
@@ -310,7 +310,7 @@ class Transaction:
 
     def _is_over(self, until: float) -> bool:
         """Returns whether nothing more is waited for: the time is up, or the publish was cancelled."""
-        return time.monotonic() >= until or self._session.cancelled()
+        return time.monotonic() >= until or self._session.stopped()
 
     def _aborted(self, error: KafkaError, doing: str) -> Exception:
         """Aborts; returns the exception that the failed deliveries, or else `error`, come down to."""

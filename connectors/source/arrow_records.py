@@ -109,7 +109,9 @@ def to_arrow(messages: Sequence[Message], slots: Longs, offsets: Longs, partitio
     kinds, stamps = pairs[::2], pairs[1::2]
     # librdkafka counts 0 not available, 1 CreateTime, 2 LogAppendTime: each one more than Kafka's own id.
     headers, odd = headers_of_all(messages)
-    rejected = pa.array([odd.get(number) for number in range(size)] if odd else [None] * size, pa.string())
+    rejected = pa.nulls(size, pa.string())
+    if odd:
+        rejected = pa.array([odd.get(number) for number in range(size)], pa.string())
     columns = [
         *partitions.columns(slots),
         *(pa.array(offsets), pa.array(stamps), pa.array(kinds - 1, pa.int32())),

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit
+from connectors.source.plan import Ranges
 
 
 class EarlyEnd(Struct, frozen=True):
@@ -54,7 +54,7 @@ class PortionSplit(Struct, frozen=True):
 
     portion: int
     options: SourceOptions
-    split: ReadSplit
+    ranges: Ranges
     clients: ClientSettings
 
 

@@ -64,17 +64,17 @@ class DriverLink:
         self._accepting.join(_CLOSE_S)
         self._listener.close()
 
-    def _accept(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _accept(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
                 connection = self._listener.accept()
                 CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
             except (OSError, RuntimeError) as error:
                 # No file or thread is left; a planner that is lost asks again.
-                if not stopped.wait(_AGAIN_S):
+                if not stop.wait(_AGAIN_S):
                     _log.warning("a process of Spark's that plans was not let in", error=str(error))
 
-    def _answer(self, connection: Connection, _stopped: threading.Event) -> None:
+    def _answer(self, connection: Connection, _stop: threading.Event) -> None:
         with connection, suppress(EOFError, OSError):  # the process has ended
             if not self._is_known(connection):
                 return

@@ -18,7 +18,7 @@ from compactor.ingest.appends import Batch
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import plan, read_route
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
 from connectors.source.read_route import Route
 from connectors.source.subscription import Subscription
@@ -228,7 +228,7 @@ class MicroBatches:
 
         def portion_split(number: int, ranges: Sequence[SourceRange]) -> PortionSplit:
             subscription, offer = numbered[number]
-            return PortionSplit(number, offer.options, ReadSplit(tuple(ranges)), self._subscriptions[subscription])
+            return PortionSplit(number, offer.options, tuple(ranges), self._subscriptions[subscription])
 
         ranges = {number: offer.ranges for number, (_, offer) in numbered.items()}
         parts = _deal(ranges, 1 if self._in_driver else self._tasks)

@@ -54,10 +54,8 @@ class SourceRange(msgspec.Struct, frozen=True):
         return TopicPartition(self.topic, self.partition)
 
 
-class ReadSplit(msgspec.Struct, frozen=True):
-    """The ranges that one task reads with one consumer; never two of one partition."""
-
-    ranges: tuple[SourceRange, ...]
+Ranges = tuple[SourceRange, ...]
+"""Ranges that one task reads with one consumer; never two of one partition."""
 
 
 def admit(backlog: Mapping[TopicPartition, int], limit: int | None) -> dict[TopicPartition, int]:
@@ -158,7 +156,7 @@ def reached(start: Offsets, stated: Iterable[RangeRead]) -> dict[str, TopicOffse
     return {name: TopicOffsets(start[name].id, partitions) for name, partitions in moved.items()}
 
 
-def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[ReadSplit]:
+def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000) -> list[Ranges]:
     """Cuts ranges into at most `tasks_max` splits of about as many offsets each, none planned under `smallest` offsets.
 
     The ranges are laid end to end and that line is cut: so a split has at most one piece of a partition, if `whole` has
@@ -167,15 +165,15 @@ def splits(whole: Iterable[SourceRange], tasks_max: int, smallest: int = 20_000)
     queue = list(reversed(list(whole)))
     left = sum(item.size for item in queue)
     tasks = max(1, min(tasks_max, left // smallest))
-    made: list[ReadSplit] = []
+    made: list[Ranges] = []
     while queue and len(made) < tasks - 1:
         split = _fill(queue, left / (tasks - len(made)))
-        left -= sum(item.size for item in split.ranges)
+        left -= sum(item.size for item in split)
         made.append(split)
-    return [*made, ReadSplit(tuple(reversed(queue)))] if queue else made
+    return [*made, tuple(reversed(queue))] if queue else made
 
 
-def _fill(queue: list[SourceRange], target: float) -> ReadSplit:
+def _fill(queue: list[SourceRange], target: float) -> Ranges:
     """Takes about `target` offsets from the end of `queue`, putting the rest of a cut range back."""
     taken: list[SourceRange] = []
     left = target
@@ -189,4 +187,4 @@ def _fill(queue: list[SourceRange], target: float) -> ReadSplit:
             break  # the rest is of the same partition
         taken.append(item)
         left -= item.size
-    return ReadSplit(tuple(taken))
+    return tuple(taken)

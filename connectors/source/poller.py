@@ -122,15 +122,15 @@ class SourcePoller:
         self._thread.stop()
         self._now.set()
 
-    def _run(self, stopped: threading.Event) -> None:
-        while not stopped.is_set():
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
             self._now.clear()  # before it looks: what is asked for meanwhile may be missed
             try:
                 self.poll()
             except Exception as error:  # noqa: BLE001  # each connector's thread says it
                 for subscription in self._subscriptions:
                     subscription.fail(error)
-            self._clock.wait(self._pace.pause_s, stopped)
+            self._clock.wait(self._pace.pause_s, stop)
             self._clock.wait(self._pace.poll_s - self._pace.pause_s, self._now)
         self._answers.close()
 
@@ -190,7 +190,7 @@ class SourcePoller:
             self._empty_plans.pop(subscription, None)
         return False
 
-    def _ask_alone(self, subscription: Subscription, _stopped: threading.Event) -> None:
+    def _ask_alone(self, subscription: Subscription, _stop: threading.Event) -> None:
         asks, began = False, self._clock.monotonic()
         try:
             asks = subscription.plannable

@@ -32,7 +32,7 @@ from compactor.ingest.appends import Batch, up_to_holes
 from compactor.model.record import RangeRead
 from connectors.source import plan, read_route
 from connectors.source.options import SourceOptions
-from connectors.source.plan import Offsets, SourceRange
+from connectors.source.plan import Offsets, Ranges
 from connectors.source.read_route import Route, Trouble
 
 P = ParamSpec("P")
@@ -67,7 +67,7 @@ class Offer(Struct, frozen=True):
     """What is to be read: `ranges`, with `options`, by `route`. `end` is the position once all of it is read."""
 
     options: SourceOptions
-    ranges: tuple[SourceRange, ...]
+    ranges: Ranges
     end: Offsets
     route: Route = Route.QUERY
 

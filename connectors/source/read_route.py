@@ -24,7 +24,7 @@ records/s saw them after 0.24 s instead of 0.66 s (docs/decisions/speed.md). Mor
 on which all connectors publish."""
 APART_IN_DRIVER_MAX: Final = 20_000
 """Offsets that are read apart in the driver: twice those of a micro-batch, as no other connector waits for them. More
-are a large job's, which may leave a part of them; with fewer, what a stalled job has left would take many turns."""
+are a large job's, which may leave a part; with fewer, what a stalled job has left would take many more turns."""
 SHARED_MAX: Final = 200_000
 """Offsets of a portion in a micro-batch that other connectors wait for: a task reads and writes them within its 2 s. A
 larger one would be left in part each time, and all others would wait for these 2 s."""

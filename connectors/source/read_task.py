@@ -32,7 +32,6 @@ from connectors.registry.patience import Patience
 from connectors.source import plan
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
 from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit
 from connectors.source.portion import Offer
 from connectors.source.read_route import Route
 from connectors.source.reader import read, read_bounded
@@ -150,7 +149,7 @@ def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool], s
     """
     options = offer.options
     if offer.route is not Route.LARGE_JOB:
-        whole = PortionSplit(0, options, ReadSplit(offer.ranges), options.clients)
+        whole = PortionSplit(0, options, offer.ranges, options.clients)
         if offer.route is Route.JOB:
             return _batch(_run_job(spark, [whole]))
         return _batch(row for batch in _read_strictly(whole, stopped=stopped) for row in batch.to_pylist())
@@ -182,7 +181,7 @@ def _read_strictly(
     portion: PortionSplit, early_end: EarlyEnd = NEVER, stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[pa.RecordBatch]:
     """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`."""
-    with closing(read(portion.split, portion.options, stopped, early_end)) as batches:
+    with closing(read(portion.ranges, portion.options, stopped, early_end)) as batches:
         yield from write_transformed(batches, portion.options, portion.portion, Patience(stopped=stopped))
 
 

@@ -1,6 +1,6 @@
 """Reads ranges of offsets, with one of two policies.
 
-    StrictRead     one split of one connector   reads every range to its end, or asks the brokers why not and raises it
+    StrictRead     ranges of one connector      reads every range to its end, or asks the brokers why not and raises it
     BoundedRead    portions of several          reads for a bounded time, and leaves the rest; raises nothing
 
 A strict read judges a range that makes no progress by what the broker states (source_errors.py): it ends in a gap that
@@ -32,7 +32,7 @@ from connectors.source import source_errors
 from connectors.source.arrow_records import Longs, bounded, range_rows, with_range
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit
 from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit, SourceTopic
+from connectors.source.plan import Ranges, SourceTopic
 from connectors.source.range_cursors import IdleTime, RangeCursor, RangeCursors, nothing_left
 from connectors.source.source_errors import FetchError, PartitionState, RangeOutcome, outcome_of
 from connectors.source.topics import NoAnswerError, SourceTopics
@@ -55,31 +55,31 @@ _log = structlog.get_logger()
 
 
 def read(
-    split: ReadSplit,
+    ranges: Ranges,
     options: SourceOptions,
     stopped: Callable[[], bool] = lambda: False,
     early_end: EarlyEnd = NEVER,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Reads the records of the split's ranges as batches of `SOURCE`, each partition's in order, and a row per range.
+    """Reads the records of `ranges` as batches of `SOURCE`, each partition's in order, and a row per range.
 
     Who uses it closes it (`contextlib.closing`): an error of theirs would keep it, and its consumer, for as long as the
     error is kept. Once `early_end` is due, a range is stated as far as it was read, or not at all. Once `stopped`
     returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError, UnreachableError, or
     ConnectorError if reading is refused or a batch is damaged.
     """
-    if not split.ranges:
+    if not ranges:
         return
     request_s = min(options.timeouts.request, early_end.idle_s)
     with borrowed(options.clients, request_s) as consumer:
-        yield from StrictRead(split, options, consumer, stopped, early_end).batches()
+        yield from StrictRead(ranges, options, consumer, stopped, early_end).batches()
 
 
 class StrictRead:
-    """Reads one split of one connector, once."""
+    """Reads ranges of one connector, once."""
 
     def __init__(
         self,
-        split: ReadSplit,
+        ranges: Ranges,
         options: SourceOptions,
         consumer: AssignedConsumer,
         stopped: Callable[[], bool],
@@ -88,7 +88,7 @@ class StrictRead:
         self._options = options
         self._stopped = stopped
         self._early_end = early_end
-        self._cursors = RangeCursors([RangeCursor(each, each.lo, each.lo) for each in split.ranges], consumer)
+        self._cursors = RangeCursors([RangeCursor(each, each.lo, each.lo) for each in ranges], consumer)
         # How many messages the next poll is for, by the size of the last ones.
         self._chunk = _FIRST_CHUNK
         self._idle = IdleTime()
@@ -310,7 +310,7 @@ def _groups(portions: Iterable[PortionSplit]) -> list[list[PortionSplit]]:
     """Groups portions that one consumer can read: equal settings, and no partition twice."""
     groups: list[tuple[list[PortionSplit], set[TopicPartition]]] = []
     for portion in portions:
-        keys = {each.topic_partition for each in portion.split.ranges}
+        keys = {each.topic_partition for each in portion.ranges}
         for group, read_keys in groups:
             if group[0].clients == portion.clients and not keys & read_keys:
                 group.append(portion)
@@ -334,7 +334,7 @@ class BoundedRead:
         self._cursors = [
             RangeCursor(each, each.lo, each.lo, owner=owner)
             for owner, portion in enumerate(group)
-            for each in portion.split.ranges
+            for each in portion.ranges
         ]
         # What was read of each portion, and key, value and headers of all of it.
         self._records: dict[int, list[pa.RecordBatch]] = {}
@@ -385,10 +385,10 @@ class BoundedRead:
                 if brought:
                     cursors.advance(cursors.active())
                 break
-        ids = {cursor.part.topic: cursor.part.topic_id for cursor in share if cursor.position > cursor.part.lo}
-        topics = SourceTopics(self._group[0].options.connector, consumer.admin).named(ids) if ids else {}
-        changed = {name for name, topic_id in ids.items() if name not in topics or topics[name].id != topic_id}
-        self._drop({cursor.owner for cursor in share if cursor.part.topic in changed}, share)
+        moved = [cursor for cursor in share if cursor.position > cursor.part.lo]
+        names = {cursor.part.topic for cursor in moved}
+        topics = SourceTopics(self._group[0].options.connector, consumer.admin).named(names) if names else {}
+        self._drop({cursor.owner for cursor in moved if _id(topics, cursor) != cursor.part.topic_id}, share)
 
     def answers(self) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
         """Yields each portion of which anything was read, and nothing is wrong: its records, and a row per range."""

@@ -191,7 +191,9 @@ class Subscription:
         """
         with self._changed:
             portion = self._portion
-            if isinstance(answer, Batch) and ended_early and portion.offer is not None:
+            if portion.state in OVER or portion.offer is None:
+                return
+            if isinstance(answer, Batch) and ended_early:
                 answer = portion.offer.without_holes(answer)
             if isinstance(answer, PortionLateError):
                 self._late_until = self._clock.monotonic() + LATE_S

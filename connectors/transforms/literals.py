@@ -287,7 +287,20 @@ def _of_schema(schema: Schema | None, literal: Literal) -> Any:
         if (schema.name == DATE and of_day) or (schema.name == TIME and days):
             raise _NotReadError
         return days if schema.name == DATE else days * DAY_MS + of_day
-    return float(value) if schema.type in {Type.FLOAT32, Type.FLOAT64} else value
+    return _plain_or_widened(schema, own, value)
+
+
+def _plain_or_widened(schema: Schema, own: Schema, value: Any) -> Any:
+    """Returns a member of schema `own` in the encoded form of the common `schema`, if it has one there."""
+    match schema.type:
+        case Type.FLOAT32:
+            return float32(float(value))
+        case Type.FLOAT64:
+            return float(value)
+        case Type.ARRAY | Type.MAP if own != schema:
+            # Of several lists or maps the last one's schema counts, and what is in the others may be of another.
+            return _plain(own, value)
+    return value
 
 
 def _plain(schema: Schema | None, value: Any) -> Any:

@@ -83,8 +83,8 @@ class SidedTransform(Transform):
 
 
 class Predicate(Step):
-    """Says of a record whether a transform is applied to it."""
+    """A condition that a record must meet for a transform to be applied to it."""
 
     @abstractmethod
     def test(self, record: ConnectRecord) -> bool:
-        """Returns whether it is so of `record`."""
+        """Returns whether `record` meets the condition."""

@@ -22,7 +22,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
 from connectors.progress.observer import NullObserver
 from connectors.runtime import connector_task, reading_thread
-from connectors.runtime.cancellation import StopToken
+from connectors.runtime.stop import Stop
 from connectors.source.plan import TopicOffsets
 from tests.conformance.feeder import Feeder
 from tests.conformance.reader import Rows
@@ -138,7 +138,7 @@ def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **chang
     worker = load_worker(deployment.folder / "worker.json")
     with shared_query(spark) as query:
         task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
-        task.run(StopToken(), query, once=True, start=deployment.drawn_start())
+        task.run(Stop(), query, once=True, start=deployment.drawn_start())
     return counts
 
 

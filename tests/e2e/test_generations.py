@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.errors import QuarantinedError
-from connectors.runtime.cancellation import StopToken
+from connectors.runtime.stop import Stop
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment, shared_query
 from tests.support.generations import broken, generation_of, is_synthetic, live, numbers
@@ -146,7 +146,7 @@ def test_a_source_that_begins_above_the_position(spark: SparkSession, ran: Deplo
     assert [(one["generation"], one["offset"], one["skipped"]) for one in said] == [(2, start, lost), (2, 0, 0)]
     task = ran.task(spark)
     with shared_query(spark) as query:
-        task.run(StopToken(), query, once=True, start=ran.drawn_start())
+        task.run(Stop(), query, once=True, start=ran.drawn_start())
     assert task.counted is not None
     assert task.counted.counters["offsets_lost"] == lost
     assert broken(ran) == []

@@ -18,7 +18,7 @@ from connectors.errors import UnreachableError
 from connectors.operations.clean import clean
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status
-from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.supervisor import RunContext, Supervisor
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, shared_query
 from tests.support.kafka import create_topic, produce, wait_until
 from tests.support.records import random_records
@@ -53,7 +53,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
         storage = connector_storage(worker, config.name)
         connector = Supervisor(worker, config, SystemClock(), NullObserver())
         with structlog.testing.capture_logs() as logged, shared_query(spark) as query:
-            connector.start(spark, query, once=False)
+            connector.start(RunContext(spark, query, once=False))
             try:
                 wait_until(deployment.caught_up, "it publishes", PROCESS_TIMEOUT_S)
                 broker.kill()

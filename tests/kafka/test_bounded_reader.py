@@ -20,7 +20,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from connectors.source.assignment import PortionSplit
 from connectors.source.options import Timeouts
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.reader import ReadBudget, read_bounded
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports, records
 from tests.support.clients import client_settings
@@ -49,7 +49,7 @@ class Task:
     def add(self, connector: str, *ranges: SourceRange) -> None:
         target = intake(LocalStorage(str(self.folder / connector)))
         options = replace(self.source.options, connector=connector, intake=target)
-        self.portions.append(PortionSplit(len(self.portions) + 1, options, ReadSplit(ranges), options.clients))
+        self.portions.append(PortionSplit(len(self.portions) + 1, options, ranges, options.clients))
 
     def whole(self, topic: str, hi: int, partition: int = 0) -> SourceRange:
         return self.source.range(topic, 0, hi, partition)
@@ -203,8 +203,8 @@ def test_many_partitions_are_read_by_several_consumers_each_topic_by_one(
         for name, mine in {"one": topics[:2], "odd": topics[2:3], "three": topics[3:]}.items():
             ranges = (task.whole(topic, 5 + topics.index(topic)) for topic in mine)
             task.add(name, *ranges, *(task.whole(topic, 3, 1) for topic in mine))
-        wrong = tuple(replace(one, topic_id="another") for one in task.portions[1].split.ranges)
-        task.portions[1] = replace(task.portions[1], split=ReadSplit(wrong))
+        wrong = tuple(replace(one, topic_id="another") for one in task.portions[1].ranges)
+        task.portions[1] = replace(task.portions[1], ranges=wrong)
         read = {name: rows(found) for name, found in task.read(replace(PATIENT, a_consumer=1)).items()}
         assert {name: len(records(found)) for name, found in read.items()} == {"one": 5 + 6 + 3 + 3, "three": 8 + 3}
         assert sorted(range_reports(read["three"])) == [(0, 3, 0, 3), (0, 8, 0, 8)]

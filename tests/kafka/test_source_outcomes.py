@@ -9,7 +9,7 @@ import pytest
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import DataLossError, SourceChangedError, UnreachableError
 from connectors.kafka import consumers
-from connectors.source.plan import ReadSplit, SourceRange, TopicOffsets
+from connectors.source.plan import SourceRange, TopicOffsets
 from connectors.source.reader import read
 from tests.support.broker_source import BrokerSource, numbered_records, offsets, range_reports
 from tests.support.clients import client_settings
@@ -75,7 +75,7 @@ def test_a_gap_in_the_middle_splits_the_range(broker: EmbeddedKafka, topic_name:
     }
     clients = client_settings({"bootstrap.servers": broker.bootstrap, **tight})
     source = BrokerSource(broker.bootstrap, topic_name, skip_lost=True, clients=clients)
-    reading = read(ReadSplit((source.range(topic_name, 0, 3000),)), source.options)
+    reading = read((source.range(topic_name, 0, 3000),), source.options)
     rows = next(reading).to_pylist()
     delete_records(broker.bootstrap, topic_name, 0, 2500)
     rows += [row for batch in reading for row in batch.to_pylist()]
@@ -181,7 +181,7 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     produce(broker.bootstrap, topic_name, numbered_records(100))
     source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 50})
     whole = source.range(topic_name, 0, 100)
-    reading = read(ReadSplit((whole,)), source.options)
+    reading = read((whole,), source.options)
     next(reading)
     reading.close()
     assert not any(consumers._idle.values())

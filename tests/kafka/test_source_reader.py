@@ -12,7 +12,6 @@ from compactor.model.record import SOURCE, measure
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from connectors.source.assignment import EarlyEnd
-from connectors.source.plan import ReadSplit
 from connectors.source.reader import read
 from tests.support.broker_source import BrokerSource, Row, numbered_records, offsets, range_reports, records
 from tests.support.kafka import create_topic, end_offsets, open_transaction, produce, produce_transaction, wait_until
@@ -280,7 +279,7 @@ def test_a_read_that_ends_early_is_gone_on_with_exactly(
     source = BrokerSource(broker.bootstrap, topic_name, limits={"batch_bytes": 20_000})
     early_end = EarlyEnd(str(tmp_path / "end"))
     rows: list[Row] = []
-    with closing(read(ReadSplit((source.range(topic_name, 0, end),)), source.options, early_end=early_end)) as batches:
+    with closing(read((source.range(topic_name, 0, end),), source.options, early_end=early_end)) as batches:
         for number, batch in enumerate(batches, 1):
             rows += batch.to_pylist()
             if number == after:

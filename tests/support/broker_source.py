@@ -9,7 +9,7 @@ import pyarrow as pa
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import Setting
 from connectors.source.options import SourceOptions
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.planner import Planner
 from connectors.source.reader import read
 from connectors.source.topics import SourceTopics
@@ -32,7 +32,7 @@ class BrokerSource:
         return SourceRange(topic, self.topics.named([topic])[topic].id, partition, lo, hi)
 
     def batches(self, *ranges: SourceRange) -> list[pa.RecordBatch]:
-        return list(read(ReadSplit(ranges), self.options))
+        return list(read(ranges, self.options))
 
     def read(self, *ranges: SourceRange) -> list[Row]:
         return [row for batch in self.batches(*ranges) for row in batch.to_pylist()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -26,9 +27,9 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import ConnectorTask
 from connectors.runtime.shared_query import SharedQuery
+from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import draw_start
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import broken_promises
@@ -138,7 +139,7 @@ class Deployment:
     def run_once(self, spark: SparkSession, **changes: object) -> CatalogState:
         """Runs `run --once` in this process; returns the catalog's state afterwards."""
         with shared_query(spark) as query:
-            self.task(spark, **changes).run(StopToken(), query, once=True, start=self.drawn_start())
+            self.task(spark, **changes).run(Stop(), query, once=True, start=self.drawn_start())
         return self.state()
 
     @contextmanager
@@ -146,7 +147,7 @@ class Deployment:
         """Runs the connector in this process during the block, paused or not; raises at the end what had ended it."""
         stack = ExitStack()
         query = stack.enter_context(shared_query(spark))
-        task, stop, errors = self.task(spark, **changes), StopToken(), list[Exception]()
+        task, stop, errors = self.task(spark, **changes), Stop(), list[Exception]()
         start = self.drawn_start()
         if paused:
             stop.paused.set()
@@ -162,7 +163,7 @@ class Deployment:
         try:
             yield
         finally:
-            stop.stop()
+            stop.drop(math.inf)  # a fold at once, a step only when it has ended
             thread.join()
             stack.close()
         if errors:

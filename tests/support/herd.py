@@ -13,10 +13,11 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import herder as module
-from connectors.runtime.connector_store import ConnectorStore, TargetState
+from connectors.runtime.connector_store import ConnectorStore
 from connectors.runtime.herder import Herder
+from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
-from connectors.runtime.supervised_connector import RunContext
+from connectors.runtime.supervisor import RunContext
 from tests.support.cli import worker_file
 from tests.support.clocks import ManualClock
 
@@ -29,19 +30,27 @@ class Supervisor:
         self.said: list[str] = []
         self.error: BaseException | None = None
         self.over = True
+        self.target = TargetState.RUNNING
+        self.state = RunState.INIT
         self.status = Status()
         self.catalog_state: Any = None
         self.counters: dict[str, int] = {}
 
-    def start(self, *_: object, **__: object) -> None:
+    def start(self, _: object) -> None:
         self.said.append("start")
         self.over = False
+        self.state = RunState.RUNNING
 
-    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
-        word = "drain" if drain else "stop"
-        if self.said[-1:] != [word]:
+    def aim(self, target: TargetState) -> None:
+        if target is not self.target:
+            self.said.append("pause" if target is TargetState.PAUSED else "resume")
+        self.target = target
+
+    def stop(self, *, drop_at: float | None = None) -> None:
+        word = "finish" if drop_at is None else "drop"
+        if self.target is not TargetState.STOPPED or (word == "drop" and self.said[-1:] != ["drop"]):
             self.said.append(word)
-        assert drain is (cancel_at is None)
+        self.target = TargetState.STOPPED
 
     def join(self, _: float | None = None) -> bool:
         return self.over
@@ -108,4 +117,4 @@ def config(name: str, **more: str) -> ConnectorConfig:
 
 def put(herder: Herder, made: ConnectorConfig, target: TargetState | None = None, *, only_new: bool = False) -> bool:
     """Makes or changes a connector, whatever it was before."""
-    return herder.put(made.name, lambda _: made, target, only_new=only_new)
+    return herder.specs.put(made.name, lambda _: made, target, only_new=only_new)

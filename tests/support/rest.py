@@ -21,8 +21,9 @@ from connectors.rest.service import listening
 from connectors.runtime import herder as module
 from connectors.runtime.connector_store import ConnectorStore
 from connectors.runtime.herder import Herder
+from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
-from connectors.runtime.supervised_connector import RunContext
+from connectors.runtime.supervisor import RunContext
 from tests.support.cli import worker_file
 
 BUCKETS = 2
@@ -40,6 +41,8 @@ class StandInSupervisor:
         self.catalog_state: Any = Mock(buckets=config.tasks_max or BUCKETS, logs=(), topics={}, snapshots=())
         self.error: BaseException | None = None
         self.restarts = 0
+        self.target = TargetState.RUNNING
+        self.state = RunState.INIT
         self._over = False
 
     def hold(self) -> None:
@@ -48,15 +51,15 @@ class StandInSupervisor:
     def release(self) -> None:
         """Holds no lock."""
 
-    def start(self, *_: object, **__: object) -> None:
+    def start(self, _: object) -> None:
+        self.state = RunState.RUNNING
         if self.status.state is not ConnectorState.PAUSED:
             self.status = Status(ConnectorState.RUNNING)
 
-    def pause(self) -> None:
-        self.status = Status(ConnectorState.PAUSED)
-
-    def resume(self) -> None:
-        self.status = Status(ConnectorState.RUNNING)
+    def aim(self, target: TargetState) -> None:
+        if target is not self.target:
+            self.status = Status(ConnectorState(target))
+        self.target = target
 
     def restart(self) -> None:
         self.restarts += 1
@@ -64,6 +67,7 @@ class StandInSupervisor:
 
     def stop(self, **_: object) -> None:
         self._over = True
+        self.target = TargetState.STOPPED
         self.status = Status(ConnectorState.STOPPED)
 
     def fail(self, error: str, next_restart_ms: int | None = None) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sysconfig
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -15,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LONGEST_FILE = 450  # lines
+MOST_MODULES = 25  # in a folder: what a reader takes in at a look
 MOST_CONSTRUCTOR_PARAMETERS = 7
 CLOCKS = {
     "time": {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "localtime", "gmtime"},
@@ -122,6 +124,12 @@ def test_files_are_short() -> None:
     """No file of the product has more than 450 lines."""
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _sources("compactor", "connectors")}
     assert [str(path.relative_to(ROOT)) for path, lines in lengths.items() if lines > LONGEST_FILE] == []
+
+
+def test_folders_are_small() -> None:
+    """No folder of the product has more than 25 modules."""
+    modules = Counter(path.parent for path in _sources("compactor", "connectors") if path.name != "__init__.py")
+    assert [str(folder.relative_to(ROOT)) for folder, count in modules.items() if count > MOST_MODULES] == []
 
 
 def test_a_class_name_means_one_thing() -> None:

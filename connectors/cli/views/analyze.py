@@ -1,160 +1,22 @@
-"""What `keyfold analyze` says: first as values, then as text for people. Pure.
-
-The values' fields are those of `analyze --json` (docs/formats.md). The text has what goes and what stays of each topic,
-then the partitions one by one.
-"""
+"""The text of `keyfold analyze`: what goes and what stays of each topic, then the partitions one by one. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import typer
 from msgspec import Struct
 
-from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.analyze.effect import Amount, Effect, Outcome
 from compactor.model import record
-from compactor.model.state import CatalogState
 from compactor.model.times import moment
+from connectors.operations.analyze import AnalyzeReport, PartitionReport, TopicReport, outcomes
 from connectors.progress.terminal import table
 
-FORMAT: Final = 1
-LONGEST_KEY: Final = 40
 _WITH: Final = "WITH"
 _PUBLISHED: Final = "PUBLISHED"
 _FOLD_TO: Final = "FOLD TO"
-
-
-class SplitKey(Struct, frozen=True, kw_only=True):
-    """A key with live records in several partitions; `text` is for reading."""
-
-    key: bytes
-    text: str
-    partitions: tuple[int, ...]
-
-
-class SplitKeyCount(Struct, frozen=True, kw_only=True):
-    """How many such keys a topic has, and a few of them."""
-
-    keys: int
-    examples: tuple[SplitKey, ...]
-
-
-class TopicReport(Struct, frozen=True, kw_only=True):
-    """The sum over a topic's partitions, but for those `left_out`; `closed` says why it is no longer read.
-
-    `changed` is None without changed settings; `split_keys` where less than two partitions hold live records.
-    """
-
-    topic: str
-    closed: str | None
-    partitions: int
-    left_out: int
-    present: Effect
-    changed: Effect | None
-    split_keys: SplitKeyCount | None
-
-
-class PartitionReport(Struct, frozen=True, kw_only=True):
-    """One partition; `unread` is the error for which it was left out, and then there are no outcomes."""
-
-    topic: str
-    partition: int
-    ingested: int
-    published: int
-    unread: str | None
-    present: Outcome | None
-    changed: Outcome | None
-
-
-class AnalyzeReport(Struct, frozen=True, kw_only=True):
-    """Everything; `changes` are the settings of --with, empty without any."""
-
-    format_version: int
-    connector: str
-    catalog_id: str
-    catalog_version: int
-    now_ms: int
-    worker_alive: bool
-    changes: Mapping[str, str]
-    topics: tuple[TopicReport, ...]
-    partitions: tuple[PartitionReport, ...]
-
-
-def report(
-    found: Analysis,
-    state: CatalogState,
-    catalog_version: int,
-    now_ms: int,
-    changes: Mapping[str, str],
-    *,
-    worker_alive: bool,
-) -> AnalyzeReport:
-    """Reports what was found in `state` at `now_ms`, with the present settings and with `changes` to them."""
-    topics = by_topic(found.partitions)
-    return AnalyzeReport(
-        format_version=FORMAT,
-        connector=state.connector,
-        catalog_id=state.catalog_id,
-        catalog_version=catalog_version,
-        now_ms=now_ms,
-        worker_alive=worker_alive,
-        changes=dict(changes),
-        topics=tuple(_topic(state, topic, own, found.split.get(topic)) for topic, own in topics.items()),
-        partitions=tuple(_partition(one) for own in topics.values() for one in own),
-    )
-
-
-def _topic(
-    state: CatalogState, topic: str, partitions: Sequence[PartitionAnalysis], split: SplitKeys | None
-) -> TopicReport:
-    outcomes = [one.outcomes for one in partitions if one.outcomes]
-    return TopicReport(
-        topic=topic,
-        closed=state.topics[topic].closed,
-        partitions=len(partitions),
-        left_out=len(partitions) - len(outcomes),
-        present=total(each[0].effect for each in outcomes),
-        changed=total(each[1].effect for each in outcomes) if any(len(each) > 1 for each in outcomes) else None,
-        split_keys=_split(split) if split else None,
-    )
-
-
-def _split(found: SplitKeys) -> SplitKeyCount:
-    return SplitKeyCount(
-        keys=found.keys,
-        examples=tuple(
-            SplitKey(key=one.key, text=readable(one.key), partitions=one.partitions) for one in found.examples
-        ),
-    )
-
-
-def _partition(one: PartitionAnalysis) -> PartitionReport:
-    present, changed, *_ = (*one.outcomes, None, None)
-    return PartitionReport(
-        topic=one.topic,
-        partition=one.partition,
-        ingested=one.ingested,
-        published=one.published,
-        unread=one.unread,
-        present=present,
-        changed=changed,
-    )
-
-
-def readable(key: bytes) -> str:
-    """Returns `key` for a terminal, in at most LONGEST_KEY characters: as text where it is printable, else as hex."""
-    try:
-        text = key.decode()
-    except UnicodeDecodeError:
-        text = ""
-    shown = text if text and text.isprintable() else f"0x{key[:LONGEST_KEY].hex()}" if key else '""'
-    return shown if len(shown) <= LONGEST_KEY else f"{shown[: LONGEST_KEY - 1]}…"
-
-
-def outcomes(partitions: Iterable[PartitionReport]) -> tuple[tuple[PartitionReport, Outcome, Outcome | None], ...]:
-    """Returns the partitions that were read, with what was found under the present and the changed settings."""
-    return tuple((one, one.present, one.changed) for one in partitions if one.present)
 
 
 class _Signed(int):
@@ -165,7 +27,7 @@ class _Signed(int):
 
 
 class _BalanceLine(Struct, frozen=True):
-    """A line of a topic's balance: a field of Effect, counted down where it goes; `always` or where there is any."""
+    """A line of a topic's balance: a field of Effect, counted down if it goes; `always` or if there is any."""
 
     label: str
     field: str
@@ -177,9 +39,9 @@ class _BalanceLine(Struct, frozen=True):
         return self.always or any(getattr(effect, self.field) != Amount() for effect in effects)
 
     def amount(self, effect: Effect) -> Amount:
-        """Returns the line's amount, negative where it goes."""
-        found: Amount = getattr(effect, self.field)
-        return Amount() - found if self.goes else found
+        """Returns the line's amount, negative if it goes."""
+        amount: Amount = getattr(effect, self.field)
+        return Amount() - amount if self.goes else amount
 
 
 _BALANCE: Final = (
@@ -200,7 +62,7 @@ _BALANCE: Final = (
 def text(report: AnalyzeReport) -> str:
     """Returns the whole text; its sections are parted by an empty line."""
     own = record.by_topic(report.partitions)
-    topics = (_topic_section(one, own.get(one.topic, ())) for one in report.topics)
+    topics = (_topic_section(topic, own.get(topic.topic, ())) for topic in report.topics)
     sections = [_head(report), *topics, *_partition_sections(report)]
     return "\n\n".join("\n".join(lines) for section in sections if (lines := list(section)))
 
@@ -210,18 +72,16 @@ def _head(report: AnalyzeReport) -> Iterator[str]:
     yield f"What a full fold of connector {report.connector} would do at {moment(report.now_ms)}."
     yield f"{lives}. Counted is what is ingested; nothing was changed."
     if report.changes:
-        yield f"{_WITH} is: {_changes(report)}"
-    for one in report.partitions:
-        if one.unread is not None:
-            yield f"Left out: {one.topic}-{one.partition} cannot be folded. {one.unread}"
-    ahead = [one for one, present, _ in outcomes(report.partitions) if present.fold_end > one.published]
+        yield f"{_WITH} is: {', '.join(f'{key}={value}' for key, value in report.changes.items())}"
+    for partition in report.partitions:
+        if partition.unread is not None:
+            yield f"Left out: {partition.topic}-{partition.partition} cannot be folded. {partition.unread}"
+    ahead = [
+        partition for partition, present, _ in outcomes(report.partitions) if present.fold_end > partition.published
+    ]
     if ahead:
         what = _counted(len(ahead), "partition")
         yield f"Before it folds, a worker publishes: {what} may be published further, from {_PUBLISHED} to {_FOLD_TO}."
-
-
-def _changes(report: AnalyzeReport) -> str:
-    return ", ".join(f"{key}={value}" for key, value in report.changes.items())
 
 
 def _topic_section(topic: TopicReport, partitions: Sequence[PartitionReport]) -> Iterator[str]:
@@ -293,25 +153,25 @@ def _dropped(effect: Effect) -> str:
 
 def _split_lines(topic: TopicReport) -> Iterator[str]:
     """Yields the lines about keys that no fold joins, as they are in several partitions."""
-    found = topic.split_keys
-    if found is None:
+    split = topic.split_keys
+    if split is None:
         return
-    if not found.keys:
+    if not split.keys:
         yield "No key lives in more than one partition."
         return
-    keys = _counted(found.keys, "key")
+    keys = _counted(split.keys, "key")
     yield f"{keys} in more than one partition: each partition keeps its own last record, and no fold joins them."
-    rows = [(one.text, ", ".join(map(str, one.partitions))) for one in found.examples]
+    rows = [(example.text, ", ".join(map(str, example.partitions))) for example in split.examples]
     yield table(("  KEY", "PARTITIONS"), [(f"  {key}", places) for key, places in rows])
-    if found.keys > len(found.examples):
-        yield f"  … and {found.keys - len(found.examples):,} more"
+    if split.keys > len(split.examples):
+        yield f"  … and {split.keys - len(split.examples):,} more"
 
 
 def _partition_sections(report: AnalyzeReport) -> Iterator[Iterator[str]]:
     """Yields the tables of all partitions: as it is, then with the changed settings."""
-    found = outcomes(report.partitions)
-    yield _tables("now", [(one, present, None) for one, present, _ in found])
-    changed = [(one, other, present) for one, present, other in found if other]
+    read = outcomes(report.partitions)
+    yield _tables("now", [(partition, present, None) for partition, present, _ in read])
+    changed = [(partition, other, present) for partition, present, other in read if other]
     if changed:
         yield _tables(_WITH, changed)
 
@@ -334,16 +194,13 @@ def _tables(when: str, rows: Sequence[Row]) -> Iterator[str]:
 _GOES: Final = ("retention", "superseded", "expired", "rejected")
 _STAYS: Final = ("live", "tombstones", "held", "unfolded")
 _SELDOM: Final = ("retention", "rejected", "unfolded")
-"""Columns that are left out where they would hold nothing but zeros."""
+"""Columns that are left out if they would hold nothing but zeros."""
 
 
 def _columns(names: Iterable[str], rows: Sequence[Row]) -> list[str]:
-    return [name for name in names if name not in _SELDOM or any(_amount(row, name) != Amount() for row in rows)]
-
-
-def _amount(row: Row, name: str) -> Amount:
-    found: Amount = getattr(row[1].effect, name)
-    return found
+    return [
+        name for name in names if name not in _SELDOM or any(getattr(row[1].effect, name) != Amount() for row in rows)
+    ]
 
 
 def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -> str:
@@ -351,43 +208,37 @@ def _figures(title: str, place: Sequence[str], unit: str, rows: Sequence[Row]) -
     names = ["before", *_columns(_GOES, rows), "after", *_columns(_STAYS, rows)]
     compared = ["AFTER +/-"] if any(other for *_, other in rows) else []
     headers = ["PARTITION", *place, *(name.upper() for name in names), *compared]
-    cells = [(_name(row[0]), *_place(row, place), *_of(row, names, unit), *_rise(row, unit)) for row in rows]
+    cells = []
+    for partition, outcome, other in rows:
+        ends = {_PUBLISHED: partition.published, _FOLD_TO: outcome.fold_end}
+        figures = [getattr(getattr(outcome.effect, name), unit) for name in names]
+        # How much more stays than under the settings that are compared with.
+        rise = [_Signed(getattr(outcome.effect.after - other.effect.after, unit))] if other else []
+        cells.append((_name(partition), *(ends[name] for name in place), *figures, *rise))
     return f"{typer.style(title, bold=True)}\n{table(headers, cells)}"
-
-
-def _place(row: Row, place: Sequence[str]) -> Iterator[int]:
-    known = {_PUBLISHED: row[0].published, _FOLD_TO: row[1].fold_end}
-    return (known[name] for name in place)
-
-
-def _of(row: Row, names: Iterable[str], unit: str) -> Iterator[int]:
-    return (getattr(_amount(row, name), unit) for name in names)
-
-
-def _rise(row: Row, unit: str) -> Iterator[_Signed]:
-    """Yields how much more stays than under the settings that are compared with."""
-    _, found, other = row
-    if other:
-        yield _Signed(getattr(found.effect.after - other.effect.after, unit))
 
 
 def _decisions(when: str, rows: Sequence[Row]) -> str:
     """Returns the table that says whether the cleaner would fold by itself, and until when tombstones stay."""
     headers = ("PARTITION", "DIRTY", "STAMPED", "FIRST HORIZON", "LAST HORIZON", "WOULD THE CLEANER FOLD IT BY ITSELF?")
-    cells = [(_name(one), *_decision_row(found)) for one, found, _ in rows]
+    cells = [(_name(partition), *_decision_row(outcome)) for partition, outcome, _ in rows]
     return f"{typer.style(f'Cleaner, {when}', bold=True)}\n{table(headers, cells)}"
 
 
-def _decision_row(found: Outcome) -> tuple[object, ...]:
-    effect = found.effect
+def _decision_row(outcome: Outcome) -> tuple[object, ...]:
+    effect = outcome.effect
     horizons = (effect.earliest_horizon_ms, effect.latest_horizon_ms)
     times = (None if each is None else moment(each) for each in horizons)
-    return (found.dirty_ratio, effect.stamped, *times, found.why)
+    return (outcome.dirty_ratio, effect.stamped, *times, outcome.why)
 
 
 def _retained(rows: Sequence[Row]) -> Iterator[str]:
     """Yields the lines that say where retention would remove something."""
-    lines = [f"{_name(one)}: {found.retained}" for one, found, _ in rows if found.effect.retention != Amount()]
+    lines = [
+        f"{_name(partition)}: {outcome.retained}"
+        for partition, outcome, _ in rows
+        if outcome.effect.retention != Amount()
+    ]
     yield from ("", *lines) if lines else ()
 
 
@@ -395,5 +246,5 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
-def _name(one: PartitionReport) -> str:
-    return f"{one.topic}-{one.partition}"
+def _name(partition: PartitionReport) -> str:
+    return f"{partition.topic}-{partition.partition}"

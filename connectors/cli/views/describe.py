@@ -1,33 +1,20 @@
-"""What `keyfold describe` says of a connector: first as values, then as text for people. Pure.
-
-The values' fields are those of `describe --json` (docs/formats.md). Offsets are the next ones; times in ms.
-"""
+"""The text of `keyfold describe`. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import humanize
-from msgspec import Struct
 
-from compactor.clean import schedule
-from compactor.clean.due import CleaningDecision, Reason, quarantined
-from compactor.clean.log_to_clean import LogToClean
-from compactor.model.actions import AddSnapshot
-from compactor.model.log import PartitionLog, Quarantined, first_end_of, generation_of
-from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.clean.due import Reason
 from compactor.model.times import moment
-from compactor.settings import EngineSettings
-from compactor.snapshot.location import SnapshotFailure
+from connectors.operations.describe import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.progress.terminal import table
 from connectors.runtime.status import ConnectorState
-from connectors.source.source_errors import DELETED, FAULTS, RECREATED, UNNAMED, advice
+from connectors.source.source_errors import FAULTS, advice
 
-FORMAT: Final = 1
-STALE_MS: Final = 30_000
 _PARTITION_HEADERS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
     *("RUNS", "RECORDS", "BYTES", "DIRTY", "TOMBSTONES", "REJECTED", "LOST", "FOLD"),
@@ -56,219 +43,15 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
 """The counters of each line in which they are shown."""
 
 
-class OwnerDescription(Struct, frozen=True, kw_only=True):
-    """The connector's owner: `alive` where a worker holds it now; `name` and `epoch` of the last one."""
-
-    alive: bool
-    name: str
-    epoch: int
-
-
-class WorkerStatus(Struct, frozen=True, kw_only=True):
-    """What the worker last said of itself `age_ms` ago; `stale` if that is long ago, as it is said every few seconds.
-
-    `waiting_since_ms` is when the outage began that it waits for; None if there is none.
-    """
-
-    state: str
-    error: str | None
-    failures: int
-    next_restart_ms: int | None
-    waiting_since_ms: int | None
-    counters: Mapping[str, int]
-    counted_since_ms: int | None
-    updated_ms: int
-    age_ms: int
-    stale: bool
-
-
-class SnapshotDescription(Struct, frozen=True, kw_only=True):
-    """A snapshot of a topic."""
-
-    id: str
-    path: str
-    created_ms: int
-    records: int
-    bytes: int
-    source_offsets: Mapping[str, int]
-
-
-class TopicDescription(Struct, frozen=True, kw_only=True):
-    """A source topic; `closed` says why it is no longer read, `other_snapshots` are another catalog's in its folder.
-
-    `changed`: what became of it since the connector last read it; None where nothing, or where no broker said.
-    """
-
-    topic: str
-    topic_id: str
-    output_topic: str | None
-    output_topic_id: str | None
-    closed: str | None
-    changed: str | None
-    newest_snapshot: SnapshotDescription | None
-    other_snapshots: tuple[str, ...]
-
-
-class FoldDescription(Struct, frozen=True, kw_only=True):
-    """What the cleaner would decide now, in a word and as a sentence; `due_ms`: since or from when, by time."""
-
-    reason: str
-    text: str
-    due_ms: int | None
-
-
-class PartitionDescription(Struct, frozen=True, kw_only=True):
-    """A log. `source_end` and `lag` (source_end - published) are None where the broker did not say.
-
-    A later `generation` was read anew from `generation_start`; `waits_for` is the offset that it has to reach before
-    any of it is published, None once it was.
-    """
-
-    topic: str
-    partition: int
-    source_end: int | None
-    ingested: int
-    published: int
-    clean_end: int
-    lag: int | None
-    runs: int
-    records: int
-    bytes: int
-    dirty_ratio: float
-    tombstones: int
-    rejected: int
-    lost_offsets: int
-    generation: int
-    generation_start: int | None
-    waits_for: int | None
-    fold: FoldDescription
-    quarantine: Quarantined | None
-
-
-class Description(Struct, frozen=True, kw_only=True):
-    """Everything; `broker_error` says why there are no source ends, `snapshots` why no snapshot can be written."""
-
-    format_version: int
-    connector: str
-    catalog_id: str
-    catalog_version: int
-    owner: OwnerDescription
-    status: WorkerStatus | None
-    broker_error: str | None
-    snapshots: SnapshotFailure | None
-    topics: tuple[TopicDescription, ...]
-    partitions: tuple[PartitionDescription, ...]
-
-
-def changed(state: CatalogState, ids: Mapping[str, str | None]) -> dict[str, str]:
-    """Returns what became of the topics whose id, as the brokers say it now, is not the one that was read.
-
-    Where a partition of such a topic ends says nothing of our offsets.
-    """
-    others = {name: found for name, found in ids.items() if found != state.topics[name].topic_id}
-    news = {name: DELETED if found is None else RECREATED for name, found in others.items()}
-    return {name: what for name, what in news.items() if state.topics[name].closed not in (what, UNNAMED)}
-
-
-def topics(
-    state: CatalogState, others: Mapping[str, tuple[str, ...]], news: Mapping[str, str]
-) -> tuple[TopicDescription, ...]:
-    """Describes all topics, by name; `others` are the snapshots of other catalogs by topic, `news` as of `changed`."""
-    return tuple(
-        _topic(state, topic, others.get(name, ()), news.get(name)) for name, topic in sorted(state.topics.items())
-    )
-
-
-def partitions(
-    state: CatalogState, ends: Mapping[TopicPartition, int], settings: EngineSettings, now_ms: int
-) -> tuple[PartitionDescription, ...]:
-    """Describes all logs, by topic and partition; `ends` are the source's last stable offsets, as far as known."""
-    logs = sorted(state.logs, key=lambda log: log.tp)
-    found = schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, quarantined(logs))
-    return tuple(_partition(log, ends.get(log.tp), one) for log, one in zip(logs, found, strict=True))
-
-
-def status(found: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
-    """Describes the content of status.json; a field that is missing reads as nothing."""
-    if found is None:
-        return None
-    updated_ms = int(found.get("updated_ms", 0))
-    return WorkerStatus(
-        state=str(found.get("state", "UNASSIGNED")),
-        error=found.get("error"),
-        failures=int(found.get("failures", 0)),
-        next_restart_ms=found.get("next_restart_ms"),
-        waiting_since_ms=found.get("waiting_since_ms"),
-        counters=dict(found.get("counters", {})),
-        counted_since_ms=found.get("counted_since_ms"),
-        updated_ms=updated_ms,
-        age_ms=max(0, now_ms - updated_ms),
-        stale=now_ms - updated_ms > STALE_MS,
-    )
-
-
-def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...], news: str | None) -> TopicDescription:
-    taken = state.snapshots_of(topic.topic)
-    return TopicDescription(
-        topic=topic.topic,
-        topic_id=topic.topic_id,
-        output_topic=topic.output,
-        output_topic_id=topic.output_id,
-        closed=topic.closed,
-        changed=news,
-        newest_snapshot=_snapshot(taken[-1]) if taken else None,
-        other_snapshots=others,
-    )
-
-
-def _snapshot(taken: AddSnapshot) -> SnapshotDescription:
-    return SnapshotDescription(
-        id=taken.id,
-        path=taken.path,
-        created_ms=taken.created_ms,
-        records=taken.records,
-        bytes=taken.bytes,
-        source_offsets=taken.source_offsets,
-    )
-
-
-def _partition(log: PartitionLog, source_end: int | None, found: CleaningDecision) -> PartitionDescription:
-    kept = (log.base, *log.runs) if log.base else log.runs
-    start = log.generation.start if log.generation else None
-    return PartitionDescription(
-        topic=log.topic,
-        partition=log.partition,
-        source_end=source_end,
-        ingested=log.end,
-        published=log.position,
-        clean_end=max(log.clean_end, start) if start is not None else log.clean_end,
-        lag=None if source_end is None else max(0, source_end - log.position),
-        runs=len(kept),
-        records=sum(run.records for run in kept),
-        bytes=sum(run.bytes for run in kept),
-        dirty_ratio=LogToClean.of(log).ratio,
-        tombstones=sum(run.tombstones for run in kept),
-        rejected=sum(run.rejected for run in kept),
-        lost_offsets=sum(gap.end - gap.start for gap in log.gaps),
-        generation=generation_of(log),
-        generation_start=start,
-        waits_for=first_end_of(log),
-        fold=_fold(found),
-        quarantine=log.quarantine,
-    )
-
-
-def _fold(found: CleaningDecision) -> FoldDescription:
-    return FoldDescription(reason=found.reason.value, text=found.text, due_ms=found.due_ms)
-
-
 def text(description: Description, now_ms: int, location: str) -> str:
     """Returns the whole text, its sections parted by an empty line; `location` is the connector's folder."""
     sections = [list(_head(description, now_ms, location))]
     if description.topics:
-        sections.append([_topics_table(description.topics)])
+        headers = ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS")
+        sections.append([table(headers, [_topic_row(topic) for topic in description.topics])])
     if description.partitions:
-        sections.append([_partitions_table(description.partitions)])
+        rows = [_partition_row(log) for log in description.partitions]
+        sections.append([table(_PARTITION_HEADERS, rows)])
     if begun := list(_generations_begun(description.partitions)):
         sections.append(begun)
     if held := [*_closed_topics(description.topics), *_partitions_aside(description.partitions)]:
@@ -337,12 +120,6 @@ def _counted(counters: Mapping[str, int]) -> Iterator[str]:
             yield f"  {group + ':':<11}{', '.join(counts)}"
 
 
-def _topics_table(topics: tuple[TopicDescription, ...]) -> str:
-    return table(
-        ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS"), [_topic_row(topic) for topic in topics]
-    )
-
-
 def _topic_row(topic: TopicDescription) -> tuple[object, ...]:
     taken = topic.newest_snapshot
     snapshot = (taken.id, moment(taken.created_ms), taken.records) if taken else (None, None, None)
@@ -356,49 +133,42 @@ def _read_word(topic: TopicDescription) -> str:
     return f"no: {topic.closed}" if topic.closed else "yes"
 
 
-def _partitions_table(partitions: tuple[PartitionDescription, ...]) -> str:
-    return table(_PARTITION_HEADERS, [_partition_row(each) for each in partitions])
-
-
-def _partition_row(one: PartitionDescription) -> tuple[object, ...]:
-    place = (one.topic, one.partition, one.source_end, one.ingested, one.published, one.lag, one.clean_end)
-    kept = (one.runs, one.records, one.bytes, one.dirty_ratio, one.tombstones, one.rejected, one.lost_offsets)
-    return (*place, *kept, _fold_word(one))
-
-
-def _fold_word(one: PartitionDescription) -> str:
-    """Returns the decision in a word; where only unpublished records could be folded, that it waits for them."""
-    return _UNPUBLISHED if one.fold.reason in _IDLE and one.lag else one.fold.reason
+def _partition_row(log: PartitionDescription) -> tuple[object, ...]:
+    place = (log.topic, log.partition, log.source_end, log.ingested, log.published, log.lag, log.clean_end)
+    kept = (log.runs, log.records, log.bytes, log.dirty_ratio, log.tombstones, log.rejected, log.lost_offsets)
+    # If only unpublished records could be folded, it waits for them to be published.
+    word = _UNPUBLISHED if log.fold.reason in _IDLE and log.lag else log.fold.reason
+    return (*place, *kept, word)
 
 
 def _generations_begun(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
     """Yields the partitions whose output still holds their earlier generation, each with how far it is."""
-    for one in partitions:
-        if one.waits_for is not None:
+    for log in partitions:
+        if log.waits_for is not None:
             yield (
-                f"Generation {one.generation} of {one.topic}-{one.partition} is read from offset "
-                f"{one.generation_start}, up to {one.ingested} now. The output stays as it is until {one.waits_for} is "
+                f"Generation {log.generation} of {log.topic}-{log.partition} is read from offset "
+                f"{log.generation_start}, up to {log.ingested} now. The output stays as it is until {log.waits_for} is "
                 "reached."
             )
 
 
 def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
     """Yields the topics that are closed as they cannot be read on, each with what can be done about it."""
-    for one in topics:
-        if one.changed:
-            yield f"Topic {one.topic} was {one.changed} since the connector last read it: its lag is not known."
+    for topic in topics:
+        if topic.changed:
+            yield f"Topic {topic.topic} was {topic.changed} since the connector last read it: its lag is not known."
             yield "  If the connector is RUNNING, it finds out within half a minute; otherwise its next start does."
-        elif one.closed is not None and one.closed in FAULTS:
-            yield f"Set aside: topic {one.topic}, {FAULTS[one.closed]}; neither read nor published any more."
-            yield f"  {advice(one.closed)}"
+        elif topic.closed is not None and topic.closed in FAULTS:
+            yield f"Set aside: topic {topic.topic}, {FAULTS[topic.closed]}; neither read nor published any more."
+            yield f"  {advice(topic.closed)}"
 
 
 def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
     """Yields the partitions that are set aside, each with its error."""
-    for one in partitions:
-        if held := one.quarantine:
+    for log in partitions:
+        if held := log.quarantine:
             what = "not folded, nothing more of it is published" if held.publishing else "not folded"
-            yield f"Set aside since {moment(held.since_ms)}: {one.topic}-{one.partition}, {what}. {held.error}"
+            yield f"Set aside since {moment(held.since_ms)}: {log.topic}-{log.partition}, {what}. {held.error}"
             yield f"  failed {held.failures} times; looked at again at {moment(held.retry_ms)}"
 
 

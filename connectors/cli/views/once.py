@@ -63,7 +63,9 @@ class OnceResult(Struct, frozen=True, kw_only=True):
 
 def result(connectors: Iterable[Connector], place: Callable[[Connector], str | None]) -> OnceResult:
     """Returns what `connectors` have done; `place` is where a connector's snapshots lie, None if it takes none."""
-    return OnceResult(format_version=FORMAT, connectors=tuple(_connector(one, place(one)) for one in connectors))
+    return OnceResult(
+        format_version=FORMAT, connectors=tuple(_connector(connector, place(connector)) for connector in connectors)
+    )
 
 
 def _connector(connector: Connector, place: str | None) -> OnceConnector:
@@ -102,13 +104,14 @@ def text(done: OnceResult) -> str:
 
 def _lines(done: OnceResult) -> Iterator[str]:
     several = len(done.connectors) > 1
-    rows = [(one.connector, topic) for one in done.connectors for topic in one.topics]
+    rows = [(connector.connector, topic) for connector in done.connectors for topic in connector.topics]
     if rows:
         headers = ("CONNECTOR", *_HEADERS) if several else _HEADERS
         yield table(headers, [(*((name,) if several else ()), *_row(topic)) for name, topic in rows])
-    for one in done.connectors:
-        if one.error is not None:
-            yield f"Connector {one.connector} is FAILED: {one.error.removeprefix(f'Connector {one.connector}: ')}"
+    for connector in done.connectors:
+        if connector.error is not None:
+            told = connector.error.removeprefix(f"Connector {connector.connector}: ")
+            yield f"Connector {connector.connector} is FAILED: {told}"
     paths = [topic.snapshot.path for _, topic in rows if topic.snapshot is not None]
     if paths:
         yield f"Open it: {opening(paths[0])}"

@@ -1,4 +1,4 @@
-"""Has fastavro parse what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, defaults."""
+"""Parses with fastavro what Java's Avro takes and fastavro does not: symbols of enums that are not ASCII, defaults."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Keeps a redrive's positions in the connector's storage too: brokers forget those of a group without members.
 
 After `offsets.retention.minutes` (7 days) they are gone, while letters may live longer. What the group holds is the
-truth wherever it holds anything; what is kept here stands in only for what it has forgotten.
+truth as long as it holds anything; what is kept here stands in only for what it has forgotten.
 
 Each run writes a file of its own, by its number: one that was frozen before its write, and goes on while or after a
 newer one has run, changes nothing that is read. The file with the highest number counts.
@@ -78,9 +78,9 @@ class RedriveFloor:
     def filled(self, held: Mapping[int, CommittedOffset | None]) -> Positions:
         """Returns what the group holds, and for partitions of which it holds nothing what is kept here, if anything.
 
-        Raises StorageError; ConflictError where it is needed and cannot be read.
+        Raises StorageError; ConflictError if it is needed and cannot be read.
         """
-        known = {number: one for number, one in held.items() if one is not None}
+        known = {number: committed for number, committed in held.items() if committed is not None}
         return known if len(known) == len(held) else {**self._kept(), **known}
 
     def keep(self, positions: Positions) -> None:

@@ -29,6 +29,7 @@ from connectors.operations.redrive.plan import (
     NO_SOURCE,
     OTHER_CONNECTOR,
     REPEATED,
+    RedrivenRecords,
     RedrivePosition,
     RedriveSelection,
     RedriveTarget,
@@ -36,17 +37,17 @@ from connectors.operations.redrive.plan import (
     target_of,
 )
 from connectors.operations.redrive.producer import RedriveProducer, RedriveTargets
-from connectors.operations.redrive.records import RedrivenRecords
 
+# How long (s) a redrive waits for a transaction of an earlier one that is not decided yet.
 _PENDING_S: Final = 60.0
+# The same for a command that only shows letters: it can go on without the positions.
 _LOOK_S: Final = 5.0
-"""How long who only looks waits for the position of a transaction that is not decided yet."""
 
 
 class RedriveResult(Struct, frozen=True):
     """What a run has done: letters that were sent back, by source topic, and those that were left, by why.
 
-    `already`: those behind the run's first letter that an earlier run had sent back. `limited`: the run stopped at its
+    `already`: those after the run's first letter that an earlier run had sent back. `limited`: the run stopped at its
     limit, so `left` and `already` count only what lies before that.
     """
 
@@ -99,7 +100,7 @@ class DeadLetters:
         self._storage = connector_storage(worker, connector.name)
 
     def absent(self) -> str | None:
-        """Returns a sentence where the topic does not exist. Raises UnreachableError, NotAllowedError."""
+        """Returns a sentence if the topic does not exist. Raises UnreachableError, NotAllowedError."""
         if self._admin.describe([self.topic]):
             return None
         return f"Topic {self.topic} does not exist: the connector has not made it yet, or it was deleted."
@@ -107,19 +108,19 @@ class DeadLetters:
     def letters(self, partition: int | None = None) -> Iterator[Letter]:
         """Yields all letters, or those of one partition, by partition and offset.
 
-        None where the topic is not there yet. Raises UnreachableError, NotAllowedError.
+        None if the topic is not there yet. Raises UnreachableError, NotAllowedError.
         """
-        found = self._admin.describe([self.topic]).get(self.topic)
-        numbers = range(found.partitions) if found else range(0)
+        info = self._admin.describe([self.topic]).get(self.topic)
+        numbers = [number for number in range(info.partitions if info else 0) if partition in (None, number)]
         config = self._clients.consumer()
-        for number in numbers if partition is None else [one for one in numbers if one == partition]:
+        for number in numbers:
             yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
 
     def fates(self) -> LetterFates:
         """Returns what the group's positions say of letters; changes nothing.
 
-        Raises UnreachableError, also where a transaction of a redrive is open, NotAllowedError, StorageError;
-        ConflictError where positions are not keyfold's, or cannot be read.
+        Raises UnreachableError, also if a transaction of a redrive is open, NotAllowedError, StorageError;
+        ConflictError if positions are not keyfold's, or cannot be read.
         """
         info, records = self._admin.describe([self.topic]).get(self.topic), RedrivenRecords(self._connector.name)
         if info is None:
@@ -153,7 +154,7 @@ class DeadLetters:
             )
 
     def _names(self, what: str, text: str) -> bool:
-        return any(one.context.get(what) == text for one in self.letters())
+        return any(letter.context.get(what) == text for letter in self.letters())
 
     def redrive(
         self,
@@ -166,7 +167,7 @@ class DeadLetters:
         """Sends back what `selection` chooses, at most `limit` letters; `report` is called with how many are done.
 
         What of `selection` depends on the connector is set here. With `dry_run` nothing is sent, and no position moves.
-        Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError where another redrive
+        Raises UnreachableError, NotAllowedError, OutcomeUnknownError, StorageError; ConflictError if another redrive
         runs; UsageError if the positions have no room for one more selection, and for a topic that is neither the
         connector's nor any letter's.
         """
@@ -177,7 +178,8 @@ class DeadLetters:
         run = _Run(self._connector, self._clients, self._admin, self._selection(selection), report)
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
-            sender = None if dry_run else self._producer(member)  # D1
+            name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
+            sender = None if dry_run else RedriveProducer(self._clients.producer(), name, group, member)  # D1
             if sender is not None:
                 floor.begin()
             known = floor.filled(self._held(member, info.partitions, _PENDING_S))  # D2
@@ -186,18 +188,14 @@ class DeadLetters:
             run.check_room(positions)
             run.learn(positions, ends)
             ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
-            goes_on = (run.partition(one, position, ends[one], limit, ledger) for one, position in positions.items())
+            goes_on = (run.partition(at, position, ends[at], limit, ledger) for at, position in positions.items())
             limited = not all(goes_on)
         return run.result(limited=limited)
 
     def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
         tps = [TopicPartition(self.topic, number) for number in range(partitions)]
-        found = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
-        return {tp.partition: held for tp, held in found.items()}
-
-    def _producer(self, member: Consumer) -> RedriveProducer:
-        name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
-        return RedriveProducer(self._clients.producer(), name, group, member)
+        committed = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
+        return {tp.partition: held for tp, held in committed.items()}
 
     def _selection(self, asked: RedriveSelection) -> RedriveSelection:
         topics = self._connector.topics or ()
@@ -216,14 +214,14 @@ class DeadLetters:
 
 
 class _Ledger:
-    """Sends letters, and records what has gone: in the group, and behind that in the connector's storage."""
+    """Sends letters, and records what has gone: first in the group, then in the connector's storage."""
 
     def __init__(self, sender: RedriveProducer, floor: RedriveFloor, topic: str, known: Positions) -> None:
         self._sender = sender
         self._floor = floor
         self._topic = topic
         self._known = dict(known)
-        floor.keep(self._known)  # before anything is sent: where that cannot be written, nothing is
+        floor.keep(self._known)  # before anything is sent: if that cannot be written, nothing is
 
     def transaction(self, number: int, position: RedrivePosition, targets: RedriveTargets) -> None:
         """Takes steps D3 to D6 for letters of the partition `number`."""
@@ -265,7 +263,7 @@ class _Run:
         return RedriveResult(dict(self._sent), dict(self._left), self._already, limited)
 
     def check_room(self, positions: Mapping[int, RedrivePosition]) -> None:
-        """Raises UsageError where the position of a partition could not say how far this run comes."""
+        """Raises UsageError if the position of a partition could not say how far this run comes."""
         for number, position in positions.items():
             if not position.has_room_for(self._selection):
                 raise self._no_room(number)
@@ -305,7 +303,7 @@ class _Run:
             self._count(targets)
             if room is not None and len(targets) == room:
                 return False
-        if ledger is not None:  # also where nothing was sent: brokers keep a position from its last commit on
+        if ledger is not None:  # also if nothing was sent: brokers keep a position from its last commit on
             ledger.transaction(number, self._noted(position, end), [])
         return True
 
@@ -351,12 +349,12 @@ class _Run:
 
     def _describe(self, letters: Iterable[Letter]) -> None:
         """Asks for the topics of letters that are chosen, each once; leaves those out that are gone."""
-        chosen = (one for one in letters if self._selection.why_left(one, self._connector) is None)
-        names = {one.context.get("topic", self._source) for one in chosen} - self._partitions.keys()
-        found = self._admin.describe(names)
+        chosen = (letter for letter in letters if self._selection.why_left(letter, self._connector) is None)
+        names = {letter.context.get("topic", self._source) for letter in chosen} - self._partitions.keys()
+        topics = self._admin.describe(names)
         for name in sorted(names):
-            self._partitions[name] = found[name].partitions if name in found else None
-            if name not in found:
+            self._partitions[name] = topics[name].partitions if name in topics else None
+            if name not in topics:
                 source = self._selection.source and name != self._source
                 self._selection = replace(self._selection.without(name), source=source)
 
@@ -384,14 +382,14 @@ def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterC
 
     Without `fates` it is not known how many are waiting.
     """
-    found: dict[tuple[str, ...], LetterCount] = {}
+    kinds: dict[tuple[str, ...], LetterCount] = {}
     for letter in letters:
         names = tuple(letter.context.get(name, "") for name in ("topic", "stage", "class.name", "exception.class.name"))
-        known = found.get(names)
+        known = kinds.get(names)
         if known is None:
             topic, stage, class_name, exception = names
             known = LetterCount(topic, stage, class_name, exception, 0)
-        found[names] = replace(
+        kinds[names] = replace(
             known,
             count=known.count + 1,
             waiting=None if fates is None else (known.waiting or 0) + fates.is_waiting(letter),
@@ -400,20 +398,20 @@ def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterC
             first_letter_ms=_of_known(min, known.first_letter_ms, letter.appended),
             last_letter_ms=_of_known(max, known.last_letter_ms, letter.appended),
         )
-    return sorted(found.values(), key=lambda one: -one.count)
+    return sorted(kinds.values(), key=lambda kind: -kind.count)
 
 
 def _of_known(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
-    known = [one for one in times if one is not None]
+    known = [time_ms for time_ms in times if time_ms is not None]
     return choose(known) if known else None
 
 
 class LetterCount(Struct, frozen=True):
-    """How many letters there are of one kind; empty texts where letters do not say it.
+    """How many letters there are of one kind; empty texts if letters do not say it.
 
-    `waiting`: those that are not another connector's and were not sent back; None where that cannot be told.
+    `waiting`: those that are not another connector's and were not sent back; None if that cannot be told.
     `first_ms`, `last_ms` are times of the records; `first_letter_ms`, `last_letter_ms` those at which letters came.
-    None where no letter says it.
+    None if no letter says it.
     """
 
     topic: str

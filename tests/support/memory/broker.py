@@ -120,7 +120,7 @@ class MemoryBroker:
             fault=fault,
         )
 
-    def local_publisher(self, state: CatalogState, cancelled: Callable[[], bool]) -> Publisher:
+    def local_publisher(self, state: CatalogState, stopped: Callable[[], bool]) -> Publisher:
         """See Broker. A fault that kills its process only fails the publish here: the process is the test's."""
         publisher = self.publisher(state)
         fault = publisher.fault

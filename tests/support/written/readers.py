@@ -25,8 +25,8 @@ from compactor.publish.resume import resume_point
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
-from connectors.cli.views import describe as describe_view
 from connectors.operations.deletion_preview import DeletionPlan
+from connectors.operations.describe import worker_status
 from connectors.runtime import status
 from connectors.sinks.output_reader import keyfold_source, source_offset
 from tests.support.oracle.simulation import CONNECTOR
@@ -101,7 +101,7 @@ def worker(copy: Copy) -> Any:
     assert lock is not None
     owner = live_owner(copy.storage)
     lock.release()
-    return {"owner": owner, "status": describe_view.status(status.read(copy.storage), 0)}
+    return {"owner": owner, "status": worker_status(status.read(copy.storage), 0)}
 
 
 def deleting(copy: Copy) -> Any:

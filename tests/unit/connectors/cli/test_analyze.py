@@ -15,8 +15,9 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
-from connectors.cli.views.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
 from connectors.errors import ConfigError
+from connectors.operations import analyze as operation
+from connectors.operations.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
 from tests.support.cli import NAME, ROOT, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.run_files import Row, run_rows, write_run
@@ -289,13 +290,13 @@ def test_every_bearing_setting_may_be_changed(tmp_path: Path) -> None:
     from connectors.config.files import load_connector
 
     present = load_connector(connector_file(tmp_path)).config
-    for key in analyze.BEARING:
+    for key in operation.BEARING:
         value = present.effective()[key]
         assert value is not None
-        changed = analyze.changed_settings(present, {key: value}, tmp_path)
+        changed = operation.changed_settings(present, {key: value}, tmp_path)
         assert engine_settings(changed) == engine_settings(present)
     with pytest.raises(ConfigError):
-        analyze.changed_settings(present, {"fold.full.interval.ms": "soon"}, tmp_path)
+        operation.changed_settings(present, {"fold.full.interval.ms": "soon"}, tmp_path)
 
 
 @pytest.mark.parametrize(

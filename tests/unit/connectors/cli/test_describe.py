@@ -16,11 +16,12 @@ from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
 from compactor.storage.locations import open_storage
-from connectors.cli.describe import describing
 from connectors.cli.views import describe as describe_view
 from connectors.cli.views.describe import text
 from connectors.config.files import load_connector
+from connectors.operations import describe as operation
 from connectors.operations import source_ends
+from connectors.operations.describe import describing
 from connectors.operations.source_ends import Ends
 from connectors.runtime.status import StatusFile
 from connectors.source.source_errors import RECREATED
@@ -76,7 +77,7 @@ def test_lag_is_what_is_not_published() -> None:
     log = _log(10, None, _run(0, 12, 1), gaps=(Gap(2, 5),))
     state = CatalogState(logs=(log,))
     known, unknown, behind = (
-        describe_view.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
+        operation.partitions(state, ends, SETTINGS, 0)[0] for ends in ({log.tp: 15}, {}, {log.tp: 7})
     )
     assert (known.source_end, known.lag, known.ingested, known.lost_offsets) == (15, 5, 12, 3)
     assert (unknown.source_end, unknown.lag) == (None, None)
@@ -90,9 +91,7 @@ def test_partitions_stand_in_their_order() -> None:
         PartitionLog(topic=t, partition=p, bucket=0, start=0, end=0, folded_end=0, published=0, clean_end=0)
         for t, p in order
     )
-    listed = [
-        (each.topic, each.partition) for each in describe_view.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)
-    ]
+    listed = [(each.topic, each.partition) for each in operation.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)]
     assert listed == [("a", 2), ("a", 10), ("b", 0)]
 
 
@@ -100,7 +99,7 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
     """A word and a sentence for each log; one in quarantine with its error, and when it is looked at again."""
     held = Quarantined(since_ms=0, retry_ms=60_000, failures=1, error="x is gone.", publishing=True)
     logs = tuple(replace(_log(10, None, _run(0, 10, 100)), partition=n, quarantine=held if n else None) for n in (0, 1))
-    shown = describe_view.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)
+    shown = operation.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)
     assert [one.fold.reason for one in shown] == ["nothing to do", "quarantined"]
     assert "release" in shown[1].fold.text
     assert list(describe_view._partitions_aside(shown)) == [
@@ -116,7 +115,7 @@ def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | 
     """Beside a lag the fold waits for it; where the lag is unknown nothing is said of it."""
     log = _log(10, _run(0, 10, 9, level=-1))
     ends = {} if end is None else {log.tp: end}
-    (shown,) = describe_view.partitions(CatalogState(logs=(log,)), ends, SETTINGS, 0)
+    (shown,) = operation.partitions(CatalogState(logs=(log,)), ends, SETTINGS, 0)
     assert shown.fold.reason == "nothing to do"
     assert describe_view._partition_row(shown)[-1] == word
 
@@ -138,8 +137,8 @@ def test_what_became_of_a_topic_is_told_by_its_id(closed: str | None, found: str
     """Where the catalog does not say it already; nobody asks for a topic that is no longer named."""
     topic = Topic(topic="t", topic_id="id", output=None, output_id=None, closed=closed)
     state = CatalogState(topics={"t": topic})
-    assert describe_view.changed(state, {"t": found}).get("t") == news
-    assert describe_view.changed(state, {}) == {}
+    assert operation.changed(state, {"t": found}).get("t") == news
+    assert operation.changed(state, {}) == {}
 
 
 def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
@@ -147,17 +146,15 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     topic = AddTopic(topic="orders", topic_id="i", output=None, output_id=None)
     later = AddSnapshot(topic="orders", id="later", path="p", created_ms=1, source_offsets={}, records=0, bytes=0)
     assert SNAPSHOT.created_ms > later.created_ms
-    shown = describe_view.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {}, {})[0].newest_snapshot
+    shown = operation.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {}, {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
 
 
-@pytest.mark.parametrize(
-    ("age_ms", "stale"), [(0, False), (describe_view.STALE_MS, False), (describe_view.STALE_MS + 1, True)]
-)
+@pytest.mark.parametrize(("age_ms", "stale"), [(0, False), (operation.STALE_MS, False), (operation.STALE_MS + 1, True)])
 def test_an_old_status_is_marked_stale(age_ms: int, stale: bool) -> None:
     """What a worker said half a minute ago may no longer be so."""
-    found = describe_view.status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
+    found = operation.worker_status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
     assert found is not None
     assert found.stale is stale
 
@@ -362,14 +359,14 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
 
     Where it was not started again there was no restart. Counts say since when.
     """
-    owner = describe_view.OwnerDescription(alive=True, name="h:1", epoch=2)
-    shown = describe_view.Description(
+    owner = operation.OwnerDescription(alive=True, name="h:1", epoch=2)
+    shown = operation.Description(
         format_version=1,
         connector="c",
         catalog_id="i",
         catalog_version=1,
         owner=owner,
-        status=describe_view.status({**said, "updated_ms": 0}, 5_000),
+        status=operation.worker_status({**said, "updated_ms": 0}, 5_000),
         broker_error=None,
         snapshots=SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
         topics=(),
@@ -399,13 +396,13 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
 )
 def test_a_state_that_nobody_says_any_more_is_none(*, alive: bool, age_ms: int, state: str, line: str) -> None:
     """What was said last is shown as that: after `kill -9` nothing runs; on a full disk the file is never newer."""
-    shown = describe_view.Description(
+    shown = operation.Description(
         format_version=1,
         connector="c",
         catalog_id="i",
         catalog_version=1,
-        owner=describe_view.OwnerDescription(alive=alive, name="h:1", epoch=2),
-        status=describe_view.status({"state": state, "failures": 0, "updated_ms": 0}, age_ms),
+        owner=operation.OwnerDescription(alive=alive, name="h:1", epoch=2),
+        status=operation.worker_status({"state": state, "failures": 0, "updated_ms": 0}, age_ms),
         broker_error=None,
         snapshots=None,
         topics=(),
@@ -433,7 +430,7 @@ def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
         asked.append(tps)
         return Ends({}, None)
 
-    monkeypatch.setattr(source_ends, "source_ends", ends)
+    monkeypatch.setattr(operation, "source_ends", ends)
     keep(tmp_path, [row(0, b"k", b"v")], [CloseTopic(topic="orders", reason=RECREATED)])
     shown = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path)).stdout
     assert "no: recreated" in shown

@@ -15,8 +15,7 @@ from connectors.cli import dlq
 from connectors.errors import ConflictError
 from connectors.operations.redrive import run as redrive
 from connectors.operations.redrive.letters import Letter, LetterFilter
-from connectors.operations.redrive.plan import RedrivePosition, RedriveSelection
-from connectors.operations.redrive.records import RedrivenRecords
+from connectors.operations.redrive.plan import RedrivenRecords, RedrivePosition, RedriveSelection
 from connectors.operations.redrive.run import LetterFates, RedriveResult
 from tests.support.cli import connector_file, invoke, worker_file
 

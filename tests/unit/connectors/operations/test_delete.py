@@ -129,7 +129,7 @@ class World:
 
     def found(self, *, outputs: bool = True, storage: Any = None) -> DeletionPreview:
         admin: Any = self.brokers
-        return deletion_preview.preview(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
+        return deletion_preview.preview_of(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
 
     def delete(self, *, outputs: bool = True, storage: Any = None) -> None:
         """What the command does once it was told to go on."""

@@ -79,4 +79,5 @@ def test_what_the_brokers_have_must_fit(
 ) -> None:
     """A named source topic exists, and an output topic that is there is compacted and keeps the source's timestamps."""
     config = ConnectorConfig.model_validate({"name": "c", "connector.class": "CompactedTopic", **settings})
-    assert [str(fault) for fault in broker_faults(config, Brokers(topics))] == said
+    brokers: Any = Brokers(topics)
+    assert [str(fault) for fault in broker_faults(config, brokers)] == said

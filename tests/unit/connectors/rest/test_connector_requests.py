@@ -11,7 +11,7 @@ import pytest
 from compactor.model.state import CatalogState, Topic
 from connectors.config.override_policy import POLICY
 from connectors.config.snapshot_places import ALLOWED
-from connectors.runtime import connector_specs
+from connectors.runtime import connectors
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
 from tests.support.rest import BUCKETS, RestWorker, message, rest_worker
 
@@ -34,14 +34,14 @@ def test_a_connector_that_another_client_deletes_at_once_was_made(
     worker: RestWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is that of a connector that was made: 404 would say that it never was."""
-    put = worker.herder.put
+    put = worker.herder.specs.put
 
     def put_and_delete(name: str, *arguments: Any, **more: Any) -> bool:
         made = put(name, *arguments, **more)
-        worker.herder.delete(name)
+        worker.herder.specs.delete(name)
         return made
 
-    monkeypatch.setattr(worker.herder, "put", put_and_delete)
+    monkeypatch.setattr(worker.herder.specs, "put", put_and_delete)
     found = worker.create("a", **{"tasks.max": "3"})
     assert (found.status_code, found.json()["config"]["topics"], len(found.json()["tasks"])) == (201, "a", 3)
     assert worker.ask("GET", "/connectors/a").status_code == 404
@@ -137,7 +137,7 @@ def test_one_connector_too_many_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: dict[str, str]
 ) -> None:
     """409, which says what bounds them, for POST and PUT; another config of one that there is, is taken."""
-    monkeypatch.setattr(connector_specs, "most_connectors", lambda *_: 1)
+    monkeypatch.setattr(connectors, "most_connectors", lambda *_: 1)
     with rest_worker(tmp_path, **bound) as worker:
         assert worker.create("a").status_code == 201
         config = {"connector.class": "keyfold.CompactedTopic", "topics": "b"}

@@ -17,9 +17,9 @@ from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status, supervisor
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
-from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.stop import Stop
+from connectors.runtime.supervisor import RunContext, Supervisor
 from connectors.spark import session
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.kafka import wait_until
@@ -42,7 +42,7 @@ class Beside:
     def start(self, error: Exception) -> None:
         """Returns once the connector has failed with `error`."""
         self.error = error
-        self.one.start(cast("Any", None), Mock(), once=False)
+        self.one.start(RunContext(cast("Any", None), Mock(), once=False))
         wait_until(lambda: (status.read(self.storage) or {}).get("failures"), "it fails", 30)
 
     def state(self) -> object:
@@ -57,7 +57,7 @@ class Beside:
         """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
         report: Callable[[TaskReport], None] = args[-2]
 
-        def run(stop: StopToken, _: object, **__: object) -> None:
+        def run(stop: Stop, _: object, **__: object) -> None:
             if self.error:
                 error, self.error = self.error, None
                 raise error

@@ -14,7 +14,7 @@ from connectors.config.files import load_connector, load_worker
 from connectors.errors import ConflictError
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_limit import most_connectors, open_files_limit
-from connectors.runtime.connector_store import TargetState
+from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import worker_file, write_json
 from tests.support.herd import Herd, config, put
 
@@ -61,7 +61,7 @@ def test_no_connector_more_than_the_most_is_made(herd: Herd) -> None:
         put(herder, config("c"))
     assert not put(herder, config("a", **{"tasks.max": "3"}))
     assert herd.states() == {"a": "RUNNING", "b": "STOPPED"}
-    herder.delete("b")
+    herder.specs.delete("b")
     assert put(herder, config("c"))
 
 
@@ -70,7 +70,7 @@ def test_a_connector_that_is_still_ending_counts(herd: Herd) -> None:
     herder = herd.begin()
     put(herder, config("a"))
     put(herder, config("b"))
-    herder.delete("b")
+    herder.specs.delete("b")
     with pytest.raises(ConflictError, match="worker: 2;"):
         put(herder, config("c"))
     herd.made["b"][0].over = True

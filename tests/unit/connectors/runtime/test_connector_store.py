@@ -22,7 +22,8 @@ from compactor.storage.local import LocalStorage
 from connectors.config.files import load_worker
 from connectors.config.stores import worker_storage
 from connectors.errors import SupersededError
-from connectors.runtime.connector_store import FOLDER, ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.connector_store import FOLDER, ConnectorStore, StoredConnector
+from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import worker_file
 from tests.support.stores.moto_server import moto_server
 

@@ -14,8 +14,8 @@ import pytest
 from compactor.errors import FencedError, IngestError, StorageError
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime import connector_task
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, WATCH_MS, WATCH_WORKED_MS, ConnectorTask
+from connectors.runtime.stop import Stop
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
@@ -27,7 +27,7 @@ class Running:
     def __init__(self, folder: Path) -> None:
         worker = load_worker(worker_file(folder))
         config = load_connector(connector_file(folder), worker).config
-        self.clock, self.stop, self.lock = ManualClock(0), StopToken(), Mock()
+        self.clock, self.stop, self.lock = ManualClock(0), Stop(), Mock()
         self.reported: list[int] = []
         self.components = Mock()
         self.components.engine.counts.return_value = {"records_read": 0}
@@ -49,7 +49,7 @@ def running(tmp_path: Path) -> Running:
 
 def test_a_stop_and_the_status_wait_for_no_micro_batch(running: Running) -> None:
     """The status is written every half second, so that a long take does not look like a dead worker."""
-    running.catalog.refresh.side_effect = running.stop.stop
+    running.catalog.refresh.side_effect = running.stop.finish
     running.watch()
     assert {after - before for before, after in pairwise(running.reported)} == {WATCH_MS}
     assert running.reported[-1] >= FENCE_CHECK_MS
@@ -60,7 +60,7 @@ def test_one_that_works_is_looked_at_less_often(running: Running) -> None:
     """A hundred of them that are idle cost; while the lock is not held it is asked for as before."""
     running.task.worked = True
     running.lock.claim.side_effect = [*[False] * 3, *[True] * 10]
-    running.catalog.refresh.side_effect = running.stop.stop
+    running.catalog.refresh.side_effect = running.stop.finish
     running.watch()
     gaps = [after - before for before, after in pairwise(running.reported)]
     assert gaps[:3] + gaps[-1:] == [WATCH_MS, WATCH_MS, WATCH_MS, WATCH_WORKED_MS]
@@ -98,7 +98,7 @@ def test_both_threads_wake_who_watches(running: Running, monkeypatch: pytest.Mon
 def test_a_request_wakes_maintenance(running: Running, *, pending: bool) -> None:
     """Maintenance sleeps until something else is due; only the watching thread looks for requests of commands."""
     running.components.requests.is_any_pending.return_value = pending
-    running.catalog.refresh.side_effect = running.stop.stop
+    running.catalog.refresh.side_effect = running.stop.finish
     running.watch()
     assert running.threads[1].wake.called is pending
 
@@ -122,7 +122,7 @@ def test_what_another_thread_fails_with_is_seen_during_a_micro_batch(running: Ru
 def test_the_lock_is_claimed_again_as_soon_as_it_is_free(running: Running) -> None:
     """A command that found it held by another command must not find it free, and take over, a moment later."""
     running.lock.claim.side_effect = [False, False, True, *[True] * 10]
-    running.catalog.refresh.side_effect = running.stop.stop
+    running.catalog.refresh.side_effect = running.stop.finish
     running.watch()
     assert running.lock.claim.call_count == 4  # three until it was held, one with the look into the catalog
 
@@ -139,7 +139,7 @@ def test_a_connector_has_worked_when_it_has_nothing_to_do(
 
     def look() -> None:
         if running.clock.now_ms() >= ran_ms - FENCE_CHECK_MS:
-            running.stop.stop()
+            running.stop.finish()
 
     running.catalog.refresh.side_effect = look
     running.watch()
@@ -155,14 +155,14 @@ def test_a_connector_has_worked_when_a_micro_batch_was_taken(running: Running) -
 def test_a_store_that_refuses_the_lock_does_not_end_a_connector(running: Running) -> None:
     """The lock is a courtesy; who may commit is the epoch's to say."""
     running.lock.claim.side_effect = StorageError("Full.")
-    running.catalog.refresh.side_effect = running.stop.stop
+    running.catalog.refresh.side_effect = running.stop.finish
     running.watch()
     assert running.lock.claim.called
 
 
 def test_a_run_that_is_stopped_before_it_began_takes_nothing_over(running: Running) -> None:
     """Nobody is fenced for a worker that ends."""
-    running.stop.stop()
+    running.stop.finish()
     running.task.take_over = Mock()  # type: ignore[method-assign]
     running.task.run(running.stop, Mock(), once=False, start=Mock(number=1))
     assert not running.task.take_over.called
@@ -184,7 +184,7 @@ def test_a_run_that_fails_looks_whether_it_was_fenced(
 
     def fails(*_: object, **__: object) -> None:
         if stopping:
-            running.stop.stop()
+            running.stop.finish()
         raise ValueError("runs/3-a-0.parquet does not exist")
 
     running.catalog.refresh.side_effect = found

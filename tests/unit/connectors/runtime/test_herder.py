@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -17,8 +16,9 @@ from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_connector
 from connectors.errors import ConflictError, NoConnectorError
 from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_store import FOLDER, ConnectorStore, TargetState
+from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.herder import Herder
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import ConnectorState
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
@@ -35,7 +35,7 @@ def test_a_connector_that_is_made_is_there_after_a_restart(herd: Herd) -> None:
     assert put(herder, config("a", **{"tasks.max": "3"}))
     assert put(herder, config("b"), TargetState.PAUSED)
     assert put(herder, config("c"))
-    herder.delete("c")
+    herder.specs.delete("c")
     assert herd.said("a") == [["start"]]
     assert herd.said("b") == [["pause", "start"]]
     herd.end()
@@ -67,8 +67,8 @@ def test_nothing_changes_where_it_cannot_be_stored(herd: Herd, monkeypatch: pyte
     for change in (
         lambda: put(herder, config("a", **{"tasks.max": "2"})),
         lambda: put(herder, config("b")),
-        lambda: herder.target("a", TargetState.PAUSED),
-        lambda: herder.delete("a"),
+        lambda: herder.specs.target("a", TargetState.PAUSED),
+        lambda: herder.specs.delete("a"),
     ):
         with pytest.raises(StorageError):
             change()
@@ -81,23 +81,23 @@ def test_a_connector_is_paused_resumed_and_stopped(herd: Herd) -> None:
     """A pause reaches the supervisor that runs; a stop ends it, and the next one begins when it has ended."""
     herder = herd.begin()
     put(herder, config("a"))
-    herder.target("a", TargetState.PAUSED)
-    herder.target("a", TargetState.RUNNING)
+    herder.specs.target("a", TargetState.PAUSED)
+    herder.specs.target("a", TargetState.RUNNING)
     assert herd.said("a") == [["start", "pause"]]
     assert herd.made["a"][0].said[-1] == "resume"
-    herder.target("a", TargetState.STOPPED)
-    herder.target("a", TargetState.RUNNING)
-    assert herd.said("a") == [["start", "pause", "stop"]], "what was told to end is let end first"
+    herder.specs.target("a", TargetState.STOPPED)
+    herder.specs.target("a", TargetState.RUNNING)
+    assert herd.said("a") == [["start", "pause", "drop"]], "what was told to end is let end first"
     herd.made["a"][0].over = True
     herder.reconcile()
     assert herd.said("a")[1:] == [["start"]]
-    herder.target("a", TargetState.STOPPED)
-    assert herd.said("a")[1:] == [["start", "stop"]]
+    herder.specs.target("a", TargetState.STOPPED)
+    assert herd.said("a")[1:] == [["start", "drop"]]
     assert herder.connector("a").status.state is ConnectorState.UNASSIGNED
     herd.made["a"][1].over = True
     herder.reconcile()
     assert herder.connector("a").status.state is ConnectorState.STOPPED
-    herder.target("a", TargetState.RUNNING)
+    herder.specs.target("a", TargetState.RUNNING)
     assert herd.said("a")[2:] == [["start"]]
 
 
@@ -107,10 +107,10 @@ def test_what_rest_changes_is_logged(herd: Herd) -> None:
     with structlog.testing.capture_logs() as logged:
         put(herder, config("a"))
         put(herder, config("a", **{"segment.bytes": "2048"}))
-        herder.target("a", TargetState.STOPPED)
-        herder.delete("a")
+        herder.specs.target("a", TargetState.STOPPED)
+        herder.specs.delete("a")
         with pytest.raises(NoConnectorError):
-            herder.delete("a")
+            herder.specs.delete("a")
     said = [(entry["event"], entry["connector"]) for entry in logged if "over REST" in entry["event"]]
     assert said == [
         ("connector made over REST", "a"),
@@ -126,12 +126,12 @@ def test_a_changed_config_waits_for_the_run_before(herd: Herd) -> None:
     put(herder, config("a"))
     put(herder, config("a", **{"tasks.max": "2"}))
     put(herder, config("a", **{"tasks.max": "3"}))
-    assert herd.said("a") == [["start", "drain"]]
+    assert herd.said("a") == [["start", "finish"]]
     assert herder.is_any_alive()
     herd.made["a"][0].over = True
     assert herder.is_any_alive(), "it is about to be started again"
     herder.reconcile()
-    assert herd.said("a") == [["start", "drain"], ["start"]]
+    assert herd.said("a") == [["start", "finish"], ["start"]]
     assert herd.made["a"][1].config.tasks_max == 3
 
 
@@ -139,7 +139,7 @@ def test_a_name_that_is_deleted_and_made_again_waits_too(herd: Herd) -> None:
     """The run of the deleted one still has the connector."""
     herder = herd.begin()
     put(herder, config("a"))
-    herder.delete("a")
+    herder.specs.delete("a")
     assert herder.names() == []
     with pytest.raises(NoConnectorError):
         herder.connector("a")
@@ -161,7 +161,7 @@ def test_a_restart_ends_a_run_or_begins_one(herd: Herd) -> None:
     assert len(herd.made["a"]) == 1, "what ended by itself is not started again by itself"
     herder.restart("a")
     assert herd.said("a")[1:] == [["start"]]
-    herder.target("a", TargetState.STOPPED)
+    herder.specs.target("a", TargetState.STOPPED)
     herd.made["a"][1].over = True
     herder.restart("a")
     assert len(herd.made["a"]) == 2
@@ -173,16 +173,16 @@ def test_a_connector_of_a_file_is_its_files(herd: Herd) -> None:
     """REST pauses and stops it, which survives a restart, and does not change or delete it: the file is named."""
     path = connector_file(herd.folder)
     herder = herd.begin(path)
-    for change in (lambda: put(herder, config(NAME)), lambda: herder.delete(NAME)):
+    for change in (lambda: put(herder, config(NAME)), lambda: herder.specs.delete(NAME)):
         with pytest.raises(ConflictError, match=str(path)):
             change()
-    herder.target(NAME, TargetState.STOPPED)
+    herder.specs.target(NAME, TargetState.STOPPED)
     herd.made[NAME][0].over = True
     herd.end()
     herd.begin(path)
     assert herd.states() == {NAME: "STOPPED"}
     assert len(herd.made[NAME]) == 1
-    herd.herder.target(NAME, TargetState.RUNNING)
+    herd.herder.specs.target(NAME, TargetState.RUNNING)
     herd.end()
     herd.begin(path)
     assert herd.states() == {NAME: "RUNNING"}
@@ -191,7 +191,7 @@ def test_a_connector_of_a_file_is_its_files(herd: Herd) -> None:
 def test_a_worker_that_does_not_listen_runs_its_files(herd: Herd) -> None:
     """What was stopped over REST would stay so for ever otherwise: nothing could be asked to resume it."""
     path = connector_file(herd.folder)
-    herd.begin(path).target(NAME, TargetState.STOPPED)
+    herd.begin(path).specs.target(NAME, TargetState.STOPPED)
     put(herd.herder, config("a"))
     herd.end()
     herd.begin(path, listens=False)
@@ -211,8 +211,8 @@ def test_two_workers_on_one_storage(herd: Herd) -> None:
     ]
     changes: tuple[Callable[[], object], ...] = (
         lambda: put(herder, config("b")),
-        lambda: herder.delete("a"),
-        lambda: herder.target("a", TargetState.PAUSED),
+        lambda: herder.specs.delete("a"),
+        lambda: herder.specs.target("a", TargetState.PAUSED),
     )
     for change in changes:
         with pytest.raises(ConflictError, match="Another worker"):
@@ -227,9 +227,11 @@ def test_a_connector_that_another_worker_has_left_is_there_for_the_first_who_ask
     asks: tuple[Callable[[Herder], object], ...] = (
         lambda herder: put(herder, config("a", topics="other"), only_new=True),
         lambda herder: put(herder, config("b", topics="a")),
-        lambda herder: herder.target("a", TargetState.PAUSED),
-        lambda herder: herder.put("a", lambda before: ConnectorConfig.model_validate({**before, "tasks.max": "3"})),
-        lambda herder: herder.delete("a"),
+        lambda herder: herder.specs.target("a", TargetState.PAUSED),
+        lambda herder: herder.specs.put(
+            "a", lambda before: ConnectorConfig.model_validate({**before, "tasks.max": "3"})
+        ),
+        lambda herder: herder.specs.delete("a"),
     )
     put(herd.begin(), config("a", **{"fold.tier.runs": "6"}))
     herd.end()
@@ -258,7 +260,7 @@ def test_who_changes_a_files_connector_learns_of_the_file_first(herd: Herd) -> N
         raise FaultyConfigError("config", ())
 
     with pytest.raises(ConflictError, match=str(path)):
-        herder.put(NAME, faulty)
+        herder.specs.put(NAME, faulty)
 
 
 def test_nothing_is_stored_once_a_worker_has_ended(herd: Herd) -> None:
@@ -312,28 +314,7 @@ def test_files_come_and_go(herd: Herd) -> None:
     herder = herd.begin(path)
     herder.apply(FileChanges(removed=(NAME,)))
     assert herder.names() == []
-    assert herd.said(NAME) == [["start", "stop"]]
+    assert herd.said(NAME) == [["start", "drop"]]
     herd.made[NAME][0].over = True
     herder.apply(FileChanges(put=(load_connector(path, herd.worker),)))
     assert herd.said(NAME)[1:] == [["start"]]
-
-
-def test_topics_that_were_read(herd: Herd) -> None:
-    """From the catalog; after a reset those that were read since."""
-    herder = herd.begin()
-    put(herder, config("a"))
-
-    def read(**ends: int) -> None:
-        logs = [Mock(topic=topic, start=5, end=5 + end) for topic, end in ends.items()]
-        herd.made["a"][0].catalog_state = Mock(logs=logs)
-
-    assert herder.active_topics("a") == []
-    read(t=1, u=0)
-    assert herder.active_topics("a") == ["t"]
-    herder.reset_topics("a")
-    assert herder.active_topics("a") == []
-    read(t=2, u=1)
-    assert herder.active_topics("a") == ["t", "u"]
-    herder.reset_topics("gone")
-    with pytest.raises(NoConnectorError):
-        herder.active_topics("gone")

@@ -15,10 +15,11 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector
 from connectors.errors import BusyError, ConflictError, NoConnectorError
-from connectors.runtime import connector_specs, store_ownership
+from connectors.runtime import connectors, store_ownership
 from connectors.runtime import herder as module
 from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_store import FOLDER, ConnectorStore, TargetState
+from connectors.runtime.connector_store import FOLDER, ConnectorStore
+from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until
@@ -110,8 +111,8 @@ def test_a_change_that_waits_for_the_store_holds_up_no_other(
     calls: Mapping[str, Callable[[], object]] = {
         "create": lambda: put(herder, config("a")),
         "update": lambda: put(herder, config("a", **{"tasks.max": "3"})),
-        "pause": lambda: herder.target("a", TargetState.PAUSED),
-        "delete": lambda: herder.delete("a"),
+        "pause": lambda: herder.specs.target("a", TargetState.PAUSED),
+        "delete": lambda: herder.specs.delete("a"),
     }
     asked = Asked(calls[change])
     assert gate.reached.wait(LATE_S)
@@ -119,8 +120,8 @@ def test_a_change_that_waits_for_the_store_holds_up_no_other(
     at_once(herder.reconcile)
     at_once(herder.is_any_alive)
     at_once(lambda: herder.restart("b"))
-    at_once(lambda: herder.target("b", TargetState.PAUSED))
-    at_once(lambda: herder.target(NAME, TargetState.PAUSED))
+    at_once(lambda: herder.specs.target("b", TargetState.PAUSED))
+    at_once(lambda: herder.specs.target(NAME, TargetState.PAUSED))
     at_once(lambda: put(herder, config("c")))
     at_once(lambda: herder.apply(FileChanges(unchanged=(NAME,))))
     assert at_once(herder.names) == sorted([*before, "c"]), "what is not stored yet is not so yet"
@@ -144,15 +145,15 @@ def test_changes_of_one_connector_take_turns(
     assert gate.reached.wait(LATE_S)
     changes: tuple[Callable[[], object], ...] = (
         lambda: put(herder, config("a", **{"tasks.max": "4"})),
-        lambda: herder.target("a", TargetState.STOPPED),
-        lambda: herder.delete("a"),
+        lambda: herder.specs.target("a", TargetState.STOPPED),
+        lambda: herder.specs.delete("a"),
     )
     for change in changes:
         with pytest.raises(BusyError, match="Connector a is being changed"):
             at_once(change)
     gate.open()
     assert first.ended()
-    herder.target("a", TargetState.PAUSED)
+    herder.specs.target("a", TargetState.PAUSED)
     spec = herder.connector("a").spec
     assert (spec.config.tasks_max, spec.target) == (3, TargetState.PAUSED)
 
@@ -167,7 +168,7 @@ def test_a_check_runs_without_any_lock(herd: Herd, gate: Gate) -> None:
             gate()
         return ConnectorConfig.model_validate({**before, "fold.tier.runs": "6"})
 
-    asked = Asked(lambda: herder.put("a", slow))
+    asked = Asked(lambda: herder.specs.put("a", slow))
     assert gate.reached.wait(LATE_S)
     at_once(herder.reconcile)
     at_once(lambda: put(herder, config("b")))
@@ -189,12 +190,12 @@ def test_connectors_are_compared_without_any_lock(herd: Herd, gate: Gate, monkey
             gate()
         return clashes(one, others)
 
-    monkeypatch.setattr(connector_specs, "clashes", slow)
+    monkeypatch.setattr(connectors, "clashes", slow)
     asked = Asked(lambda: put(herder, config("a", topics="t", **{"output.topic": "shared"})))
     assert gate.reached.wait(LATE_S)
     at_once(herder.reconcile)
-    at_once(lambda: herder.target("b", TargetState.PAUSED))
-    at_once(lambda: herder.delete("b"))
+    at_once(lambda: herder.specs.target("b", TargetState.PAUSED))
+    at_once(lambda: herder.specs.delete("b"))
     at_once(lambda: herder.apply(FileChanges(unchanged=(NAME,))))
     at_once(lambda: put(herder, config("c", topics="u", **{"output.topic": "shared"})))
     gate.open()
@@ -214,7 +215,7 @@ def test_a_check_that_is_overtaken_again_and_again_gives_up(herd: Herd) -> None:
         return ConnectorConfig.model_validate(before)
 
     with pytest.raises(ConflictError, match="changed by others again and again"):
-        herder.put("a", overtaken)
+        herder.specs.put("a", overtaken)
 
 
 def test_what_is_being_stored_is_held_against_others(herd: Herd, storage: FailingStorage, gate: Gate) -> None:
@@ -241,7 +242,7 @@ def test_a_pause_beside_a_changed_file_holds_for_it(herd: Herd, storage: Failing
     path = connector_file(herd.folder)
     herder = herd.begin(path, store=ConnectorStore(storage))
     storage.before("create", gate, "targets/")
-    asked = Asked(lambda: herder.target(NAME, TargetState.PAUSED))
+    asked = Asked(lambda: herder.specs.target(NAME, TargetState.PAUSED))
     assert gate.reached.wait(LATE_S)
     changed = load_connector(connector_file(herd.folder, **{"tasks.max": "7"}))
     at_once(lambda: herder.apply(FileChanges(put=(changed,))))
@@ -251,7 +252,7 @@ def test_a_pause_beside_a_changed_file_holds_for_it(herd: Herd, storage: Failing
     assert (spec.config.tasks_max, spec.target) == (7, TargetState.PAUSED)
     again = Gate()
     storage.before("create", again, "targets/")
-    asked = Asked(lambda: herder.target(NAME, TargetState.RUNNING))
+    asked = Asked(lambda: herder.specs.target(NAME, TargetState.RUNNING))
     assert again.reached.wait(LATE_S)
     herder.apply(FileChanges(removed=(NAME,)))
     again.open()

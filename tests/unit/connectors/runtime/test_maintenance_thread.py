@@ -167,8 +167,8 @@ def test_a_stop_lets_the_job_finish_or_cancels_it(*, finish: bool) -> None:
     thread.start()
     began.wait()
     threading.Timer(0.01, done.set).start()
-    thread.cancel(draining=lambda: finish)
-    thread.cancel(draining=lambda: finish)
+    thread.cancel(finishes=lambda: finish)
+    thread.cancel(finishes=lambda: finish)
     assert done.is_set() or not finish
     assert work.interrupted.is_set() is not finish
     cancelled = {call.args[0] for call in context.cancelJobGroup.call_args_list}
@@ -178,7 +178,7 @@ def test_a_stop_lets_the_job_finish_or_cancels_it(*, finish: bool) -> None:
 def test_one_that_was_never_started_is_stopped_at_once() -> None:
     """A run that fails while it takes over has nothing to wait for."""
     thread, _ = background(Work(), SystemClock())
-    thread.cancel(draining=lambda: True)
+    thread.cancel(finishes=lambda: True)
     assert thread.failure is None
 
 

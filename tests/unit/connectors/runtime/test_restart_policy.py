@@ -25,12 +25,6 @@ def test_the_wait_doubles_up_to_its_limit() -> None:
     ]
 
 
-def test_only_what_waiting_can_help_has_a_next_start() -> None:
-    """It is reckoned from the failure; what an operator must decide is not tried again."""
-    assert BACKOFF.next_restart_ms(StorageError("Away."), 2, 50_000) == 52_000
-    assert BACKOFF.next_restart_ms(CatalogError("Damaged."), 2, 50_000) is None
-
-
 @pytest.mark.parametrize(
     ("error", "again"),
     [(StorageError("x"), True), (CatalogError("x"), False), (FencedError("x"), False), (ValueError("x"), True)],

@@ -63,7 +63,7 @@ class Streams:
         """Plans the next one, from behind the last, and returns what is read of each of its portions."""
         at = self.plans._number
         now = self.plans.latest(at)
-        return {one.portion: batch_of(one.split.ranges) for task in self.plans.tasks(at, now) for one in task.portions}
+        return {one.portion: batch_of(one.ranges) for task in self.plans.tasks(at, now) for one in task.portions}
 
 
 @pytest.fixture

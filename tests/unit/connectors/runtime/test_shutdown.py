@@ -13,8 +13,9 @@ import pytest
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
-from connectors.runtime.cancellation import CancellableJob, StopToken
+from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.shutdown import Shutdown
+from connectors.runtime.stop import Stop
 from tests.support.clocks import ManualClock
 
 
@@ -23,7 +24,7 @@ class Task:
 
     def __init__(self, busy: int = 0) -> None:
         self.clock = ManualClock(0)
-        self.stop = StopToken()
+        self.stop = Stop()
         self.maintenance_thread = Mock()
         self.maintenance = Mock()
         self.engine = Mock(interrupted=False)
@@ -45,30 +46,33 @@ class Task:
 def test_the_micro_batch_under_way_may_end() -> None:
     """No other begins, and no wait is longer than it takes."""
     task = Task(busy=20)
-    task.stop.stop(cancel_at=6.0)
-    task.shutdown.drain()
+    task.stop.drop(6.0)
+    task.shutdown.await_step()
     assert task.engine.begin_close.called
     assert task.clock.monotonic() == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("hastened", [False, True], ids=["from the first", "drain first"])
+@pytest.mark.parametrize("hastened", [False, True], ids=["from the first", "after a stop that finishes"])
 def test_one_that_does_not_end_in_time_is_left_to_be_cancelled(*, hastened: bool) -> None:
-    """Also where a stop that drains, and gives it all the time it takes, is followed by one that does not."""
+    """Also where a stop that gives it all the time it takes is followed by one that does not."""
     task = Task(busy=10**9)
     if hastened:
-        task.stop.stop(drain=True)
-        task.engine.begin_close.side_effect = lambda: task.stop.stop(cancel_at=6.0)
+        task.stop.finish()
+        task.engine.begin_close.side_effect = lambda: task.stop.drop(6.0)
     else:
-        task.stop.stop(cancel_at=6.0)
-    task.shutdown.drain()
+        task.stop.drop(6.0)
+    task.shutdown.await_step()
     assert task.clock.monotonic() == pytest.approx(6.0)
 
 
-@pytest.mark.parametrize(("drain", "interrupted"), [(True, False), (False, True)])
-def test_a_stop_that_drains_lets_a_fold_end(*, drain: bool, interrupted: bool) -> None:
+@pytest.mark.parametrize(("finishes", "interrupted"), [(True, False), (False, True)])
+def test_a_stop_that_finishes_lets_a_fold_end(*, finishes: bool, interrupted: bool) -> None:
     """Only what is to be cancelled is told that its failing means nothing."""
     task = Task()
-    task.stop.stop(drain=drain)
+    if finishes:
+        task.stop.finish()
+    else:
+        task.stop.drop(6.0)
     task.shutdown.interrupt_maintenance()
     assert task.maintenance.interrupt.called is interrupted
 
@@ -91,7 +95,7 @@ def test_a_cancelled_transaction_is_ended(
     task = Task()
     task.engine.transaction_may_be_open = interrupted
     if stopped:
-        task.stop.stop()
+        task.stop.finish()
     task.shutdown.abort_transactions()
     assert fenced == ids
 
@@ -101,7 +105,7 @@ def test_a_newer_owners_transaction_is_left_alone(fenced: list[tuple[str, ...]])
     task = Task()
     task.engine.transaction_may_be_open = True
     task.catalog.refresh.side_effect = FencedError("Newer.")
-    task.stop.stop()
+    task.stop.finish()
     task.shutdown.abort_transactions()
     assert fenced == []
 
@@ -111,7 +115,7 @@ def test_a_broker_that_is_away_hinders_no_end(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(producers, "fence_all", Mock(side_effect=UnreachableError("Away.")))
     task = Task()
     task.engine.transaction_may_be_open = True
-    task.stop.stop()
+    task.stop.finish()
     task.shutdown.abort_transactions()
 
 
@@ -126,7 +130,7 @@ def test_steps_of_once_can_be_cancelled(what: str) -> None:
     task, cancelled = Task(), threading.Event()
 
     def job(_: threading.Event) -> None:
-        task.stop.stop(cancel_at=0.0)
+        task.stop.drop(0.0)
         assert cancelled.wait(10)
         raise RuntimeError("Job cancelled")
 
@@ -141,7 +145,7 @@ def test_a_publish_of_once_may_end_in_its_time() -> None:
     task, looked = Task(), threading.Event()
 
     def job(_: threading.Event) -> None:
-        task.stop.stop(cancel_at=6.0)
+        task.stop.drop(6.0)
         assert looked.wait(10)
 
     def early() -> float:

@@ -12,8 +12,9 @@ from compactor.catalog import owner_lock
 from compactor.errors import StorageError
 from connectors.errors import ConflictError
 from connectors.runtime import store_ownership
-from connectors.runtime.connector_store import ConnectorStore, TargetState
+from connectors.runtime.connector_store import ConnectorStore
 from connectors.runtime.herder import Herder
+from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until
@@ -56,7 +57,7 @@ def test_connectors_of_files_are_paused_by_the_worker_that_has_the_files(workers
     """It need not have the store: what another worker has stored stays as it is."""
     put(workers.a, config("b"))
     owner = workers.take()
-    workers.a.target(NAME, TargetState.PAUSED)
+    workers.a.specs.target(NAME, TargetState.PAUSED)
     assert workers.a.connector(NAME).spec.target is TargetState.PAUSED
     assert ConnectorStore(workers.memory).targets([NAME]) == {NAME: TargetState.PAUSED}
     assert (owner.names(), workers.stored()) == (["b"], {"b": TargetState.RUNNING})
@@ -68,13 +69,13 @@ def test_who_has_lost_the_store_changes_nothing(workers: Workers) -> None:
         put(workers.a, config(name))
     owner = workers.take()
     assert owner.names() == ["a", "b"]
-    owner.delete("a")
-    owner.target("b", TargetState.PAUSED)
+    owner.specs.delete("a")
+    owner.specs.target("b", TargetState.PAUSED)
     changes: tuple[Callable[[], object], ...] = (
         lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
-        lambda: workers.a.target("a", TargetState.PAUSED),
-        lambda: workers.a.target("b", TargetState.STOPPED),
-        lambda: workers.a.delete("b"),
+        lambda: workers.a.specs.target("a", TargetState.PAUSED),
+        lambda: workers.a.specs.target("b", TargetState.STOPPED),
+        lambda: workers.a.specs.delete("b"),
         lambda: put(workers.a, config("c")),
     )
     with structlog.testing.capture_logs() as logged:
@@ -91,13 +92,13 @@ def test_who_has_lost_the_store_takes_it_up_again(workers: Workers) -> None:
     for name in ("a", "b", "c"):
         put(workers.a, config(name))
     owner = workers.take()
-    owner.delete("a")
-    owner.put("b", lambda before: config("b", **{"tasks.max": "5"}))
+    owner.specs.delete("a")
+    owner.specs.put("b", lambda before: config("b", **{"tasks.max": "5"}))
     put(owner, config("d"))
     with pytest.raises(ConflictError):
-        workers.a.target("c", TargetState.PAUSED)
+        workers.a.specs.target("c", TargetState.PAUSED)
     owner.release()
-    workers.a.target("c", TargetState.PAUSED)
+    workers.a.specs.target("c", TargetState.PAUSED)
     assert workers.a.names() == ["b", "c", "d", NAME]
     assert workers.a.connector("b").spec.config.tasks_max == 5
     assert workers.stored() == {"b": TargetState.RUNNING, "c": TargetState.PAUSED, "d": TargetState.RUNNING}
@@ -111,13 +112,13 @@ def test_who_loses_the_store_during_a_change_replaces_nothing(workers: Workers, 
 
     def taken() -> None:
         owner = workers.take()
-        owner.delete("a") if its == "delete" else owner.target("a", TargetState.STOPPED)
+        owner.specs.delete("a") if its == "delete" else owner.specs.target("a", TargetState.STOPPED)
 
     workers.storage.before("create", taken, "connectors/a")
     changes: dict[str, Callable[[], object]] = {
         "put": lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
-        "target": lambda: workers.a.target("a", TargetState.PAUSED),
-        "delete": lambda: workers.a.delete("a"),
+        "target": lambda: workers.a.specs.target("a", TargetState.PAUSED),
+        "delete": lambda: workers.a.specs.delete("a"),
     }
     with pytest.raises(ConflictError, match="Another worker"):
         changes[change]()
@@ -131,7 +132,7 @@ def test_what_is_stored_as_the_store_is_lost_is_refused(workers: Workers) -> Non
     put(workers.a, config("a"))
     workers.storage.before("create", workers.take, "connectors/a")
     with pytest.raises(ConflictError, match="Another worker"):
-        workers.a.target("a", TargetState.PAUSED)
+        workers.a.specs.target("a", TargetState.PAUSED)
     assert workers.a.connector("a").spec.target is TargetState.RUNNING
     assert workers.stored() == {"a": TargetState.PAUSED}, "docs/rest.md says so"
 
@@ -144,8 +145,8 @@ def test_what_a_late_worker_has_stored_is_met_by_the_owner(workers: Workers) -> 
     (stored,) = late.connectors()
     late.put(stored)
     with pytest.raises(ConflictError, match="newer version of a"):
-        owner.target("a", TargetState.PAUSED)
-    owner.target("a", TargetState.STOPPED)
+        owner.specs.target("a", TargetState.PAUSED)
+    owner.specs.target("a", TargetState.STOPPED)
     assert workers.stored() == {"a": TargetState.STOPPED}
 
 
@@ -157,9 +158,9 @@ def test_an_answer_that_the_store_loses_is_read_back(workers: Workers, change: s
     changes: dict[str, Callable[[], object]] = {
         "put": lambda: put(workers.a, config("b")),
         "update": lambda: put(workers.a, config("a", **{"tasks.max": "3"})),
-        "target": lambda: workers.a.target("a", TargetState.PAUSED),
-        "delete": lambda: workers.a.delete("a"),
-        "file": lambda: workers.a.target(NAME, TargetState.STOPPED),
+        "target": lambda: workers.a.specs.target("a", TargetState.PAUSED),
+        "delete": lambda: workers.a.specs.delete("a"),
+        "file": lambda: workers.a.specs.target(NAME, TargetState.STOPPED),
     }
     changes[change]()
     known = {one.name: one.spec.target for one in workers.a.connectors()}
@@ -187,7 +188,7 @@ def test_a_change_of_which_nothing_is_known_is_found_out(
 
     workers.storage.before("read", away)
     with pytest.raises(StorageError, match="Whether a was stored is not known"):
-        workers.a.target("a", TargetState.PAUSED)
-    wait_until(lambda: workers.a._specs._ownership._has_it, "the store is taken up again")  # type: ignore[union-attr]
+        workers.a.specs.target("a", TargetState.PAUSED)
+    wait_until(lambda: workers.a.specs._ownership._has_it, "the store is taken up again")  # type: ignore[union-attr]
     assert workers.a.connector("a").spec.target is (TargetState.PAUSED if is_made else TargetState.RUNNING)
     assert workers.stored() == {"a": workers.a.connector("a").spec.target}

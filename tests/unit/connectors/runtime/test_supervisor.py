@@ -45,11 +45,11 @@ from connectors.errors import (
 from connectors.placeholders import resolve
 from connectors.progress.observer import NullObserver
 from connectors.runtime import restart_policy, status, supervisor, takeover
-from connectors.runtime.cancellation import StopToken
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import ChangedLog
 from connectors.runtime.status import StatusFile
-from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.stop import Stop
+from connectors.runtime.supervisor import RunContext, Supervisor
 from connectors.spark import session
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
@@ -103,7 +103,7 @@ class Runs:
     def _run(
         self,
         report: Callable[[TaskReport], None],
-        stop: StopToken,
+        stop: Stop,
         *,
         once: bool,
         start: Start,
@@ -166,7 +166,8 @@ class Ground:
 
         self._monkeypatch.setattr(self.clock, "wait", noted)
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
-            self.one._run(cast("Any", None), Mock(), once=once)
+            self.one.start(RunContext(cast("Any", None), Mock(), once=once))
+            assert self.one.join(60)
         return self.runs
 
     def ask(self, kind: str, after: float = 0) -> None:
@@ -321,12 +322,12 @@ def test_what_an_operator_must_see_to_waits_for_him(ground: Ground) -> None:
     seen: list[tuple[bool, bool]] = []
 
     def look(now: float) -> None:
-        seen.append((is_alive(ground.storage), ground.one._needs_operator))
+        seen.append((is_alive(ground.storage), ground.one.is_alive()))
         if now > 300:
             ground.one.stop()
 
     runs = ground.run((0, error), at=look)
-    assert (ground.one.error, len(runs.began), set(seen)) == (error, 1, {(True, True)})
+    assert (ground.one.error, len(runs.began), set(seen)) == (error, 1, {(True, False)})
     assert runs.shown[-1]["updated_ms"] > 290_000
     assert not is_alive(ground.storage)
 
@@ -373,9 +374,9 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
 def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run ends as with any stop, and another begins at once; that is no failure."""
     seen: list[bool] = []
-    monkeypatch.setattr(supervisor, "newer_owner", lambda _: seen.append(ground.one._needs_operator))
+    monkeypatch.setattr(supervisor, "newer_owner", lambda _: seen.append(ground.one.is_alive()))
     runs = ground.run((5_000, AWAY), during=lambda: ground.ask("restart"))
-    assert seen == [False]  # a worker whose connectors have all ended ends
+    assert seen == [True]  # a worker whose connectors have all ended ends
     assert _pauses(runs, 5_000) == [0]
     assert (ground.one.error, ground.one._status.current.failures) == (None, 0)
     assert ground.answer().ok

@@ -17,7 +17,8 @@ from connectors.config.stores import connector_storage
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.runtime import status, supervisor
 from connectors.runtime import worker as workers
-from connectors.runtime.supervised_connector import ConnectorSpec, SupervisedConnector
+from connectors.runtime.connectors import ConnectorSpec
+from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.worker import Worker
 from connectors.spark import session
 from connectors.spark.session import SparkStart
@@ -29,12 +30,14 @@ class Supervisor:
 
     def __init__(self, *, hangs: bool) -> None:
         self.error = None
-        self.cancel_at: float | None = None
+        self.config = None
+        self.target, self.state = TargetState.RUNNING, RunState.RUNNING
+        self.drop_at: float | None = None
         self._ended = threading.Event()
         self._hangs = hangs
 
-    def stop(self, *, drain: bool = False, cancel_at: float | None = None) -> None:
-        self.cancel_at = cancel_at
+    def stop(self, *, drop_at: float | None = None) -> None:
+        self.drop_at = drop_at
         if not self._hangs:
             self._ended.set()
 
@@ -50,7 +53,7 @@ class Supervisor:
     def hold(self, start: object = None) -> None:
         """Holds nothing."""
 
-    def resume(self) -> None:
+    def aim(self, target: object) -> None:
         """Is never paused."""
 
 
@@ -81,11 +84,11 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         starting = SparkStart("local[1]", {})
         config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
         made, one = worker_over(config, [], starting), Supervisor(hangs=hangs)
-        made._herder._runs["c"] = SupervisedConnector(cast("Any", one), cast("Any", None), started=True)
+        made._herder._runs["c"] = cast("Any", one)
         if files is not None:
             made._files = files
             made.reload()
-        made._herder._specs._specs["c"] = ConnectorSpec(cast("Any", None))
+        made._herder.specs._specs["c"] = ConnectorSpec(cast("Any", None))
         if stopped:
             made._stop.set()
         with structlog.testing.capture_logs() as logged:
@@ -138,7 +141,7 @@ def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
     """It is told from when on its step will be cancelled: before all of the time is over."""
     made, code, one, _ = worker(hangs=False, spark=Session())
     assert (made.abandoned, code) == ([], EXIT_OK)
-    assert one.cancel_at is not None
+    assert one.drop_at is not None
 
 
 def test_a_worker_ends_with_its_last_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

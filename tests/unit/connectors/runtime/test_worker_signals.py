@@ -12,6 +12,7 @@ import structlog
 from compactor.catalog.owner_lock import is_alive
 from compactor.errors import FencedError, StorageError
 from connectors.clock import SystemClock
+from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
 from connectors.progress.observer import NullObserver
@@ -19,7 +20,7 @@ from connectors.runtime import herder as herders
 from connectors.runtime import worker as workers
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
-from connectors.runtime.supervised_connector import SupervisedConnector
+from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.worker import Worker
 from connectors.spark import session
 from connectors.spark.session import SparkStart
@@ -61,6 +62,11 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
     never.set()
 
 
+def _running(config: ConnectorConfig) -> Any:
+    """A supervisor that runs with `config`."""
+    return Mock(error=None, config=config, target=TargetState.RUNNING, state=RunState.RUNNING)
+
+
 class Reloaded:
     """A herder over connector files whose supervisors are stand-ins, and what reading the files again does to it."""
 
@@ -68,9 +74,8 @@ class Reloaded:
         config = load_worker(worker_file(folder))
         self.files = ConnectorFiles(config, paths)
         self.herder = Herder(config, SystemClock(), NullObserver(), self.files.load())
-        self.before = {name: Mock(error=None) for name in self.herder.names()}
-        for name, one in self.before.items():
-            self.herder._runs[name] = SupervisedConnector(one, self.herder.connector(name).spec.config, started=True)
+        self.before = {connector.name: _running(connector.spec.config) for connector in self.herder.connectors()}
+        self.herder._runs.update(self.before)
 
     def reload(self) -> list[Any]:
         """Returns what was logged."""
@@ -81,7 +86,7 @@ class Reloaded:
 
     @property
     def supervisors(self) -> dict[str, Any]:
-        return {name: run.supervisor for name, run in self.herder._runs.items()}
+        return dict(self.herder._runs)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,7 @@ def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, monkeypatch:
     herder = Herder(config, SystemClock(), NullObserver())
     files = ConnectorFiles(config, [])
     if late == "the locks":
-        monkeypatch.setattr(herder._specs, "release", hang)
+        monkeypatch.setattr(herder.specs, "release", hang)
     else:
         asked: object = files if late == "the files" else herder
         monkeypatch.setattr(asked, "reload" if late == "the files" else "apply", hang)

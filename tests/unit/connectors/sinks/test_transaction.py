@@ -84,7 +84,7 @@ class FakeSession(ProducerSession):
     def __init__(self, producer: Producer, deadline_s: float) -> None:
         self.bucket = Bucket(connector="c", plan=PLAN, storage=MemoryStorage(), output_ids={})
         self.limits = TransactionLimits(deadline_s=deadline_s)
-        self.cancelled = lambda: False
+        self.stopped = lambda: False
         self.failures = []
         self.high_watermarks: Any = lambda _places: {}
         self._clients = ClientSettings({})

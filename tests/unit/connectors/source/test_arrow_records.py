@@ -19,7 +19,7 @@ def messages(*partitions: TopicPartition) -> list[Message]:
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_each_message_has_the_slot_of_its_partition(split: list[TopicPartition]) -> None:
-    """By the place of the partition in its split."""
+    """A slot is the place of the partition in its split."""
     sent = [*split, *reversed(split)]
     assert [split[slot] for slot in PartitionSlots(split).of(messages(*sent))] == sent
 

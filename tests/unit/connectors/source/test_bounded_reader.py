@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.source.assignment import PortionSplit
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.reader import BoundedRead, ReadBudget
 from tests.support.memory.admin import MemoryAdmin
 from tests.support.source_options import source_options
@@ -34,10 +34,7 @@ def consumer_of(polls: Sequence[list[Message]], hi: int) -> Any:
 def read(consumer: Any, *portions: Sequence[SourceRange], budget: ReadBudget | None = None) -> dict[int, Rows]:
     """The rows that are read of each portion, by number."""
     options = source_options(topics=["t"])
-    group = [
-        PortionSplit(number, options, ReadSplit(tuple(ranges)), options.clients)
-        for number, ranges in enumerate(portions)
-    ]
+    group = [PortionSplit(number, options, tuple(ranges), options.clients) for number, ranges in enumerate(portions)]
     bounded = BoundedRead(group, budget or ReadBudget(), time.monotonic() + 10)
     for _, cursors in bounded.shares():
         bounded.run(cursors, consumer)
@@ -86,6 +83,13 @@ def test_a_topic_that_is_another_by_now_states_nothing() -> None:
     recreated = SourceRange("bad", "another", 0, 0, 1)
     rows = read(consumer_of([[_record(0)], []], 1), THREE[:1], [recreated])
     assert set(rows) == {0}
+
+
+def test_of_two_ids_of_a_topic_only_that_of_now_is_stated() -> None:
+    """One connector has noticed that the topic was recreated, and another one has not yet."""
+    before, now = SourceRange("t", "before", 0, 0, 1), SourceRange("t", "id-t", 1, 0, 1)
+    rows = read(consumer_of([[_record(0), _record(1)]], 1), [before], [now])
+    assert set(rows) == {1}
 
 
 def _numbers(asked: Any) -> list[list[int]]:

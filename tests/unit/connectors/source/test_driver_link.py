@@ -20,7 +20,7 @@ from connectors.errors import SparkGoneError
 from connectors.source.assignment import PortionSplit, ReadTask
 from connectors.source.datasource import Address, DriverAnswers
 from connectors.source.driver_link import DriverLink
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
 
@@ -36,7 +36,7 @@ class Plans:
         self.held.set()
         self.asked = threading.Event()
         options = source_options(topics=["t"])
-        split = ReadSplit((SourceRange("t", "id", 0, 2, 5),))
+        split = (SourceRange("t", "id", 0, 2, 5),)
         self.task = ReadTask((PortionSplit(7, options, split, options.clients),), bounded=True)
 
     def begin(self) -> int:
@@ -67,12 +67,12 @@ def link(plans: Plans) -> Iterator[DriverLink]:
 
 
 def test_questions_are_answered(link: DriverLink, plans: Plans) -> None:
-    """As if the planner were in the driver: numbers and tasks, as often as asked."""
+    """The planner gets numbers and tasks as if it were in the driver, as often as it asks."""
     driver = DriverAnswers(link.address)
     assert (driver.ask("begin"), driver.ask("latest", 8), driver.ask("latest", 9)) == (4, 9, 10)
     found = [pickle.loads(task) for task in driver.ask("tasks", 1, 3)]
-    assert [(one.portion, one.split) for task in found for one in task.portions] == [
-        (one.portion, one.split) for one in plans.task.portions * 2
+    assert [(one.portion, one.ranges) for task in found for one in task.portions] == [
+        (one.portion, one.ranges) for one in plans.task.portions * 2
     ]
     assert driver.ask("tasks", 3, 3) == []
 
@@ -159,7 +159,7 @@ def test_a_planner_that_has_ended_ends_its_thread(link: DriverLink) -> None:
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_after_the_end_nobody_is_served(plans: Plans, *, opened: bool) -> None:
-    """Neither is the end waited for where it was never opened."""
+    """The end waits for nothing, also if it was never opened."""
     link = DriverLink(cast("Any", plans))
     if opened:
         link.open()

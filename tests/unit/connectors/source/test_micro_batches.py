@@ -63,7 +63,7 @@ def portion_of(tasks: list[ReadTask], connector: str) -> int:
 
 def partitions(tasks: list[ReadTask]) -> list[TopicPartition]:
     """Every range's partition, by task."""
-    return [one.topic_partition for task in tasks for each in task.portions for one in each.split.ranges]
+    return [one.topic_partition for task in tasks for each in task.portions for one in each.ranges]
 
 
 def test_numbers_rise_by_one_and_stay_where_nothing_is_new(query: Query) -> None:
@@ -98,10 +98,10 @@ def test_what_is_asked_twice_is_answered_twice(query: Query) -> None:
 
 
 def test_each_connector_gets_its_own_portion(query: Query) -> None:
-    """By number, whatever the order; a connector whose portion is missing reads it alone."""
+    """A portion is known by its number, in any order; a connector reads a missing one apart."""
     found = {name: query.add(name, (0, end)) for name, end in (("a", 3), ("b", 5), ("c", 7))}
     tasks = query.next()
-    read = {each.portion: batch_of(each.split.ranges) for task in tasks for each in task.portions}
+    read = {each.portion: batch_of(each.ranges) for task in tasks for each in task.portions}
     lost = read.pop(portion_of(tasks, "c-b"))
     query.batches.deliver(read)
     for name in ("a", "c"):
@@ -117,7 +117,7 @@ def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
     tasks = query.next()
     assert query.batches.abandon() == 1
     alone = one.next(0)
-    query.batches.deliver({portion_of(tasks, "c-a"): batch_of(tasks[0].portions[0].split.ranges)})
+    query.batches.deliver({portion_of(tasks, "c-a"): batch_of(tasks[0].portions[0].ranges)})
     assert one.next(0) is alone
     assert one.suspect
     assert query.batches.abandon() == 0
@@ -126,7 +126,7 @@ def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
 def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> None:
     """Portions are told apart by number, over all micro-batches and queries."""
     one, other = query.add("a", (0, 9)), query.add("b", (0, 9))
-    late = {each.portion: batch_of(each.split.ranges) for task in query.next() for each in task.portions}
+    late = {each.portion: batch_of(each.ranges) for task in query.next() for each in task.portions}
     query.batches.abandon()
     for each in (one, other):
         apart = each.next(0)
@@ -169,7 +169,7 @@ def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query)
     assert len(tasks) == TASKS
     assert all(task.bounded for task in tasks)
     assert len(partitions(tasks)) == len(set(partitions(tasks))) == 6
-    assert {sum(one.size for each in task.portions for one in each.split.ranges) for task in tasks} == {2 * every}
+    assert {sum(one.size for each in task.portions for one in each.ranges) for task in tasks} == {2 * every}
     assert all(len({each.portion for each in task.portions}) == len(task.portions) for task in tasks)
     assert sum(connectors(tasks).values()) == 4  # one of the tasks reads of both
 
@@ -205,14 +205,14 @@ def test_the_only_connector_is_cut_into_splits() -> None:
     tasks = query.next()
     assert [task.bounded for task in tasks] == [False] * 4
     assert len({each.portion for task in tasks for each in task.portions}) == 1
-    assert sum(one.size for task in tasks for one in task.portions[0].split.ranges) == 300_000
+    assert sum(one.size for task in tasks for one in task.portions[0].ranges) == 300_000
 
 
 def test_one_that_was_removed_is_neither_offered_nor_delivered(query: Query) -> None:
     """Removed while its portion is read, it gets nothing; the others of the micro-batch get theirs."""
     gone, stays = query.add("a", (0, 9)), query.add("b", (0, 9))
     tasks = query.next()
-    read = {each.portion: batch_of(each.split.ranges) for task in tasks for each in task.portions}
+    read = {each.portion: batch_of(each.ranges) for task in tasks for each in task.portions}
     query.batches.remove(gone)
     query.batches.deliver(read)
     assert gone.next(TIMEOUT_S) is None
@@ -241,7 +241,7 @@ def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Qu
 
 @pytest.mark.parametrize("how", ["close", "wake"])
 def test_a_waiting_question_is_woken(how: str) -> None:
-    """By the end of the worker, and by an offer: neither waits for the other's time."""
+    """The end of the worker and an offer both end the wait at once."""
     query = Query(wait_s=60.0)
     answers: list[int] = []
     asking = threading.Thread(target=lambda: answers.append(query.batches.latest(0)))
@@ -261,7 +261,7 @@ def test_nothing_is_planned_after_the_end(query: Query) -> None:
 
 
 def test_an_error_of_the_query_reaches_every_connector(query: Query) -> None:
-    """Those with an offer and those without: none may wait for ever."""
+    """It reaches those with an offer and those without: none may wait for ever."""
     found = [query.add("a", (0, 9)), query.add("b", (0, 0))]
     query.batches.fail(RuntimeError("no query"))
     for one in found:
@@ -284,7 +284,7 @@ class OnlyOne(Query):
 
     def read(self, *ends: int) -> Batch:
         """What its tasks have read, each of its range up to the offset."""
-        ranges = [one for task in self.tasks for each in task.portions for one in each.split.ranges]
+        ranges = [one for task in self.tasks for each in task.portions for one in each.ranges]
         batches = [batch_of([one], up_to=end) for one, end in zip(ranges, ends, strict=True)]
         return Batch(ranges=tuple(read for batch in batches for read in batch.ranges), parts=())
 

@@ -89,7 +89,7 @@ def _ranges(*sizes: int) -> list[SourceRange]:
 def test_splits(sizes: tuple[int, ...], tasks: int, expected: list[list[int]]) -> None:
     """A big range is split over tasks, small ones share a task, and a cut leaves no sliver."""
     made = plan.splits(_ranges(*sizes), tasks, smallest=100)
-    assert [[item.size for item in split.ranges] for split in made] == expected
+    assert [[item.size for item in split] for split in made] == expected
 
 
 @given(st.lists(st.integers(1, 10**6), max_size=60), st.integers(1, 16), st.integers(1, 50_000))
@@ -98,13 +98,13 @@ def test_splits_cover_everything_once(sizes: list[int], tasks: int, smallest: in
     """Splits hold every offset once, no partition twice, are no more than tasks.max and about equally big."""
     made = plan.splits(_ranges(*sizes), tasks, smallest)
     for whole in _ranges(*sizes):
-        pieces = sorted(item.lo for split in made for item in split.ranges if item.partition == whole.partition)
-        ends = sorted(item.hi for split in made for item in split.ranges if item.partition == whole.partition)
+        pieces = sorted(item.lo for split in made for item in split if item.partition == whole.partition)
+        ends = sorted(item.hi for split in made for item in split if item.partition == whole.partition)
         assert [*pieces, whole.hi] == [whole.lo, *ends]
     for split in made:
-        assert len({item.partition for item in split.ranges}) == len(split.ranges)
+        assert len({item.partition for item in split}) == len(split)
     assert len(made) <= tasks
-    shares = [sum(item.size for item in split.ranges) for split in made]
+    shares = [sum(item.size for item in split) for split in made]
     assert not shares or max(shares) <= sum(sizes) / len(shares) * 1.5 + 1
 
 

@@ -241,7 +241,7 @@ def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
 
 
 def test_brokers_that_answer_in_turn_are_one_outage() -> None:
-    """Nor does a number in the reason, of a time or a request, make it another one."""
+    """A number in the reason, of a time or a request, makes it no other outage either."""
     cluster, clock = MemoryCluster(), SleepingClock()
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, timeout=1_000.0)

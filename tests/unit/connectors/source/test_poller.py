@@ -120,7 +120,7 @@ def test_consumers_that_differ_are_not_shared(worker: Worker) -> None:
 
 
 def test_a_poller_ends_with_its_last_user(worker: Worker) -> None:
-    """And the next one with its settings begins anew."""
+    """The next connector with its settings gets a new one."""
     first = worker.borrow(connector="one")
     worker.borrow(connector="two")
     worker.give_back(first)
@@ -338,7 +338,7 @@ def test_an_offer_follows_what_was_taken(worker: Worker) -> None:
 
 
 def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
-    """Nor asked for."""
+    """The partitions of a connector that was removed are not asked for their ends."""
     poller = worker.borrow()
     gone, stays = worker.subscribed(poller, "a"), worker.subscribed(poller, "b")
     wait_until(lambda: gone.claimable and stays.claimable, "both are offered", TIMEOUT_S)

@@ -15,7 +15,7 @@ TIMEOUT_S = 10.0
 
 
 def test_it_is_on_again_after_the_last_of_several_calls() -> None:
-    """Whatever the order in which threads of one process begin and end to poll."""
+    """The order in which threads of one process begin and end to poll makes no difference."""
     inner = uncollected(lambda: (uncollected(gc.isenabled), gc.isenabled()))
     assert (inner, gc.isenabled()) == ((False, False), True)
 

@@ -28,7 +28,7 @@ from connectors.registry.schema_registry import SchemaRegistry
 from connectors.source import read_task as module
 from connectors.source.arrow_records import range_rows
 from connectors.source.assignment import PortionSplit, ReadTask
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.read_task import ChainLimits, read_in_driver, read_task, write_transformed
 from tests.support.engine import intake
 from tests.support.memory.schema_registry import MemoryRegistry
@@ -79,13 +79,13 @@ class Portions:
 
     def _portion(self, number: int, connector: str, chain: Any) -> PortionSplit:
         options = source_options(topics=["t"], connector=connector, intake=intake(self.storage))
-        split = ReadSplit((SourceRange("t", "id", 0, 0, IDS),))
+        split = (SourceRange("t", "id", 0, 0, IDS),)
         return PortionSplit(number, replace(options, chain=chain), split, options.clients)
 
     def _read(self, found: tuple[PortionSplit, ...]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
         records = batch(*((encoded(V1, number + 1, {"id": number}), b"v") for number in range(IDS)))
         for portion in found:
-            yield portion, [records, range_rows([(portion.split.ranges[0], 0, IDS)])]
+            yield portion, [records, range_rows([(portion.ranges[0], 0, IDS)])]
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_what_its_connector_has_learned_the_driver_knows(found: Portions, memory
 
 
 def test_a_chain_that_takes_too_long_is_late(found: Portions) -> None:
-    """Also where it waits for nothing: others wait for its work all the same."""
+    """Others wait for its work, also if it waits for nothing itself."""
     delivered: dict[int, Any] = {}
     with ThreadPoolExecutor(1) as writers:
         read_in_driver(found.tasks(), writers, delivered.__setitem__, ChainLimits(portion=-1.0))
@@ -184,7 +184,7 @@ def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slo
     """That the registry does not have it is an answer, and no lateness."""
     memory.schemas.clear()
     records = batch((struct.pack(">bI", 0, 99) + b"\x0e", b"v"))
-    rows = write_transformed([records, range_rows([(found.late.split.ranges[0], 0, 1)])], found.late.options)
+    rows = write_transformed([records, range_rows([(found.late.ranges[0], 0, 1)])], found.late.options)
     (written,) = rows_of(rows).values()
     assert isinstance(written, Batch)
     assert [part.rejected for part in written.parts] == [1]

@@ -20,7 +20,7 @@ from connectors.errors import SourceChangedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
-from connectors.source.plan import ReadSplit, SourceRange
+from connectors.source.plan import SourceRange
 from connectors.source.range_cursors import RangeCursor, nothing_left
 from tests.support.clients import client_settings
 from tests.support.memory.cluster import MemoryCluster
@@ -134,9 +134,7 @@ def test_a_range_whose_rest_holds_nothing_is_finished(
     """It is stated to its end, with the records that it had; another one is waited for, and then an error."""
     found = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
     monkeypatch.setattr(reader, "nothing_left", lambda _, cursors: found & {cursor.key for cursor in cursors})
-    read = reader.read(
-        ReadSplit((SourceRange("t", "id", 0, 5, HI),)), source_options(topics=["t"], timeout=0.2, look=0.001)
-    )
+    read = reader.read((SourceRange("t", "id", 0, 5, HI),), source_options(topics=["t"], timeout=0.2, look=0.001))
     if not empty:
         with pytest.raises(UnreachableError, match="no progress on t-0 at offset 5"):
             list(read)
@@ -179,7 +177,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     return read_with(monkeypatch, partial(Fed, last=6), {"t": (90, 90)})
 
 
-BOTH = ReadSplit((SourceRange("t", "id", 0, 0, 90), SourceRange("t", "id", 1, 0, 90)))
+BOTH = (SourceRange("t", "id", 0, 0, 90), SourceRange("t", "id", 1, 0, 90))
 
 
 def stated(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int, int, int]]:
@@ -228,6 +226,6 @@ def test_an_error_beside_the_last_records_needs_no_look(monkeypatch: pytest.Monk
     consume = consumer.consume
     error = Message(topic="t", partition=0, offset=0, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     monkeypatch.setattr(consumer, "consume", lambda count, seconds: [*consume(count, seconds), error])
-    split = ReadSplit((SourceRange("t", "id", 0, 0, 3),))
+    split = (SourceRange("t", "id", 0, 0, 3),)
     read = reader.StrictRead(split, source_options(topics=["t"]), cast("Any", consumer), lambda: False, EarlyEnd())
     assert stated(read.batches()) == [(0, 0, 3, 3)]

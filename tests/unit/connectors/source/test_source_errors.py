@@ -58,7 +58,7 @@ def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseExceptio
 
 @pytest.mark.parametrize("kind", [SourceChangedError, DataLossError])
 def test_the_topic_is_closed_and_the_connector_started_again(catalog: Catalog, kind: type[KeyfoldError]) -> None:
-    """Also where the error comes back from a task as Spark's text."""
+    """It makes no difference if the error comes back from a task as Spark's text."""
     text = f"from Spark: {tag(about('t', kind('t is gone')))}"
     found = fail(catalog, RuntimeError(text), CloseTopic(topic="t", reason=LOST))
     assert isinstance(found, TopicSetAsideError)
@@ -92,7 +92,7 @@ def test_a_topic_that_was_closed_while_the_connector_ran_ends_that_run(catalog: 
 
 @pytest.mark.parametrize("named", [{"topics": "t,u"}, {"topics.regex": "t|u"}])
 def test_the_source_never_reads_a_closed_topic(catalog: Catalog, named: dict[str, str]) -> None:
-    """Neither from its end nor as a topic that is new."""
+    """It reads a closed topic neither from its end nor as a new topic."""
     catalog.commit(lambda _: [CloseTopic(topic="t", reason=TRUNCATED)], NOW)
     settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", **named}
     target = RunTarget(storage=MemoryStorage(), prefix="p", max_bytes=1)

@@ -116,15 +116,18 @@ def test_what_comes_after_the_end_reaches_nobody(one: Subscribed) -> None:
     one.offered()
     delivered = one.read()
     one.subscription.close()
-    one.subscription.deliver(delivered)
-    one.subscription.abandon()
+    with capture_logs() as logged:
+        one.subscription.deliver(delivered)
+        one.subscription.deliver(PortionLateError("Late."))
+        one.subscription.abandon()
+    assert logged == []
     assert one.subscription.next(TIMEOUT_S) is None
     assert (one.subscription.plan(), one.subscription.claim(), one.subscription.claimable) == (False, None, False)
     assert one.subscription.partitions() == []
 
 
 def test_an_offer_of_a_closed_connector_is_claimed_no_more(one: Subscribed) -> None:
-    """Nor is one made that was being planned as it was closed."""
+    """No offer is made either if it was being planned as the connector was closed."""
     one.subscription.plan()
     one.subscription.close()
     assert (one.subscription.claimable, one.subscription.claim()) == (False, None)
@@ -223,7 +226,7 @@ def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryClu
 
 
 def test_who_waits_is_told_that_a_pinned_connector_has_finished(cluster: MemoryCluster) -> None:
-    """At once: its thread has nothing to wait for any more."""
+    """It is told at once: its thread has nothing to wait for any more."""
     one = Subscribed(cluster, pinned=True, starts={"a": TopicOffsets("id-a", {0: 9, 1: 5})})
     waiting = threading.Thread(target=one.subscription.next, args=(TIMEOUT_S,), daemon=True)
     waiting.start()
@@ -246,7 +249,7 @@ def test_an_error_of_planning_is_raised_in_the_connectors_own_thread(cluster: Me
 
 @pytest.mark.parametrize("delivered", [DataLossError("Lost."), StorageError("Full.")])
 def test_an_error_in_place_of_a_batch_is_raised(one: Subscribed, delivered: DataLossError | StorageError) -> None:
-    """And so is one of the query itself."""
+    """An error of the query itself is raised as well."""
     one.offered()
     one.subscription.deliver(delivered)
     with pytest.raises(type(delivered)):
@@ -336,7 +339,7 @@ def test_a_large_read_that_stalls_is_read_on_in_small(cluster: MemoryCluster) ->
 
 
 def test_a_large_read_of_which_nothing_came_moves_nothing(cluster: MemoryCluster) -> None:
-    """And the small read that follows is an error if it is not read to its end: nothing goes round for ever."""
+    """The small read that follows is an error if it is not read to its end: nothing goes round for ever."""
     cluster.put("a", (0, LARGE), (0, 0))
     one = Subscribed(cluster)
     one.offered()

@@ -11,6 +11,7 @@ from connectors.chain.spec import ClassSpec, made
 from connectors.converters.header_converters import SimpleHeaderConverter
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import BOOLEAN, DATE, FLOAT32, FLOAT64, INT8, INT16, INT32, STRING, Field, Schema, Type
+from connectors.data.values import Date
 from connectors.transforms.literals import parse_string
 from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Transform
@@ -33,6 +34,8 @@ def lists(schema: Schema | None) -> Schema:
         ('{"a": null}', Schema(type=Type.MAP, key_schema=STRING), {"a": None}), ("null", None, None),
         ("true", BOOLEAN, True), ("true}", STRING, "true}"), ("1.0", INT8, 1), ("0.1", FLOAT32, 0.10000000149011612),
         ("1e39", FLOAT64, 1e39), ("2019-08-23", DAYS, 18_131), ("1582-10-04", DAYS, -141_428), ("70000", INT32, 70_000),
+        ("[0.5, 16777217]", lists(FLOAT32), [0.5, 16_777_216.0]),
+        ('[{"a": 2019-08-23}, {}]', lists(Schema(type=Type.MAP)), [{"a": Date(18_131 * 86_400_000)}, {}]),
         ('[" 2019-08-23"]', lists(STRING), [" 2019-08-23"]), (" 2019-08-23", DAYS, 18_131),
         ("a:b", STRING, "a:b"), ("[" * 500, STRING, "[" * 500), ("", STRING, ""),
     ],

@@ -5,9 +5,9 @@ a user has written, on as many names as it has, and a store may answer late. So 
 is met so:
 
     put, delete, target    of one connector: one after the other (`store_ownership`)
-    put beside a file      what is being stored is held against files, and their configs against it, before it is
-                           stored; a put whose check was made for other settings than there are by then is checked again
-    target beside a file   the state is set on what the file says by then; of one that is gone it stays stored only
+    put and a file         what is being stored is held against files, and their configs against it, before it is
+                           stored; a put that was checked for other settings than there are by then is checked again
+    target and a file      the state is set on what the file says by then; of one that is gone it stays stored only
     store lost, and again  all that is stored is taken up, with no change under way
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import structlog
+from msgspec import Struct
 from msgspec.structs import replace
 
 from connectors.clock import Clock
@@ -29,9 +30,9 @@ from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, NoConnectorError
 from connectors.runtime.connector_limit import most_connectors, open_files_limit
-from connectors.runtime.connector_store import ConnectorStore, StoredConnector, TargetState
+from connectors.runtime.connector_store import ConnectorStore, StoredConnector
+from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.store_ownership import StoreOwnership
-from connectors.runtime.supervised_connector import ConnectorSpec
 
 _log = structlog.get_logger()
 
@@ -43,12 +44,25 @@ MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
 MAKE_ROOM: Final = "Delete one, or raise connectors.max in the worker file and start the worker again."
 
 
+class ConnectorSpec(Struct, frozen=True):
+    """What a connector is to be; `file` is the connector file that it comes from, None if it was made over REST."""
+
+    config: ConnectorConfig
+    target: TargetState = TargetState.RUNNING
+    file: Path | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether a supervisor is to be there for it: not if it is to be STOPPED."""
+        return self.target is not TargetState.STOPPED
+
+
 class ConnectorSpecs:
     """What the connectors of `files` and those of `store` are to be; without a store REST changes nothing.
 
-    `changed` is called when another process's changes were taken up. `running` gives the names of the connectors that
-    have not ended yet, deleted ones among them; it is called under a lock, and waits for nothing. All methods may be
-    called from any thread.
+    `changed` is called after a change over REST, and when another process's changes were taken up. `running` gives the
+    names of the connectors that have not ended yet, deleted ones among them; it is called under a lock, and waits for
+    nothing. All methods may be called from any thread.
     """
 
     def __init__(
@@ -102,11 +116,19 @@ class ConnectorSpecs:
         self,
         name: str,
         changed: Callable[[Mapping[str, str]], ConnectorConfig],
-        target: TargetState | None,
+        target: TargetState | None = None,
         *,
-        only_new: bool,
+        only_new: bool = False,
     ) -> bool:
-        """Makes a connector, or changes its config, as `Herder.put` says; returns whether it was made."""
+        """Makes a connector, or changes its config; returns whether it was made. It is stored when this returns.
+
+        `changed` returns the config for the settings that there are, none of a new one. It is called without any lock,
+        as it checks what a user has written, and again if another change comes between.
+        `target`: the state of a new one, RUNNING if it is not given; a changed one keeps its own. Raises what
+        `changed` raises; ConflictError if it exists and `only_new`, comes from a file, or would be one more than
+        `connectors.max`; FaultyConfigError if it clashes with another; BusyError, StorageError if it cannot be stored:
+        then nothing has changed.
+        """
         ownership = self._owned(name)
         for _ in range(TRIES):
             ownership.ensure()  # which may take up connectors that another worker has left, this one among them
@@ -116,9 +138,14 @@ class ConnectorSpecs:
             config = changed(before.config.given if before else {})
             spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
             with ownership.changing(name):
-                if self._reserve(name, before, spec):
+                is_stored = self._reserve(name, before, spec)
+                if is_stored:
                     self._store_config(ownership, name, spec)
-                    return before is None
+            if is_stored:
+                made = before is None
+                _log.info("connector made over REST" if made else "connector's config set over REST", connector=name)
+                self._changed()
+                return made
         raise ConflictError(f"Connector {name} was changed by others again and again.", "Ask again.")
 
     def _reserve(self, name: str, before: ConnectorSpec | None, spec: ConnectorSpec) -> bool:
@@ -159,7 +186,10 @@ class ConnectorSpecs:
                 del self._storing[name]
 
     def delete(self, name: str) -> None:
-        """Forgets a connector that was made over REST, as `Herder.delete` says."""
+        """Forgets a connector that was made over REST, so that it ends; what it keeps stays.
+
+        Raises NoConnectorError, ConflictError, BusyError, StorageError.
+        """
         ownership = self._owned(name)
         ownership.ensure()
         with ownership.changing(name):
@@ -168,11 +198,14 @@ class ConnectorSpecs:
             ownership.write(lambda store: store.delete(name))
             with self._lock:
                 self._specs.pop(name, None)
+        _log.info("connector deleted over REST", connector=name)
+        self._changed()
 
     def target(self, name: str, state: TargetState) -> None:
-        """Sets what a connector is to be, as `Herder.target` says.
+        """Sets the target state of a connector; it is stored when this returns.
 
         That of a connector of a file is stored by the worker that has the file, even if another one has the store.
+        Raises NoConnectorError, ConflictError, BusyError, StorageError.
         """
         ownership = self._owned()
         write = ownership.write
@@ -192,6 +225,8 @@ class ConnectorSpecs:
                 ownership.write(lambda store: store.put(stored))
             with self._lock:  # its file may have changed meanwhile, or gone
                 self._specs[name] = replace(self.get(name), target=state)
+        _log.info("connector's target state set over REST", connector=name, state=state.value)
+        self._changed()
 
     def end(self) -> None:
         """Stores nothing any more from here on: another process may have the store soon. Waits for nothing."""
@@ -219,7 +254,7 @@ class ConnectorSpecs:
             return True
 
     def check_file(self, file: ConnectorFile) -> None:
-        """Raises FaultyConfigError where the file's connector clashes with another of this worker."""
+        """Raises FaultyConfigError if the file's connector clashes with another of this worker."""
         self._unless_clashing(file.config, file.path, lambda: None)
 
     def put_file(self, file: ConnectorFile, stored: TargetState) -> bool:
@@ -246,7 +281,7 @@ class ConnectorSpecs:
 
     def _take_up(self, stored: Sequence[StoredConnector]) -> None:
         """Makes the connectors that were made over REST those that are stored, once this process has the store."""
-        specs = {one.name: self._checked(one) for one in stored}
+        specs = {connector.name: self._checked(connector) for connector in stored}
         with self._lock:
             for name in [name for name, spec in self._specs.items() if spec.file is None and name not in specs]:
                 _log.info("connector was deleted by another worker, stopping it", connector=name)
@@ -289,8 +324,8 @@ class ConnectorSpecs:
     def _unless_clashing(self, config: ConnectorConfig, file: Path | None, take: Callable[[], Result]) -> Result:
         """Calls `take`, which takes name and outputs of `config`, under the lock, once no other connector has them.
 
-        `file` is the one that `config` comes from, None where it was sent over REST. Connectors are compared without
-        the lock, and then those that have come meanwhile. Raises FaultyConfigError where another connector of this
+        `file` is the one that `config` comes from, None if it was sent over REST. Connectors are compared without
+        the lock, and then those that have come meanwhile. Raises FaultyConfigError if another connector of this
         worker has the name or an output topic.
         """
         compared: list[ConnectorSpec] = []

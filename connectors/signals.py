@@ -13,7 +13,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def handled(wanted: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Sets these handlers, and the earlier ones at the end; none outside the main thread, where Python allows none."""
+    """Sets these handlers, and the earlier ones at the end; none outside the main thread: Python allows none there."""
     mine = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, handler) for number, handler in wanted.items()} if mine else {}
     try:
@@ -27,7 +27,7 @@ class HeldSignals:
     """Keeps signals that come before there is anything that could take them; `hand_to` names what does.
 
     A worker takes a second to import that, and Spark's JVM starts meanwhile. Ended by the signal itself, the process
-    would leave Spark's settings file behind, and a stop would look like a failure.
+    would leave Spark's settings file, and a stop would look like a failure.
     """
 
     def __init__(self) -> None:

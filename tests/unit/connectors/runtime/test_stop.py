@@ -9,33 +9,27 @@ from unittest.mock import Mock
 
 import pytest
 
-from connectors.runtime.cancellation import CancellableJob, RunStops, StopToken
+from connectors.runtime.cancellable_job import CancellableJob
+from connectors.runtime.stop import Stop
 
 TIMEOUT_S = 10.0
 
 
 @pytest.mark.parametrize(
-    ("asked", "drain"),
-    [((True,), True), ((False,), False), ((True, True), True), ((True, False), False), ((False, True), False)],
+    ("asked", "drop_at"),
+    [((None,), None), ((5.0,), 5.0), ((None, None), None), ((None, 5.0), 5.0), ((5.0, None), 5.0), ((5.0, 3.0), 3.0)],
 )
-def test_a_stop_without_drain_wins(asked: tuple[bool, ...], drain: bool) -> None:
+def test_the_stronger_stop_wins(asked: tuple[float | None, ...], drop_at: float | None) -> None:
     """A changed file waits for a running fold (SIGHUP); a worker that is told to end (SIGTERM) does not."""
-    stop = StopToken()
-    for one in asked:
-        stop.stop(drain=one)
-    assert (stop.is_set(), stop.drain) == (True, drain)
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_restart_ends_the_run_and_another_follows(*, stopped: bool) -> None:
-    """Not where the connector is stopped as well: then the next run would end before it began."""
-    stops = RunStops()
-    run = stops.begin_run()
-    stops.restart(cancel_at=5.0)
-    if stopped:
-        stops.stop(drain=True)
-    assert (run.is_set(), run.cancel_at, stops.restarting) == (True, 5.0, not stopped)
-    assert stops.begin_run().is_set() is stopped
+    stop = Stop()
+    assert (stop.is_set(), stop.finishes, stop.drops) == (False, False, False)
+    for at in asked:
+        if at is None:
+            stop.finish()
+        else:
+            stop.drop(at)
+    assert (stop.is_set(), stop.finishes, stop.drops) == (True, drop_at is None, drop_at is not None)
+    assert stop.drops_at(4.0) is (drop_at == 3.0)
 
 
 def cancellable_job(work: Any, context: Mock | None = None) -> CancellableJob:
@@ -111,12 +105,11 @@ def test_who_waits_for_a_job_is_told_when_it_is_over(*, fails: bool) -> None:
 
 def test_a_stop_wakes_and_to_be_woken_stops_nothing() -> None:
     """Who watches a connector waits for one event, whatever happens to it."""
-    woken, stopped, restarted = StopToken(), StopToken(), RunStops()
+    woken, finished, dropped = Stop(), Stop(), Stop()
     woken.wake()
-    stopped.stop()
-    run = restarted.begin_run()
-    restarted.restart(cancel_at=1.0)
-    assert [(one.is_set(), one.woken.is_set()) for one in (StopToken(), woken, stopped, run)] == [
+    finished.finish()
+    dropped.drop(1.0)
+    assert [(stop.is_set(), stop.woken.is_set()) for stop in (Stop(), woken, finished, dropped)] == [
         (False, False),
         (False, True),
         (True, True),
