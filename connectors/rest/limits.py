@@ -7,7 +7,7 @@ from msgspec import Struct
 from connectors.rest.slow_calls import WAIT_S
 
 
-class Limits(Struct, frozen=True):
+class ClientLimits(Struct, frozen=True):
     """What a client may take of the REST interface."""
 
     # Connections that are served at once. Another one takes the place of one that waits for its client; if none does,
@@ -24,4 +24,4 @@ class Limits(Struct, frozen=True):
     wait_s: float = WAIT_S
 
 
-LIMITS = Limits()
+LIMITS = ClientLimits()

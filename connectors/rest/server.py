@@ -18,7 +18,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UnreachableError
 from connectors.kafka.retry import poll_until
-from connectors.rest.limits import LIMITS, Limits
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import BoundListener
 from connectors.threads import CancellableThread
 
@@ -45,7 +45,7 @@ class _Protocol(H11Protocol):
     connection counts from before its handshake: it is taken without TLS, and given to HTTP after the handshake.
     """
 
-    limits: Limits
+    limits: ClientLimits
     tls: ssl.SSLContext | None
     _handshake: asyncio.Task[None] | None = None  # until it is done; afterwards kept, and of no use
     _early: bytes | None = None  # what came before HTTP had the connection; None without a handshake, and after it
@@ -173,7 +173,7 @@ class RestServer:
     """Serves `apps`, each on its listener, from `start` to `stop`."""
 
     def __init__(
-        self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]], limits: Limits = LIMITS
+        self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]], limits: ClientLimits = LIMITS
     ) -> None:
         self._apps = apps
         configs = (_loaded(_config(worker, bound, app, limits)) for bound, app in apps)
@@ -213,7 +213,7 @@ class RestServer:
         await asyncio.gather(*served)
 
 
-def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp, limits: Limits) -> uvicorn.Config:
+def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp, limits: ClientLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         ws="none",
@@ -239,7 +239,7 @@ def _loaded(config: uvicorn.Config) -> uvicorn.Config:
     return config
 
 
-def _with_protocol(config: uvicorn.Config, limits: Limits) -> uvicorn.Config:
+def _with_protocol(config: uvicorn.Config, limits: ClientLimits) -> uvicorn.Config:
     """Returns `config`, of which TLS is done by the protocol: the server would not count a connection before that."""
     tls, config.ssl = config.ssl, None
     config.http_protocol_class = type("_LimitedProtocol", (_Protocol,), {"limits": limits, "tls": tls})

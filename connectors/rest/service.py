@@ -12,7 +12,7 @@ from connectors.clock import SystemClock
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.dev.revision import revision
-from connectors.rest.limits import LIMITS, Limits
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import BoundListener, advertised
 from connectors.runtime.herder import Herder
 from connectors.threads import CancellableThread
@@ -33,7 +33,7 @@ def listening(
     state: WorkerState,
     bound: Sequence[BoundListener],
     ready: Callable[[str], None],
-    limits: Limits = LIMITS,
+    limits: ClientLimits = LIMITS,
 ) -> Iterator[None]:
     """Serves REST during the block; `ready` gets the URL of each listener once it answers."""
     if not bound:
@@ -71,7 +71,7 @@ def listening(
         yield
 
 
-def _app(context: RestContext, bound: BoundListener, limits: Limits) -> ASGIApp:
+def _app(context: RestContext, bound: BoundListener, limits: ClientLimits) -> ASGIApp:
     from starlette.middleware.cors import CORSMiddleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 

@@ -25,7 +25,7 @@ WAIT_S: Final = 5.0
 hangs."""
 WAITING: Final = 32
 """How many requests of a kind wait so: all kinds together leave connections for what is answered from memory
-(`Limits.connections`)."""
+(`ClientLimits.connections`)."""
 RETRY_AFTER_S: Final = 5
 """After how long (s) a client that was refused is to ask again, by the header Retry-After."""
 

@@ -15,7 +15,7 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import ConnectorFile, load_worker
 from connectors.progress.observer import NullObserver
-from connectors.rest.limits import LIMITS, Limits
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import bind
 from connectors.rest.service import listening
 from connectors.runtime import herder as module
@@ -119,14 +119,14 @@ def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterato
 
 
 @contextmanager
-def limited_rest_worker(folder: Path, limits: Limits, **settings: str) -> Iterator[RestWorker]:
+def limited_rest_worker(folder: Path, limits: ClientLimits, **settings: str) -> Iterator[RestWorker]:
     """Runs a `rest_worker` with other limits for its clients."""
     with patch.object(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config)):
         yield from _listening(folder, limits, settings)
 
 
 def _listening(
-    folder: Path, limits: Limits, settings: Mapping[str, str], files: Sequence[ConnectorFile] = ()
+    folder: Path, limits: ClientLimits, settings: Mapping[str, str], files: Sequence[ConnectorFile] = ()
 ) -> Iterator[RestWorker]:
     config = load_worker(worker_file(folder, **{"listeners": "http://127.0.0.1:0", **settings}))
     herder = Herder(config, SystemClock(), NullObserver(), files, ConnectorStore.of(config))

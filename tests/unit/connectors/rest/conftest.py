@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from connectors.rest.limits import LIMITS, Limits
+from connectors.rest.limits import LIMITS, ClientLimits
 from tests.support.rest import RestWorker, limited_rest_worker
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ClientLimits:
     """The worker's; a test that needs others is parametrized with them."""
     return LIMITS
 
 
 @pytest.fixture
-def worker(tmp_path: Path, limits: Limits) -> Iterator[RestWorker]:
+def worker(tmp_path: Path, limits: ClientLimits) -> Iterator[RestWorker]:
     with limited_rest_worker(tmp_path, limits) as found:
         yield found

@@ -16,7 +16,7 @@ import pytest
 
 from connectors.errors import BusyError
 from connectors.rest import security, server, slow_calls
-from connectors.rest.limits import LIMITS, Limits
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.slow_calls import Slow, SlowCalls
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker
@@ -27,9 +27,9 @@ Open = Callable[[str], list[socket.socket]]
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ClientLimits:
     """Slow clients are ended only if others need their place."""
-    return Limits(connections=MOST, head_s=600.0, take_s=600.0)
+    return ClientLimits(connections=MOST, head_s=600.0, take_s=600.0)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_worker
-from connectors.rest.limits import Limits
+from connectors.rest.limits import ClientLimits
 from connectors.rest.listeners import bind
 from connectors.rest.security import BODY_MAX
 from tests.support.certificates import certificate
@@ -247,7 +247,7 @@ def test_bodies_have_a_limit(worker: RestWorker, chunked: bool) -> None:
         "POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
     ],
 )
-@pytest.mark.parametrize("limits", [Limits(head_s=0.3)])
+@pytest.mark.parametrize("limits", [ClientLimits(head_s=0.3)])
 def test_slow_clients_are_ended(worker: RestWorker, sent: str) -> None:
     """One that sends nothing, half a head, or half a body keeps its connection for a while only."""
     host, port = worker.url.removeprefix("http://").split(":")
@@ -259,7 +259,7 @@ def test_slow_clients_are_ended(worker: RestWorker, sent: str) -> None:
         assert time.monotonic() - began < 15
 
 
-@pytest.mark.parametrize("limits", [Limits(take_s=1.0)])
+@pytest.mark.parametrize("limits", [ClientLimits(take_s=1.0)])
 def test_a_client_that_reads_no_answer_is_ended(worker: RestWorker) -> None:
     """It would keep its connection for ever, and a few hundred of its kind all that there are; others go on."""
     host, port = worker.url.removeprefix("http://").split(":")
@@ -277,7 +277,7 @@ def _served(port: int) -> int:
     return sum(one.laddr.port == port and bool(one.raddr) for one in psutil.Process().net_connections("tcp"))
 
 
-@pytest.mark.parametrize("limits", [Limits(head_s=0.3)])
+@pytest.mark.parametrize("limits", [ClientLimits(head_s=0.3)])
 def test_a_client_that_keeps_its_connection_is_not_slow(worker: RestWorker) -> None:
     """What counts is a request that does not get done."""
     with httpx.Client(base_url=worker.url) as client:

@@ -17,14 +17,14 @@ from fastapi.routing import APIRoute
 
 from compactor.catalog.catalog import Catalog
 from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, worker_info
-from connectors.rest.limits import Limits
+from connectors.rest.limits import ClientLimits
 from connectors.rest.slow_calls import Slow
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, limited_rest_worker, message
 
 LATE_S = 30.0
-PATIENT, IMPATIENT = Limits(wait_s=0.2), Limits(wait_s=0.05)
+PATIENT, IMPATIENT = ClientLimits(wait_s=0.2), ClientLimits(wait_s=0.05)
 MANY = 45
 """Requests at once, more than the framework has threads."""
 FROM_MEMORY = {

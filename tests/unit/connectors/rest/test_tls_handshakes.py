@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from connectors.rest.limits import Limits
+from connectors.rest.limits import ClientLimits
 from tests.support.certificates import certificate
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, limited_rest_worker
@@ -45,13 +45,13 @@ class TlsWorker:
 
 
 @pytest.fixture
-def limits() -> Limits:
+def limits() -> ClientLimits:
     """Slow clients are ended only if others need their place."""
-    return Limits(connections=MOST, handshake_s=600.0)
+    return ClientLimits(connections=MOST, handshake_s=600.0)
 
 
 @pytest.fixture
-def worker(tmp_path: Path, limits: Limits) -> Iterator[TlsWorker]:
+def worker(tmp_path: Path, limits: ClientLimits) -> Iterator[TlsWorker]:
     key, own = certificate(tmp_path, "worker")
     settings = {
         "listeners": "https://127.0.0.1:0",
@@ -73,7 +73,7 @@ def test_handshakes_that_never_end_keep_nobody_out(worker: TlsWorker, sent: byte
         assert worker.served() <= MOST
 
 
-@pytest.mark.parametrize("limits", [Limits(handshake_s=0.3)])
+@pytest.mark.parametrize("limits", [ClientLimits(handshake_s=0.3)])
 def test_a_handshake_has_a_time_limit(worker: TlsWorker) -> None:
     """The client finds its connection ended, and the worker has it no more."""
     with socket.create_connection(worker.address, timeout=20) as client:
