@@ -304,19 +304,25 @@ def test_what_is_left_is_folded_with_its_own_horizons(spark: SparkSession, stora
         assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
 
 
+def tasks_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[int]:
+    """Has folds in tasks raise `error`; returns a list with an entry for each."""
+    tried: list[int] = []
+
+    def failing(*_: object) -> None:
+        tried.append(1)
+        raise error
+
+    monkeypatch.setattr(InTasks, "run", failing)
+    return tried
+
+
 def test_a_task_whose_process_ends_is_sparks_from_then_on(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Perhaps for want of memory: the same would end the next one as well, and Spark's fold spills."""
     state = filled(storage)
     ranges = [between(log, 0, 60) for log in state.logs]
-    tried = []
-
-    def dying(*_: object) -> None:
-        tried.append(1)
-        raise RuntimeError("Python worker exited unexpectedly (crashed)")
-
-    monkeypatch.setattr(InTasks, "run", dying)
+    tried = tasks_fail(monkeypatch, RuntimeError("Python worker exited unexpectedly (crashed)"))
     rewriting_ = Rewriter(spark, storage)
     for number in range(2):
         done = rewriting_.rewrite(rewriting(storage, f"1-{number}", ranges, RecordFilter()))
@@ -328,12 +334,7 @@ def test_a_full_disk_is_an_error_of_the_store(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody takes it for the end of a process: Spark's fold would find the same disk."""
-    full = StorageError("Could not write x: No space left on device.", "Make room.")
-
-    def failing(*_: object) -> None:
-        raise full
-
-    monkeypatch.setattr(InTasks, "run", failing)
+    tasks_fail(monkeypatch, StorageError("Could not write x: No space left on device.", "Make room."))
     with pytest.raises(StorageError, match="No space left"):
         Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
@@ -342,11 +343,7 @@ def test_a_stop_is_not_answered_by_another_job(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal to the whole group ends tasks as well: then nothing begins anew."""
-
-    def dying(*_: object) -> None:
-        raise RuntimeError("Python worker exited unexpectedly (crashed)")
-
-    monkeypatch.setattr(InTasks, "run", dying)
+    tasks_fail(monkeypatch, RuntimeError("Python worker exited unexpectedly (crashed)"))
     with pytest.raises(RuntimeError, match="exited"):
         Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
