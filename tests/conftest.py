@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from connectors import known_values
 from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.kafka import admin
 from tests.support.spark_settings import FAST_START
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def _folder(item: pytest.Item) -> str:
 def _no_known_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgets the placeholders and secrets of other tests: they would be hidden in what this one prints."""
     monkeypatch.setattr(known_values, "_known", known_values.KnownValues())
+
+
+@pytest.fixture
+def soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that no broker knows counts as deleted after a second."""
+    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from benchmarks.harness import results as files
 from benchmarks.harness.broker import broker
 from benchmarks.harness.call import call, killed
-from benchmarks.harness.datasets import filled_topic, first_records, named, produce
+from benchmarks.harness.datasets import DataSet, filled_topic, first_records, named, produce
 from benchmarks.harness.results import Measured, Results, Run
 from benchmarks.harness.row import Comparison, Measurement, MissingError, Peer, run_peer, starting
 from connectors.dev.revision import UNKNOWN
 
 
+class Ground(NamedTuple):
+    """What comparisons run on."""
+
+    broker: Callable[[], AbstractContextManager[str]] = broker
+    call: Callable[..., Any] = call
+    filled_topic: Callable[[str, DataSet], str] = filled_topic
+    produce: Callable[[str, str, DataSet], object] = produce
+
+
+GROUND: Final = Ground()
+
+
 class Runner:
     """Continues `results` until each row has `rounds` rounds, and saves them to `file` after each measurement."""
 
-    def __init__(self, results: Results, rounds: int, file: Path) -> None:
+    def __init__(self, results: Results, rounds: int, file: Path, ground: Ground = GROUND) -> None:
+        self._ground = ground
         self.results = results
         self.failed = False
         self._rounds = rounds
@@ -33,13 +47,13 @@ class Runner:
         starts, whole = ([*self._missing(row, starts=which)] for which in (True, False))
         if not starts and not whole:
             return
-        with self._saving(row.id), broker() as bootstrap:
-            topic = filled_topic(bootstrap, first)
+        with self._saving(row.id), self._ground.broker() as bootstrap:
+            topic = self._ground.filled_topic(bootstrap, first)
             for number, peer in starts:
                 self._run(row, peer, number, first.records, (bootstrap, topic), start=True)
             if not whole:
                 return
-            call(f"fill {data.name}", produce, bootstrap, topic, data)
+            self._ground.call(f"fill {data.name}", self._ground.produce, bootstrap, topic, data)
             records = first.records + data.records
             print(f"{row.id}: {records:,} records are there", flush=True)
             for number, peer in whole:
@@ -49,9 +63,9 @@ class Runner:
         """Takes the values once a round, each round on a broker of its own."""
         done = sum(one.figure == row.source for one in self.results.measured)
         for number in range(done + 1, self._rounds + 1):
-            with self._saving(row.source), broker() if row.broker else nullcontext("") as bootstrap:
+            with self._saving(row.source), self._ground.broker() if row.broker else nullcontext("") as bootstrap:
                 try:
-                    values = call(row.source, row.measure, bootstrap)
+                    values = self._ground.call(row.source, row.measure, bootstrap)
                 except MissingError as error:
                     self.results.missing[row.source] = str(error)
                     print(f"  {row.source} is left out: {error}", flush=True)
@@ -77,7 +91,8 @@ class Runner:
         with self._saving(f"{row.id}: {peer.name}"):
             try:
                 runs = starting(peer) if start else peer
-                used = call(f"{row.id}: {peer.name}, {records:,} records", run_peer, runs, *target)
+                what = f"{row.id}: {peer.name}, {records:,} records"
+                used = self._ground.call(what, run_peer, runs, *target)
             except MissingError as error:
                 self.results.missing[peer.name] = str(error)
                 print(f"  {peer.name} is left out: {error}", flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,9 @@ def flink_python(cache: Path | None = None) -> Path:
     return python_with("apache-flink", VERSION, cache or default_cache())
 
 
-def kafka_connector(cache: Path | None = None) -> Path:
+def kafka_connector(
+    cache: Path | None = None, *, fetch: Callable[[str, Path, Path], None] = retrieve, sha256: str = _CONNECTOR_SHA256
+) -> Path:
     """Returns the JAR file of Flink's connector to Kafka below `cache`, which is fetched on first use.
 
     Raises:
@@ -53,11 +56,11 @@ def kafka_connector(cache: Path | None = None) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as scratch:
             try:
-                retrieve(_MODULE, Path(scratch), Path(scratch, "jars"))
+                fetch(_MODULE, Path(scratch), Path(scratch, "jars"))
             except UnreachableError as error:
                 raise MissingError(f"{name} could not be fetched from Maven") from error
             fetched = Path(scratch, "jars", name)
-            if hashlib.sha256(fetched.read_bytes()).hexdigest() != _CONNECTOR_SHA256:
+            if hashlib.sha256(fetched.read_bytes()).hexdigest() != sha256:
                 raise MissingError(f"{name} came changed from Maven")
             fetched.rename(root / name)
     return root / name

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from compactor.analyze.effect import Analysis, PartitionAnalysis, SplitKeys, Survivors, outcome
 from compactor.analyze.preview import FoldPreview, RangeCounts, boundaries, preview
-from compactor.fold.memory_budget import COUNTED
+from compactor.fold.memory_budget import COUNTED, MemoryBudget
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -56,9 +56,9 @@ class Counting(Protocol):
         ...
 
 
-def is_little(logs: Iterable[PartitionLog]) -> bool:
+def is_little(logs: Iterable[PartitionLog], budget: MemoryBudget = COUNTED) -> bool:
     """Returns whether `logs` hold so little that counting it in this process takes less than Spark's start."""
-    return COUNTED.fits([whole(log) for log in logs])
+    return budget.fits([whole(log) for log in logs])
 
 
 def analyze(

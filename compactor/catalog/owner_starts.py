@@ -52,10 +52,10 @@ class Start:
             return owner.start < min(_FILES.numbers(self._storage), default=0)
 
 
-def draw(storage: Storage) -> Start:
-    """Draws the next number in the worker's own folder `storage`. Raises StorageError."""
+def draw(storage: Storage, process: str = PROCESS) -> Start:
+    """Draws the next number for `process` in the worker's own folder `storage`. Raises StorageError."""
     drawn = _FILES.numbers(storage)
-    number = _FILES.create_next(storage, max(drawn, default=0) + 1, lambda _: PROCESS.encode(), _ATTEMPTS)
+    number = _FILES.create_next(storage, max(drawn, default=0) + 1, lambda _: process.encode(), _ATTEMPTS)
     if number is None:
         raise StorageError(
             f"{storage.location}/{FOLDER}: {_ATTEMPTS} numbers in a row were drawn by other processes.",

@@ -15,7 +15,7 @@ from compactor.clean.record_filter import RecordFilter
 from compactor.errors import StoppedError
 from compactor.fold.chooser import CheapestFold
 from compactor.fold.latest_per_key import FoldJob, Work
-from compactor.fold.memory_budget import ANY, KEYS, FoldBudget, MemoryBudget, local
+from compactor.fold.memory_budget import FoldBudget, MemoryBudget, local
 from compactor.fold.throttler import Throttler
 from compactor.runs import file_stats, writer
 from compactor.runs.file_stats import FileStats
@@ -27,19 +27,16 @@ from compactor.turns import turn
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RECORDS: Final = 16_000_000
-"""How many records the tasks of a machine work on together: with more, keys might go to disk.
+BUDGET: Final = FoldBudget(records=16_000_000)
+"""What the tasks of a machine work on together: with more records, keys might go to disk.
 
 A log that has more records is a task by itself.
 """
 
-READ: Final = ANY
-"""How much all tasks together read in two passes."""
-
 _REPORTED: Final = 1_000
 """How many files' parts a batch of answers tells of at most; one batch for each would take as long as the writing."""
 
-_one_at_a_time: Final = threading.Lock()
+ONE_AT_A_TIME: Final = threading.Lock()
 """Held while this process rewrites: the cleaners of many connectors begin together, and publishes need a core."""
 
 
@@ -47,6 +44,7 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
     """A rewrite of `ranges`: the records that `keep` keeps go by offset into files of `target`, up to its max_bytes.
 
     `failpoint` is hit as each is closed. `limit` is what the rewrite reads and writes at most, in bytes per second.
+    `budget` is what Spark's tasks may use, None for BUDGET.
     """
 
     ranges: Sequence[OffsetRange]
@@ -54,6 +52,7 @@ class CompactionTask(Struct, frozen=True, kw_only=True):
     keep: RecordFilter
     failpoint: str
     limit: int | None = None
+    budget: FoldBudget | None = None
 
 
 class Rewriter:
@@ -86,7 +85,7 @@ class Rewriter:
         if job is None:
             done = self._fold.run(fold_job(task, self._spark.sparkContext.defaultParallelism))
         else:
-            with turn(_one_at_a_time, self._stopped) as mine:
+            with turn(ONE_AT_A_TIME, self._stopped) as mine:
                 if not mine:
                     raise StoppedError("A stop came before a log was rewritten.", "The next start does it.")
                 done = self._fold.run(job)
@@ -116,7 +115,7 @@ def fold_job(task: CompactionTask, cores: int) -> FoldJob:
         keep=task.keep,
         work=lambda: _writing(task.target, task.failpoint, throttler),
         answers=file_stats.FILE_STATS,
-        budget=FoldBudget(read=READ, keys=KEYS, records=RECORDS),
+        budget=task.budget or BUDGET,
         target_bytes=task.target.max_bytes,
         limit=task.limit,
         is_repeatable=True,

@@ -43,11 +43,14 @@ class OffsetMapBudget(Struct, frozen=True):
     """How many keys are held at once, and how many bytes of them; rows that wait to be folded may be as much again.
 
     `hash_partitions`, a power of `offset_map.HASH_PARTITIONS`, is into how many hash partitions keys may be split.
+    `waiting` rows are folded together into the keys that are known; fewer if fewer keys may be held. Rows that come
+    from disk are of many keys: as many of them wait as keys may be held, and most are looked at once.
     """
 
     keys: int
     bytes: int
     hash_partitions: int = 1 << 16
+    waiting: int = 1_000_000
 
     def shared(self, tasks: int) -> OffsetMapBudget:
         """Returns the share of each of `tasks` that run at once."""

@@ -28,16 +28,10 @@ from compactor.runs.scan import LOG
 COLUMNS: Final = ("key", "rejected")
 """The columns that are read of a row, in addition to the number of its range (`scan.LOG`)."""
 
-_ROWS: Final = 1_000_000
-"""How many rows wait before they are folded into the keys that are known; fewer if fewer keys may be held.
-
-Rows that come from disk are of many keys: as many of them wait as keys may be held, and most are looked at once.
-"""
-
 _SMALL: Final = 8_192
 """Batches of fewer rows on average are combined: what a batch takes in memory apart from its rows is not counted."""
 
-_PIECE: Final = 8_192
+PIECE: Final = 8_192
 """How many keys are Python objects at a time: so few stay in the processor's cache, which takes a third off."""
 
 BITS: Final = 4
@@ -142,7 +136,7 @@ class OffsetMap:
         # Batches of rows: known ones first, then those that wait.
         self._held: list[pa.RecordBatch] = []
         # How many rows may wait on the first level.
-        self._rows = min(_ROWS, budget.keys)
+        self._rows = min(budget.waiting, budget.keys)
         # Keys that are held with one row each, and their bytes, as of the last fold.
         self._known = self._known_bytes = 0
         # Rows that were added since, and the bytes of their keys; folded once they are as many as the keys.
@@ -219,7 +213,9 @@ def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
     return rows if which.all() else rows.filter(pa.array(which))
 
 
-def hashes_of(keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray) -> NDArray[np.uint64]:
+def hashes_of(
+    keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray, piece: int = PIECE
+) -> NDArray[np.uint64]:
     """Returns 64 bits for each key and its log's number (int32): the same for equal ones, in every process.
 
     By pandas (SipHash, its secret known): Arrow does not expose its hashes. Unequal ones may have the same, and can
@@ -228,8 +224,8 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray
     from pandas.util import hash_array  # it takes half a second, and most folds need no hash
 
     hashes = np.empty(len(keys), np.uint64)
-    for at in range(0, len(keys), _PIECE):
-        hashes[at : at + _PIECE] = hash_array(keys.slice(at, _PIECE).to_numpy(zero_copy_only=False), categorize=False)
+    for at in range(0, len(keys), piece):
+        hashes[at : at + piece] = hash_array(keys.slice(at, piece).to_numpy(zero_copy_only=False), categorize=False)
     return hashes ^ (logs.to_numpy().astype(np.uint64) * _ODD)
 
 

@@ -18,7 +18,7 @@ from compactor.errors import DEFECT, IngestError
 from compactor.fold.arrow_kernel import last_rows
 from compactor.model import record
 from compactor.model.record import PARTITION, TopicPartition
-from compactor.runs.writer import cut
+from compactor.runs.writer import ROW_GROUP_BYTES, cut
 
 HELD_BYTES: Final = 128 << 20
 """Arrow bytes that a task holds at most before it folds them."""
@@ -30,9 +30,10 @@ class Prefold:
     `superseded` counts, by partition, the records that were left out of the batches yielded so far.
     """
 
-    def __init__(self, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(self, held_bytes: int = HELD_BYTES, group_bytes: int = ROW_GROUP_BYTES) -> None:
         self.superseded: Counter[TopicPartition] = Counter()
         self._max_bytes = held_bytes
+        self._group_bytes = group_bytes
         # Batches that came since the last yield, folded once `_bytes` (Arrow bytes) exceed `_max_bytes`.
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -68,7 +69,7 @@ class Prefold:
     def _emit(self) -> Iterator[pa.RecordBatch]:
         """Yields what is held, cut to the size of row groups; then nothing is held."""
         for batch in self._held:
-            yield from cut(batch)
+            yield from cut(batch, self._group_bytes)
         self._held, self._bytes = [], 0
 
     def _fold(self) -> None:

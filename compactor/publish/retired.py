@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from compactor.errors import DamagedFileError
+from compactor.fold.memory_budget import MemoryBudget
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, split_by_partition
@@ -29,10 +30,9 @@ from compactor.storage.base import Storage
 RETIRED: Final = "retired"
 """The column (list of binary) of the keys that are retired by a record."""
 
-# More would take more memory in a task (Arrow bytes, records); less reads the log below more often.
-_TOGETHER_BYTES: Final = 64 << 20
-_TOGETHER_RECORDS: Final = 500_000
-"""How much is held of the records to be sent, while the log below them is read once for all of them."""
+# How much is held of the records to be sent, while the log below them is read once for all of them. More would take
+# more memory in a task; less reads the log below more often.
+TOGETHER: Final = MemoryBudget(records=500_000, bytes=64 << 20)
 
 _FILES: Final = 10_000
 """How many files a process remembers to have verified."""
@@ -70,16 +70,19 @@ def _earlier(log: PartitionLog, target: PublishTarget) -> OffsetRange | None:
 
 
 class EarlierKeys(Struct, frozen=True):
-    """Looks for other encodings of keys in `ranges` of `storage`, by partition; pickled into tasks."""
+    """Looks for other encodings of keys in `ranges` of `storage`, by partition; pickled into tasks.
+
+    The ranges are read once for as many records as fit `together`, in Arrow bytes.
+    """
 
     storage: Storage
     ranges: Mapping[TopicPartition, OffsetRange]
+    together: MemoryBudget = TOGETHER
 
     def with_retired(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields `records` (record.RUN), in their order, with the column RETIRED if there are any `ranges`.
 
-        It is null if a record retires no key. The keys of the ranges are read once for some 64 MiB of records.
-        Raises StorageError.
+        It is null if a record retires no key. Raises StorageError.
         """
         if not self.ranges:
             yield from records
@@ -87,7 +90,8 @@ class EarlierKeys(Struct, frozen=True):
         held: list[pa.RecordBatch] = []
         for batch in records:
             held.append(batch)
-            if sum(rows.nbytes for rows in held) > _TOGETHER_BYTES or sum(map(len, held)) > _TOGETHER_RECORDS:
+            size = sum(rows.nbytes for rows in held)
+            if size > self.together.bytes or sum(map(len, held)) > self.together.records:
                 yield from _retiring(self.storage, self.ranges, held)
                 held = []
         yield from _retiring(self.storage, self.ranges, held)

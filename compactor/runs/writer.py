@@ -43,10 +43,6 @@ SHARING: Final = 16
 _LOOSE: Final = 4 << 20
 """How many bytes of other rows a slice may keep alive; beyond that it is copied."""
 
-TASK_BYTES: Final = 128 << 20
-"""Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; if even that is small, all
-buffers are written."""
-
 _OPTIONS: Final = {"version": "2.6", "compression": "zstd", "compression_level": 1}
 # Columns with a dictionary: their values repeat within a partition.
 _REPEATED: Final = [
@@ -66,6 +62,8 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     """A job's files: `folder`/`prefix`-<random>.parquet of `storage`; a file is closed once it has `max_bytes`.
 
     `arrived_ms`: when the micro-batch of records that are new was planned; None if they are rewritten.
+    `held_bytes`: Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; if even that is
+    small, all buffers are written.
     """
 
     storage: Storage
@@ -73,11 +71,12 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     prefix: str
     max_bytes: int
     arrived_ms: int | None = None
+    held_bytes: int = 128 << 20
 
 
-def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cuts `batch` into pieces of about ROW_GROUP_BYTES, each enough for a row group of its own."""
-    step = max(1, -(-batch.num_rows * ROW_GROUP_BYTES // max(1, batch.nbytes)))
+def cut(batch: pa.RecordBatch, group_bytes: int = ROW_GROUP_BYTES) -> Iterator[pa.RecordBatch]:
+    """Cuts `batch` into pieces of about `group_bytes`, each enough for a row group of its own."""
+    step = max(1, -(-batch.num_rows * group_bytes // max(1, batch.nbytes)))
     yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
 
 
@@ -89,7 +88,7 @@ def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint
     Within a partition the rows must come by rising offset. An open file is removed if anything fails.
     Raises FoldError if offsets do not rise, StorageError if the store refuses.
     """
-    with _Writer(target, failpoint) as writer:
+    with RunWriter(target, failpoint) as writer:
         for batch in batches:
             yield from writer.finish() if batch is None else writer.add(batch)
         yield from writer.finish()
@@ -123,15 +122,15 @@ class _Buffer:
         self.bytes += size
 
 
-class _Writer:
+class RunWriter:
     """Writes the files of one job, one after the other; each partition's rows wait in a buffer for their row group."""
 
     def __init__(self, target: RunTarget, failpoint: str) -> None:
         self._target = target
         self._failpoint = failpoint
-        # Rows that wait, by partition; `_held` is their sum in Arrow bytes, at most TASK_BYTES after `add`.
+        # Rows that wait, by partition; `held` is their sum in Arrow bytes, at most `held_bytes` after `add`.
         self._buffers: dict[TopicPartition, _Buffer] = {}
-        self._held = 0
+        self.held = 0
         # The open file, None before the first row group and after a close; what was written to it, by partition; the
         # first and last partition of each of its shared row groups.
         self._file: ParquetFile | None = None
@@ -148,19 +147,21 @@ class _Writer:
             self._file.__exit__(kind, error, trace)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[FileStats]:
+        """Takes rows, and yields the statistics of the files that are closed by it."""
         whole = batch.get_total_buffer_size()
         for tp, rows in split_by_partition(batch):
             buffer = self._buffers.setdefault(tp, _Buffer())
-            self._held -= buffer.bytes
+            self.held -= buffer.bytes
             buffer.add(rows, whole)
-            self._held += buffer.bytes
+            self.held += buffer.bytes
             if buffer.bytes >= ROW_GROUP_BYTES:
                 yield from self._flush_all([[tp]])
-        while self._held > TASK_BYTES:
+        while self.held > self._target.held_bytes:
             largest = max(self._buffers, key=lambda tp: self._buffers[tp].bytes)
             yield from self._flush_all([[largest]] if self._is_large(largest) else self._groups())
 
     def finish(self) -> Iterator[FileStats]:
+        """Writes what waits and closes the file; yields its statistics."""
         yield from self._flush_all(self._groups())
         yield from self._close()
 
@@ -201,7 +202,7 @@ class _Writer:
     def _flush(self, tps: Sequence[TopicPartition]) -> Iterator[FileStats]:
         """Writes one row group of all that waits of `tps`, which are in order."""
         buffers = [self._buffers.pop(tp) for tp in tps]
-        self._held -= sum(buffer.bytes for buffer in buffers)
+        self.held -= sum(buffer.bytes for buffer in buffers)
         file = self._open()
         rows = pa.concat_batches([batch for buffer in buffers for batch in buffer.batches])
         for part in stats_of(file.path, rows, self._target.arrived_ms):

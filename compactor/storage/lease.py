@@ -1,9 +1,9 @@
 """Locks on an object store: an object that its holder writes again every few seconds, while it lives.
 
-An object store has no locks that end with their process. So a lock that was not written for LEASE_MS counts as free; by
-the store's own clock, as the clocks of machines differ. A lock that is absent is taken by creating its object, one that
-counts as free by replacing the object that was seen, and it is renewed in the same way: so of several that take it at
-once one has it, and a holder that was frozen takes it back from no other. No promise rests on it (`Storage.lock`): a
+An object store has no locks that end with their process. So a lock that was not written for `lease_ms` counts as free;
+by the store's own clock, as the clocks of machines differ. A lock that is absent is taken by creating its object, one
+that counts as free by replacing the object that was seen, and it is renewed in the same way: so of several that take it
+at once one has it, and a holder that was frozen takes it back from no other. No promise rests on it (`Storage.lock`): a
 store may not be able to compare, and a holder that has lost the lock notices it at the next renewal, or as it asks.
 """
 
@@ -20,10 +20,7 @@ from compactor.errors import StorageError
 from compactor.storage.base import TEMPORARY
 from compactor.storage.object_client import ObjectClient, ObjectState
 
-# Four renewals may be missed. Longer: commands take a worker that was killed for alive for longer. Shorter: a pause of
-# its process, or of the store, frees a lock that is held.
-LEASE_MS: Final = 45_000
-# Each renewal is a request that costs; at most a quarter of LEASE_MS.
+# Each renewal is a request that costs; at most a quarter of `StoreTimes.lease_ms`.
 RENEW_S: Final = 10.0
 PROBE: Final = f"{TEMPORARY}clock"
 """The object that is written to ask the store for the time."""
@@ -36,11 +33,12 @@ _log = structlog.get_logger()
 
 
 class Lease:
-    """The lock `key`, held by this process until `release`."""
+    """The lock `key`, held by this process until `release`, and renewed by `renewals`."""
 
-    def __init__(self, client: ObjectClient, key: str) -> None:
+    def __init__(self, client: ObjectClient, key: str, renewals: LeaseRenewals) -> None:
         self._client = client
         self._key = key
+        self._renewals = renewals
         self._holder = secrets.token_hex(_HOLDER_CHARS // 2)
         # What `write` wrote last; renewals write it again.
         self._data = b""
@@ -49,16 +47,16 @@ class Lease:
         self._turn = threading.Lock()
 
     @classmethod
-    def take(cls, client: ObjectClient, key: str) -> Lease | None:
+    def take(cls, client: ObjectClient, key: str, renewals: LeaseRenewals | None = None) -> Lease | None:
         """Takes the lock; None if another process holds it, or takes it at the same moment."""
-        lease, seen = cls(client, key), client.state(key)
+        lease, seen = cls(client, key, renewals or RENEWALS), client.state(key)
         if seen is None:
             taken = client.create(key, lease._content, lease._marks)
         else:
             taken = _is_over(client, key, seen) and client.replace(key, lease._content, lease._marks, seen)
         if not taken or not lease.is_current():  # a store that compares nothing lets a second one take it
             return None
-        _RENEWALS.add(lease)
+        lease._renewals.add(lease)
         return lease
 
     def write(self, data: bytes) -> None:
@@ -73,7 +71,7 @@ class Lease:
 
     def release(self) -> None:
         """Gives the lock back; a second call does nothing."""
-        _RENEWALS.remove(self)
+        self._renewals.remove(self)
         with self._turn:
             try:
                 if self.is_current():
@@ -90,7 +88,7 @@ class Lease:
             _log.warning("a lock was not renewed; it counts as free after a while", lock=self._key, error=str(error))
             return
         if not is_held:
-            _RENEWALS.remove(self)
+            self._renewals.remove(self)
             if not self._released:
                 _log.warning("a lock was lost: it was not renewed for long, and another has it", lock=self._key)
 
@@ -132,7 +130,7 @@ def held_by(client: ObjectClient, key: str) -> bytes | None:
 
 def _is_over(client: ObjectClient, key: str, state: ObjectState) -> bool:
     """Returns whether the lock counts as free, as it was not renewed for long."""
-    return _store_time_ms(client, key) - state.modified_ms > LEASE_MS
+    return _store_time_ms(client, key) - state.modified_ms > client.times.lease_ms
 
 
 def _store_time_ms(client: ObjectClient, key: str) -> int:
@@ -146,19 +144,24 @@ def _store_time_ms(client: ObjectClient, key: str) -> int:
     return info.modified_ms if info else 0
 
 
-class _Renewals:
-    """The thread of this process that has its leases renewed, while there are any.
+class LeaseRenewals:
+    """The thread that has leases renewed every `renew_s`, while there are any.
 
     Each is renewed on a thread of its own: one that the store does not answer for must not let the others end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, renew_s: float = RENEW_S) -> None:
+        self._renew_s = renew_s
         # Held leases, changed under `_changed`; the thread ends once there is none.
         self._leases: set[Lease] = set()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
+    def __contains__(self, lease: Lease) -> bool:
+        return lease in self._leases
+
     def add(self, lease: Lease) -> None:
+        """Has a lease renewed from now on."""
         with self._changed:
             self._leases.add(lease)
             if self._thread is None or not self._thread.is_alive():
@@ -166,6 +169,7 @@ class _Renewals:
                 self._thread.start()
 
     def remove(self, lease: Lease) -> None:
+        """Has a lease renewed no more."""
         with self._changed:
             self._leases.discard(lease)
             self._changed.notify_all()
@@ -174,7 +178,7 @@ class _Renewals:
         under_way: dict[Lease, threading.Thread] = {}
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: not self._leases, timeout=RENEW_S)
+                self._changed.wait_for(lambda: not self._leases, timeout=self._renew_s)
                 leases = tuple(self._leases)
                 if not leases:
                     self._thread = None
@@ -186,4 +190,5 @@ class _Renewals:
                     under_way[lease].start()
 
 
-_RENEWALS: Final = _Renewals()
+RENEWALS: Final = LeaseRenewals()
+"""Of this process."""

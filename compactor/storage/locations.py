@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from compactor.errors import UnsupportedStorageError
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
-from compactor.storage.object_client import StoreBucket
+from compactor.storage.object_client import StoreBucket, StoreTimes
 from compactor.storage.object_store import ObjectStorage
 
 SCHEMES: Final = ("file", "s3", "gs", "az", "abfss")
@@ -40,6 +40,7 @@ class StoreOptions(Struct, frozen=True):
     gs: Mapping[str, str] = {}
     az: Mapping[str, str] = {}
     allow_http: frozenset[str] = frozenset()
+    times: StoreTimes = StoreTimes()
 
     def __repr__(self) -> str:
         return "StoreOptions()"
@@ -98,4 +99,4 @@ def _bucket(url: SplitResult, options: StoreOptions) -> StoreBucket:
 
 def _of_scheme(scheme: str, name: str, options: StoreOptions) -> StoreBucket:
     own: Mapping[str, str] = {"s3": options.s3, "gs": options.gs, "az": options.az}[scheme]
-    return StoreBucket(scheme, name, tuple(sorted(own.items())), scheme in options.allow_http)
+    return StoreBucket(scheme, name, tuple(sorted(own.items())), scheme in options.allow_http, options.times)

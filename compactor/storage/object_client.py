@@ -1,8 +1,8 @@
 """Talks to one bucket of an object store: S3, Google Cloud Storage, Azure Blob Storage and what speaks their protocols.
 
 The one place that knows obstore. Every method raises StorageError with the object's URL and what to do; a request that
-the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to RETRY_S. A store that
-takes a request and never answers is given up after REQUEST_S.
+the store throttles (503, 429) or does not answer is sent again, with growing pauses, for up to `retry_s`. A store
+that takes a request and never answers is given up after `request_s`.
 
 A create is different: if its answer was lost, to send it again would find the object that it has made itself. So it is
 sent once at a time, and carries a random mark among the object's attributes: by the mark the object is known as its
@@ -29,15 +29,6 @@ from compactor.storage.request_counts import REQUESTS
 if TYPE_CHECKING:
     from obstore import WritableFile
     from obstore.store import ObjectStore
-
-RETRY_S: Final = 20
-"""How long a request is sent again, in seconds: longer outages are for the restart policy of a connector."""
-
-CONNECT_S: Final = 5
-"""How long a connection may take to be made, in seconds."""
-
-REQUEST_S: Final = 60
-"""How long a request may take with its answer, in seconds: a part of PART_BYTES fits in at 140 kB/s."""
 
 PART_BYTES: Final = 8 << 20
 """What is larger is uploaded in parts of so many bytes."""
@@ -69,6 +60,24 @@ _UPLOAD_GONE: Final = (
 )
 
 
+# Four renewals may be missed. Longer: commands take a worker that was killed for alive for longer. Shorter: a pause of
+# its process, or of the store, frees a lock that is held.
+LEASE_MS: Final = 45_000
+
+
+class StoreTimes(Struct, frozen=True):
+    """How long a store is waited for."""
+
+    # How long (s) a request is sent again: longer outages are for the restart policy of a connector.
+    retry_s: float = 20
+    # How long (s) a connection may take to be made.
+    connect_s: float = 5
+    # How long (s) a request may take with its answer: a part of PART_BYTES fits in at 140 kB/s.
+    request_s: float = 60
+    # After how long (ms) a lock that was not renewed counts as free.
+    lease_ms: int = LEASE_MS
+
+
 class StoreBucket(Struct, frozen=True):
     """A bucket (in Azure: a container) and how it is reached.
 
@@ -79,6 +88,7 @@ class StoreBucket(Struct, frozen=True):
     name: str
     options: tuple[tuple[str, str], ...] = ()
     allow_http: bool = False
+    times: StoreTimes = StoreTimes()
 
     @property
     def url(self) -> str:
@@ -117,12 +127,14 @@ class ObjectClient:
     """Reads and writes the objects of a bucket by their keys."""
 
     def __init__(self, bucket: StoreBucket) -> None:
+        self.times = bucket.times
         self._bucket = bucket
-        self._store = _open(bucket, {"max_retries": 100, "retry_timeout": timedelta(seconds=RETRY_S)})
+        retry_timeout = timedelta(seconds=bucket.times.retry_s)
+        self._store = _open(bucket, {"max_retries": 100, "retry_timeout": retry_timeout})
         self._refuses_copies = False
         """Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process."""
         # Sends a create once: only `create` knows whether another try is right.
-        self._once = _open(bucket, {"max_retries": 0, "retry_timeout": timedelta(seconds=RETRY_S)})
+        self._once = _open(bucket, {"max_retries": 0, "retry_timeout": retry_timeout})
 
     def url(self, key: str) -> str:
         """Returns the object as messages show it."""
@@ -259,7 +271,7 @@ class ObjectClient:
         retrying = Retrying(
             retry=retry_if_result(lambda made: made is None or isinstance(made, StorageError)),
             wait=wait_random_exponential(multiplier=0.1, max=5),
-            stop=stop_after_delay(RETRY_S),
+            stop=stop_after_delay(self.times.retry_s),
         )
         try:
             return retrying(self._try_create, key, data, marks) is True
@@ -413,8 +425,8 @@ def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
 
     kind: Any = {"s3": store.S3Store, "gs": store.GCSStore, "az": store.AzureStore}[bucket.scheme]
     client: dict[str, Any] = {
-        "connect_timeout": timedelta(seconds=CONNECT_S),
-        "timeout": timedelta(seconds=REQUEST_S),
+        "connect_timeout": timedelta(seconds=bucket.times.connect_s),
+        "timeout": timedelta(seconds=bucket.times.request_s),
         **({"allow_http": True} if bucket.allow_http else {}),
     }
     try:

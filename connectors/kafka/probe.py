@@ -104,10 +104,12 @@ def listening(config: Mapping[str, Any]) -> tuple[AdminClient, ErrorListener]:
     return new_client({**config, "log_level": 0, "error_cb": listener}), listener
 
 
-def first_answer(client: AdminClient, listener: ErrorListener, deadline_s: float) -> ClusterMetadata:
+def first_answer(
+    client: AdminClient, listener: ErrorListener, deadline_s: float, sure_s: float = SURE_S
+) -> ClusterMetadata:
     """Returns the cluster's metadata as soon as a broker answers.
 
-    Raises KafkaException: after SURE_S a refusal, or that nothing listens; after `deadline_s` the last error.
+    Raises KafkaException: after `sure_s` a refusal, or that nothing listens; after `deadline_s` the last error.
     """
     began = time.monotonic()
     wait = _FIRST_WAIT_S
@@ -118,7 +120,7 @@ def first_answer(client: AdminClient, listener: ErrorListener, deadline_s: float
             client.poll(_POLL_S)
             waited = time.monotonic() - began
             certain = listener.refusal or listener.not_listening
-            if waited >= deadline_s or (certain is not None and waited >= SURE_S):
+            if waited >= deadline_s or (certain is not None and waited >= sure_s):
                 raise KafkaException(certain or listener.complaint or cause(error)) from error
         wait *= 2
 

@@ -54,7 +54,9 @@ class SchemaRegistry:
         transport: httpx.BaseTransport | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        limit_s: float = LIMIT_S,
     ) -> None:
+        self._limit_s = limit_s
         self.patience = Patience()
         self.largest_id = LARGEST_ID
         self._urls = settings.urls
@@ -131,7 +133,7 @@ class SchemaRegistry:
         return answer.read(lambda body: id_of(body, self.largest_id))
 
     def _ask(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
-        """Asks for `what` until there is an answer. Raises RegistryError if there is none in LIMIT_S, or no right.
+        """Asks for `what` until there is an answer. Raises RegistryError if there is none in `limit_s`, or no right.
 
         That one question has no answer never makes an error of the record, also if others have theirs: a proxy in front
         of a registry that is away answers what it has kept, and the records of every new schema would be let go.
@@ -140,7 +142,7 @@ class SchemaRegistry:
         """
         with self.patience.waiting():
             left_s = self.patience.left_s
-            end = self._monotonic() + min(LIMIT_S, left_s)
+            end = self._monotonic() + min(self._limit_s, left_s)
             for wait in (*WAITS_S, math.inf):
                 try:
                     return self._ask_each(method, path, body, end)
@@ -149,14 +151,15 @@ class SchemaRegistry:
                 if wait == math.inf:
                     break
                 if self._monotonic() + wait >= end or self.patience.left_s <= 0:
-                    if left_s < LIMIT_S or self.patience.left_s <= 0:  # it had less time than a question has
+                    if left_s < self._limit_s or self.patience.left_s <= 0:  # it had less time than a question has
                         raise self.patience.late()
                     break
                 self._sleep(wait)
         raise RegistryError(
             f"The schema registry does not answer: {last}, asked for {what}.",
             f"It is asked again when the connector is started again. See whether {self._urls[0]}{path} is answered "
-            f"within {LIMIT_S:g} s, and check schema.registry.url; docs/converters.md says how to pass a record over.",
+            f"within {self._limit_s:g} s, and check schema.registry.url; docs/converters.md says how to pass a record "
+            "over.",
         )
 
     def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None, end: float) -> RegistryAnswer:

@@ -99,7 +99,7 @@ def _is_address(url: str) -> bool:
 
 
 def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | bool:
-    """Trusts the certificates in `cacert` and no others, and shows that in `cert`, whose key is in `key` or with it.
+    """Trusts the certificates in `cacert` and no others, and shows that in `cert`; its key is in `key`, or in `cert`.
 
     Returns True if none is given: then the certificates count that come with httpx. Raises UsageError.
     """

@@ -1,6 +1,6 @@
 """Binds the worker's listeners before anything else starts, so that a port that is in use ends the worker at once.
 
-It imports none of the server's libraries: those are imported on the server's thread, while Spark starts.
+The server's libraries are not imported here: the server's thread imports them while Spark starts.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import Listener
 from connectors.config.worker import WorkerConfig
 
-CONNECTIONS: Final = 384
-"""Connections that are served at once. Another one takes the place of one that waits for its client; if none does, it
-is answered with 503."""
+BACKLOG: Final = 384
+"""As many connections wait until they are accepted."""
 
 
 class BoundListener:
-    """A listener whose socket is bound; `url` has the port that it really has."""
+    """A listener with its socket bound; `url` has the port that it really has."""
 
     def __init__(self, key: str, listener: Listener) -> None:
         self.key = key
         self.listener = listener
         try:
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=CONNECTIONS)
+            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
             # Connections inherit it. Without it a body waits 40 ms for the client's delayed acknowledgement of its
             # headers; asyncio sets it only if the socket's protocol is given, which create_server leaves out.
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -43,10 +42,10 @@ class BoundListener:
 
 
 def bind(worker: WorkerConfig) -> tuple[BoundListener, ...]:
-    """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key if one is in use."""
-    wanted = [BoundListener("listeners", listener) for listener in worker.listeners]
-    wanted += [BoundListener("admin.listeners", listener) for listener in worker.admin_listeners or ()]
-    return tuple(wanted)
+    """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key if a port is in use."""
+    bound = [BoundListener("listeners", listener) for listener in worker.listeners]
+    bound += [BoundListener("admin.listeners", listener) for listener in worker.admin_listeners or ()]
+    return tuple(bound)
 
 
 def advertised(worker: WorkerConfig, first: BoundListener) -> Listener:

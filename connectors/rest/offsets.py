@@ -1,4 +1,4 @@
-"""Answers for the offsets of a connector (KIP-875): up to where each partition is published, and where it goes on."""
+"""Answers for the offsets of a connector (KIP-875): how far each partition is published, and what is read next."""
 
 from __future__ import annotations
 

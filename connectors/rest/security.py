@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.errors import BusyError
 from connectors.rest import errors
-from connectors.rest.slow_calls import SlowCalls
+from connectors.rest.slow_calls import WAIT_S, SlowCalls
 
 _log = structlog.get_logger()
 
@@ -90,11 +90,11 @@ def _user(path: Path, number: int, line: str) -> tuple[str, User]:
 
 def _is_hash(text: str) -> bool:
     """Returns whether `text` is a bcrypt hash; bcrypt itself says so, asked with the least cost."""
-    match = _HASH.fullmatch(text)
-    if match is None:
+    hashed = _HASH.fullmatch(text)
+    if hashed is None:
         return False
     try:
-        bcrypt.checkpw(b"", f"$2b$04${match['salted']}".encode())
+        bcrypt.checkpw(b"", f"$2b$04${hashed['salted']}".encode())
     except ValueError:
         return False
     return True
@@ -105,7 +105,7 @@ def _fault(text: str) -> FaultyConfigError:
 
 
 class _UsersRead(msgspec.Struct, frozen=True):
-    """The users of one version of the file, and whose passwords were verified since."""
+    """The users of one version of the file, and the roles of those that have given a right password since."""
 
     version: tuple[int, int]
     users: Mapping[str, User]
@@ -115,18 +115,18 @@ class _UsersRead(msgspec.Struct, frozen=True):
 class Users:
     """Checks names and passwords against a users' file, which is read again when it has changed.
 
-    If what it says then is not valid, that is logged, and the users of before count on.
+    If the file is not valid then, that is logged, and the users that were read before count on.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait_s: float = WAIT_S) -> None:
         self._path = path
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
-        self._checks = SlowCalls("checks of passwords", 1)
-        self._calls = SlowCalls("log-ins", LOGIN_THREADS, waiting=LOGINS_WAITING)
+        self._checks = SlowCalls("checks of passwords", 1, wait_s=wait_s)
+        self._calls = SlowCalls("log-ins", LOGIN_THREADS, LOGINS_WAITING, wait_s)
 
     async def role(self, name: str, password: bytes) -> Role | None:
-        """Returns the role of a user whose password is right, else None."""
+        """Returns the role of the user `name` if the password is right, else None."""
         read = await self._calls.run(self._refreshed)  # one version for the whole check: the file may change
         counts = password[:_PASSWORD_MAX]
         proof = hmac.digest(self._key, name.encode() + b"\0" + counts, hashlib.sha256)

@@ -18,7 +18,8 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UnreachableError
 from connectors.kafka.retry import poll_until
-from connectors.rest.listeners import CONNECTIONS, BoundListener
+from connectors.rest.limits import LIMITS, ClientLimits
+from connectors.rest.listeners import BoundListener
 from connectors.threads import CancellableThread
 
 _log = structlog.get_logger()
@@ -27,15 +28,8 @@ _WHOLE: Final = (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR, h11.SWITCHED_P
 """States of a client that has sent its request, or will send nothing more."""
 STARTED_S: Final = 10.0
 _LOOK_S: Final = 0.01
-HANDSHAKE_S: Final = 5.0
-"""How long (s) a client may take for its TLS handshake: three answers over the slowest network, where asyncio waits
-60 s."""
 STOP_S: Final = 2
 """How long (s) requests that are under way may take when the worker ends."""
-HEAD_S: Final = 10.0
-"""How long (s) a client may take to send the head and the body of a request."""
-TAKE_S: Final = 60.0
-"""How long (s) a client may take to read what has been written for it."""
 IDLE_S: Final = 75
 THREADS: Final = 8
 """Threads for what is answered from memory. It waits for nothing, so more of them only make each other, this thread and
@@ -44,14 +38,15 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 
 class _Protocol(H11Protocol):
-    """Ends connections whose client takes too long to send a request, or to read an answer.
+    """Ends a connection if its client takes too long to send a request, or to read an answer.
 
     If all connections are taken, a new one takes the place of that which has waited longest for its client: a few
-    hundred that are kept open keep nobody out, and take no more of the process's files. With `tls`, a connection counts
-    from before its handshake: it is taken without TLS, and given to HTTP once the handshake is done.
+    hundred that are kept open keep no other client out, and take no more of the process's files. With `tls`, a
+    connection counts from before its handshake: it is taken without TLS, and given to HTTP after the handshake.
     """
 
-    tls: ssl.SSLContext | None = None
+    limits: ClientLimits
+    tls: ssl.SSLContext | None
     _handshake: asyncio.Task[None] | None = None  # until it is done; afterwards kept, and of no use
     _early: bytes | None = None  # what came before HTTP had the connection; None without a handshake, and after it
     _slow: asyncio.TimerHandle | None = None
@@ -90,22 +85,20 @@ class _Protocol(H11Protocol):
     async def _secured(self, transport: Any, tls: ssl.SSLContext) -> asyncio.Transport | None:
         """Returns the connection with TLS; None if the handshake failed, took too long, or was ended from here."""
         try:
-            return await self.loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
-        except OSError as error:  # also what OpenSSL says, and the end of HANDSHAKE_S: there is nobody to answer
+            limit_s = self.limits.handshake_s
+            return await self.loop.start_tls(transport, self, tls, server_side=True, ssl_handshake_timeout=limit_s)
+        except OSError as error:  # also what OpenSSL says, and the end of `handshake_s`: no client is left
             _log.debug("TLS handshake failed", error=repr(error))  # a reset connection has no words
             return None
 
     def _make_room(self) -> None:
         """Ends the connection that has waited longest for its client, if all are taken and any waits."""
-        if len(self.connections) < CONNECTIONS:
+        if len(self.connections) < self.limits.connections:
             return
-        waiting = [
-            connection
-            for connection in self.connections
-            if isinstance(connection, _Protocol) and connection is not self and connection.is_waiting
-        ]
+        others = (other for other in self.connections if isinstance(other, _Protocol) and other is not self)
+        waiting = [other for other in others if other.is_waiting]
         if waiting:
-            oldest = min(waiting, key=lambda connection: connection._waits_since or 0.0)
+            oldest = min(waiting, key=lambda other: other._waits_since or 0.0)
             self.connections.discard(oldest)  # it counts no more, and not only once the loop has come to its end
             oldest.transport.abort()
 
@@ -125,7 +118,7 @@ class _Protocol(H11Protocol):
     def pause_writing(self) -> None:
         """Begins the time in which the client has to read what it was sent."""
         super().pause_writing()
-        self._unread = self._unread or self.loop.call_later(TAKE_S, self.transport.abort)
+        self._unread = self._unread or self.loop.call_later(self.limits.take_s, self.transport.abort)
         self._note()
 
     def resume_writing(self) -> None:
@@ -164,7 +157,7 @@ class _Protocol(H11Protocol):
 
     def _arm(self) -> None:
         if self._slow is None:
-            self._slow = self.loop.call_later(HEAD_S, self._end_slow)
+            self._slow = self.loop.call_later(self.limits.head_s, self._end_slow)
 
     def _disarm(self) -> None:
         if self._slow is not None:
@@ -179,15 +172,16 @@ class _Protocol(H11Protocol):
 class RestServer:
     """Serves `apps`, each on its listener, from `start` to `stop`."""
 
-    def __init__(self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]]) -> None:
+    def __init__(
+        self, worker: WorkerConfig, apps: Sequence[tuple[BoundListener, ASGIApp]], limits: ClientLimits = LIMITS
+    ) -> None:
         self._apps = apps
-        self._servers = [
-            uvicorn.Server(_counting_handshakes(_loaded(_config(worker, bound, app)))) for bound, app in apps
-        ]
+        configs = (_loaded(_config(worker, bound, app, limits)) for bound, app in apps)
+        self._servers = [uvicorn.Server(_with_protocol(config, limits)) for config in configs]
         self._thread = CancellableThread("rest", lambda _: self._run())
 
     def start(self) -> None:
-        """Starts to answer, and returns once it does. Raises UnreachableError if it does not in STARTED_S."""
+        """Starts to answer, and returns once it does. Raises UnreachableError if it does not within STARTED_S."""
         self._thread.start()
         if not poll_until(bool, self._is_started, STARTED_S, _LOOK_S) or self._thread.failure is not None:
             raise UnreachableError(
@@ -219,16 +213,15 @@ class RestServer:
         await asyncio.gather(*served)
 
 
-def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp) -> uvicorn.Config:
+def _config(worker: WorkerConfig, bound: BoundListener, app: ASGIApp, limits: ClientLimits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_Protocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=limits.connections,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=STOP_S,
         **(_tls(worker) if bound.listener.scheme == "https" else {}),
@@ -246,10 +239,10 @@ def _loaded(config: uvicorn.Config) -> uvicorn.Config:
     return config
 
 
-def _counting_handshakes(config: uvicorn.Config) -> uvicorn.Config:
+def _with_protocol(config: uvicorn.Config, limits: ClientLimits) -> uvicorn.Config:
     """Returns `config`, of which TLS is done by the protocol: the server would not count a connection before that."""
     tls, config.ssl = config.ssl, None
-    config.http_protocol_class = type("_TlsProtocol", (_Protocol,), {"tls": tls})
+    config.http_protocol_class = type("_LimitedProtocol", (_Protocol,), {"limits": limits, "tls": tls})
     return config
 
 

@@ -1,4 +1,4 @@
-"""Begins and ends the worker's REST interface: listeners, the applications behind them, and who may ask them."""
+"""Begins and ends the worker's REST interface: listeners, their applications, and who may ask them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from connectors.clock import SystemClock
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.dev.revision import revision
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import BoundListener, advertised
 from connectors.runtime.herder import Herder
 from connectors.threads import CancellableThread
@@ -32,6 +33,7 @@ def listening(
     state: WorkerState,
     bound: Sequence[BoundListener],
     ready: Callable[[str], None],
+    limits: ClientLimits = LIMITS,
 ) -> Iterator[None]:
     """Serves REST during the block; `ready` gets the URL of each listener once it answers."""
     if not bound:
@@ -53,16 +55,15 @@ def listening(
     names, partitions = worker.metrics_names, worker.metrics_partitions
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
     identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
-    context = RestContext(
-        herder, ActiveTopics(herder.connector), worker, state, identity, metrics, LoggerLevels(), clock, Slow()
-    )
+    topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s)
+    context = RestContext(herder, topics, worker, state, identity, metrics, LoggerLevels(), clock, slow)
     with ExitStack() as stack:
         for listener in bound:
             stack.callback(listener.socket.close)
         stack.callback(cluster.stop)
         stack.callback(ends.stop)
         ends.start()
-        server = RestServer(worker, [(listener, _app(context, listener)) for listener in bound])
+        server = RestServer(worker, [(each, _app(context, each, limits)) for each in bound], limits)
         stack.callback(server.stop)
         server.start()
         for listener in bound:
@@ -70,7 +71,7 @@ def listening(
         yield
 
 
-def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
+def _app(context: RestContext, bound: BoundListener, limits: ClientLimits) -> ASGIApp:
     from starlette.middleware.cors import CORSMiddleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -82,8 +83,8 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
     app = LimitedBodies(app)
     if worker.rest_auth == "basic":
         assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"
-        app = BasicAuth(app, Users(worker.rest_auth_users_file))
-    origins = [each.strip() for each in (worker.access_control_allow_origin or "").split(",") if each.strip()]
+        app = BasicAuth(app, Users(worker.rest_auth_users_file, limits.wait_s))
+    origins = [origin.strip() for origin in (worker.access_control_allow_origin or "").split(",") if origin.strip()]
     app = OwnPages(app, origins)
     if origins:
         app = CORSMiddleware(
@@ -97,7 +98,7 @@ def _app(context: RestContext, bound: BoundListener) -> ASGIApp:
 
 
 class ClusterId:
-    """The id of the Kafka cluster, asked by a thread of its own."""
+    """The id of the Kafka cluster, asked on a thread of its own."""
 
     def __init__(self, worker: WorkerConfig) -> None:
         self._id = ""

@@ -1,7 +1,7 @@
 """Declares the shapes of answers, as Kafka Connect's clients parse them and `/openapi.json` describes them.
 
-They have the names of Connect's entities (`org.apache.kafka.connect.runtime.rest.entities`), but for those whose name
-another class of keyfold's has: its WorkerStatus is WorkerHealth here, its ConnectorState ConnectorStateEntity.
+They have the names of Connect's entities (`org.apache.kafka.connect.runtime.rest.entities`), but for two names that
+other classes of keyfold have: its WorkerStatus is WorkerHealth here, its ConnectorState ConnectorStateEntity.
 """
 
 from __future__ import annotations

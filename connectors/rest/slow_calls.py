@@ -15,8 +15,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
-from msgspec import Struct, field
-
 from connectors.errors import BusyError
 
 P = ParamSpec("P")
@@ -27,25 +25,29 @@ WAIT_S: Final = 5.0
 hangs."""
 WAITING: Final = 32
 """How many requests of a kind wait so: all kinds together leave connections for what is answered from memory
-(`listeners.CONNECTIONS`)."""
+(`ClientLimits.connections`)."""
 RETRY_AFTER_S: Final = 5
 """After how long (s) a client that was refused is to ask again, by the header Retry-After."""
 
 
 class SlowCalls:
-    """Calls of one kind, of which at most `most` are under way, and `waiting` wait; to be used on one event loop."""
+    """Calls of one kind, of which at most `most` are under way, and `waiting` wait, each for `wait_s`.
 
-    def __init__(self, kind: str, most: int, waiting: int = WAITING) -> None:
+    To be used on one event loop.
+    """
+
+    def __init__(self, kind: str, most: int, waiting: int = WAITING, wait_s: float = WAIT_S) -> None:
+        self.most = most
+        self.most_waiting = waiting
         self._kind = kind
-        self._most = most
-        self._most_waiting = waiting
+        self._wait_s = wait_s
         self._free = asyncio.Semaphore(most)
         self._waiting = 0
 
     async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Makes a call on a thread, and returns what it does.
 
-        Raises BusyError if none becomes free in WAIT_S, or too many others wait for one. A client that goes ends
+        Raises BusyError if none becomes free in time, or too many others wait for one. A client that goes ends
         neither the call nor its place among the `most`: the call may still wait.
         """
         await self._acquire()
@@ -73,14 +75,14 @@ class SlowCalls:
     async def _acquire(self) -> None:
         """Waits for a thread, and takes it. Raises BusyError."""
         busy = BusyError(
-            f"{self._most} {self._kind} are under way, as many as the worker makes at once.",
+            f"{self.most} {self._kind} are under way, as many as the worker makes at once.",
             "They wait for the storage, for brokers, or for a check; see the worker's log, or ask again later.",
         )
-        if self._waiting >= self._most_waiting:
+        if self._waiting >= self.most_waiting:
             raise busy
         self._waiting += 1
         try:
-            async with asyncio.timeout(WAIT_S):
+            async with asyncio.timeout(self._wait_s):
                 await self._free.acquire()
         except TimeoutError:
             raise busy from None
@@ -98,18 +100,15 @@ def _outcome(call: Callable[[], T]) -> tuple[BaseException | None, T | None]:
         return error, None
 
 
-def _calls(kind: str, most: int) -> SlowCalls:
-    return field(default_factory=partial(SlowCalls, kind, most))
+class Slow:
+    """The kinds of slow calls, with how many of each are made at once; a request waits `wait_s` for its turn."""
 
-
-class Slow(Struct, frozen=True):
-    """The kinds of slow calls, with how many of each are made at once."""
-
-    changes: SlowCalls = _calls("changes", 16)
-    """Makes, changes, pauses and deletes connectors: each waits for the store, and some for one another."""
-    reads: SlowCalls = _calls("reads", 8)
-    """Reads catalogs of connectors that do not run."""
-    checks: SlowCalls = _calls("checks", 4)
-    """Checks configs, which takes a core each."""
-    offsets: SlowCalls = _calls("changes of offsets", 4)
-    """Changes offsets, each for as long as reading an output topic takes."""
+    def __init__(self, wait_s: float = WAIT_S) -> None:
+        # Makes, changes, pauses and deletes connectors: each waits for the store, and some for one another.
+        self.changes = SlowCalls("changes", 16, wait_s=wait_s)
+        # Reads catalogs of connectors that do not run.
+        self.reads = SlowCalls("reads", 8, wait_s=wait_s)
+        # Checks configs, which takes a core each.
+        self.checks = SlowCalls("checks", 4, wait_s=wait_s)
+        # Changes offsets, each for as long as reading an output topic takes.
+        self.offsets = SlowCalls("changes of offsets", 4, wait_s=wait_s)

@@ -23,7 +23,7 @@ _UNKNOWN: Final = f"{HIDDEN} stands for a secret that is not known here; send th
 _MOVED: Final = f"{HIDDEN} stays what it was only as long as the address that it is sent to stays; send the secret too."
 _CONVERTERS: Final = ("key.converter.", "value.converter.")
 _ADDRESSES: Final = ("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port")
-"""The settings of a converter that say where its secrets are sent. Clients of Kafka have none that REST may set."""
+"""The settings of a converter that name the receiver of its secrets. Clients of Kafka have none that REST may set."""
 
 
 def config(connector: Connector) -> dict[str, str]:
@@ -95,7 +95,7 @@ def tasks(connector: Connector) -> list[shapes.TaskInfo]:
 
 
 def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """Returns the config `sent`, where a setting that was shown with `[hidden]` in it is as it is in `before`.
+    """Returns the config `sent`; a setting that was shown with `[hidden]` in it is as it is in `before`.
 
     A client that reads a config, changes a key and sends it back keeps what it was not shown. Raises FaultyConfigError
     for `[hidden]` in any other place: it would be taken for a password; and if the secret would go elsewhere: who is

@@ -128,15 +128,16 @@ class OutputPartitionReader:
     its position jumps to theirs, and a range would seem to be read.
     """
 
-    def __init__(self, config: Mapping[str, Setting], target: Partition) -> None:
+    def __init__(self, config: Mapping[str, Setting], target: Partition, settled_s: float = SETTLED_S) -> None:
         self._config = {"group.id": "keyfold-tail", "log_level": 2, **config, **_PINNED}
+        self._settled_s = settled_s
         self.target = target
 
     def bounds(self) -> tuple[int, int]:
         """Returns log start and last stable offset; asks again while the leader of a new topic does not know it."""
         with closing(Consumer(self._config)) as consumer:
             low, end = call_again(
-                lambda: consumer.get_watermark_offsets(self.target, DEADLINE_S), is_settling, SETTLED_S, PAUSE_S
+                lambda: consumer.get_watermark_offsets(self.target, DEADLINE_S), is_settling, self._settled_s, PAUSE_S
             )
             return int(low), int(end)
 

@@ -18,13 +18,9 @@ from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.subscription import Subscription
-from connectors.source.topics import SourceTopics, shared_answers
+from connectors.source.topics import SharedAnswers, SourceTopics, shared_answers
 from connectors.threads import CancellableThread
 
-POLL_S: Final = 0.25
-"""How often (s) idle partitions are asked for their ends."""
-PAUSE_S: Final = 0.05
-"""The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once."""
 SLOW_S: Final = 1.0
 """A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
 REPLAN_S: Final = 2.5
@@ -37,6 +33,18 @@ _NAMES: Final = ("client.id", "group.id")
 _log = structlog.get_logger()
 
 
+class Pace(Struct, frozen=True):
+    """How often brokers are asked."""
+
+    # How often (s) idle partitions are asked for their ends.
+    poll_s: float = 0.25
+    # The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once.
+    pause_s: float = 0.05
+
+
+PACE: Final = Pace()
+
+
 class _EmptyPlan(Struct, frozen=True):
     """What a plan that found nothing was made from: the `ends` of `partitions`; the next one is made at `again_at`."""
 
@@ -46,15 +54,25 @@ class _EmptyPlan(Struct, frozen=True):
 
 
 class SourcePoller:
-    """Plans offers for subscriptions with the client settings `clients`, and tells `wake` of them, until `stop`.
+    """Plans offers for subscriptions with the client settings `clients`, and tells `wake` of them.
+
+    A thread does so from `start` until `stop`.
 
     All are asked for together. After a slow answer each is asked for alone, on other threads, until its own answer is
     quick: a leader that does not answer holds up only the connectors that read from it.
     """
 
-    def __init__(self, clients: ClientSettings, wake: Callable[[], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        clients: ClientSettings,
+        answers: SharedAnswers,
+        wake: Callable[[], None],
+        clock: Clock,
+        pace: Pace = PACE,
+    ) -> None:
         self.clients = clients
-        self._answers = shared_answers(clients, clock.monotonic)
+        self._answers = answers
+        self._pace = pace
         self._wake = wake
         self._clock = clock
         # Guards the next three.
@@ -67,10 +85,17 @@ class SourcePoller:
         # The partitions that were asked for last, by connector, and all of them.
         self._lists: list[list[TopicPartition]] = []
         self._wanted: frozenset[TopicPartition] = frozenset()
-        # Set when there is something to ask before POLL_S are over.
+        # Set when there is something to ask before `poll_s` are over.
         self._now = threading.Event()
         self._thread = CancellableThread("source-poller", self._run)
+
+    def start(self) -> None:
+        """Begins to ask."""
         self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Returns whether its thread runs."""
+        return self._thread.is_alive()
 
     def topics(self, connector: str) -> SourceTopics:
         """Returns what answers the questions of `connector`'s planner."""
@@ -101,15 +126,16 @@ class SourcePoller:
         while not stop.is_set():
             self._now.clear()  # before it looks: what is asked for meanwhile may be missed
             try:
-                self._poll()
+                self.poll()
             except Exception as error:  # noqa: BLE001  # each connector's thread says it
                 for subscription in self._subscriptions:
                     subscription.fail(error)
-            self._clock.wait(PAUSE_S, stop)
-            self._clock.wait(POLL_S - PAUSE_S, self._now)
+            self._clock.wait(self._pace.pause_s, stop)
+            self._clock.wait(self._pace.poll_s - self._pace.pause_s, self._now)
         self._answers.close()
 
-    def _poll(self) -> None:
+    def poll(self) -> None:
+        """Asks once: for all that are quick together, for some of the others each on a thread of its own."""
         with self._lock:
             together = [each for each in self._subscriptions if each not in self._slow]
             waiting = (each for each in self._slow if each not in self._asking)
@@ -186,9 +212,17 @@ class SourcePoller:
 class Pollers:
     """The pollers of a worker, one for each kind of client settings. Threads may share it."""
 
-    def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        clock: Clock,
+        answers_of: Callable[[ClientSettings, Callable[[], float]], SharedAnswers] | None = None,
+        pace: Pace = PACE,
+    ) -> None:
         self._wake = wake
         self._clock = clock
+        self._answers_of = answers_of or shared_answers
+        self._pace = pace
         self._lock = threading.Lock()
         self._pollers: dict[str, SourcePoller] = {}
         self._users: dict[str, int] = {}
@@ -198,7 +232,9 @@ class Pollers:
         key = _key(clients)
         with self._lock:
             if key not in self._pollers:
-                self._pollers[key] = SourcePoller(clients, self._wake, self._clock)
+                answers = self._answers_of(clients, self._clock.monotonic)
+                self._pollers[key] = SourcePoller(clients, answers, self._wake, self._clock, self._pace)
+                self._pollers[key].start()
             self._users[key] = self._users.get(key, 0) + 1  # once it is made: its clients may refuse their settings
             return self._pollers[key]
 

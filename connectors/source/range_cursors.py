@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ Stated = tuple[SourceRange, int, int]
 COLLECTOR_OFF_S: Final = 5.0
 """For how long (s) Python's collector is off at most if the calls of several threads overlap without a break: garbage
 in cycles would pile up as long as they read."""
-_EMPTY_S: Final = 3.0
+EMPTY_S: Final = 3.0
 """How long (s) a new consumer has to show that nothing is left: time for a connection, a fetch and its long poll."""
 _EMPTY_POLL_S: Final = 0.1
 
@@ -195,19 +195,25 @@ class IdleTime:
         return doubt
 
 
-def nothing_left(clients: ClientSettings, cursors: Iterable[RangeCursor]) -> frozenset[TopicPartition]:
+def nothing_left(
+    clients: ClientSettings,
+    cursors: Iterable[RangeCursor],
+    connect: Callable[[dict[str, Any]], Consumer] = Consumer,
+    within_s: float = EMPTY_S,
+) -> frozenset[TopicPartition]:
     """Returns the partitions of `cursors` that have no committed record between position and end.
 
-    Only those for which a read_committed consumer shows that within _EMPTY_S; of the others nothing is known.
+    Only those for which a read_committed consumer, made by `connect`, shows that in time; of the others nothing is
+    known.
     """
     waiting = {cursor.key: cursor for cursor in cursors}
     empty: set[TopicPartition] = set()
     if not waiting:
         return frozenset()
     settings = {**clients.consumer(), "enable.partition.eof": True, "queued.min.messages": 1}
-    with closing(Consumer(settings)) as consumer:
+    with closing(connect(settings)) as consumer:
         consumer.assign([cursor.partition for cursor in waiting.values()])
-        until = time.monotonic() + _EMPTY_S
+        until = time.monotonic() + within_s
         while waiting and time.monotonic() < until:
             for message in consumer.consume(len(waiting), _EMPTY_POLL_S):
                 cursor = waiting.pop(TopicPartition(message.topic() or "", message.partition() or 0), None)

@@ -141,11 +141,11 @@ def _write_bounded(
         return []
 
 
-def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool]) -> Batch:
+def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool], stalled: EarlyEnd = STALLED) -> Batch:
     """Reads an offer to its end, by its route, and writes it into files; returns what was written.
 
-    A large job that makes no progress for a while ends early, so that others have their turn: then the offer is read in
-    part, or not at all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
+    A large job that is `stalled` ends early, so that others have their turn: then the offer is read in part, or not at
+    all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
     options = offer.options
     if offer.route is not Route.LARGE_JOB:
@@ -159,7 +159,7 @@ def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool]) -
         if not mine:
             raise reading_stopped(options.connector)
         try:
-            return offer.without_holes(_batch(_run_job(spark, splits, STALLED)))
+            return offer.without_holes(_batch(_run_job(spark, splits, stalled)))
         except UnreachableError as error:  # nothing shows that the topics are still the same
             _log.info("a large read is tried again in small", connector=options.connector, reason=error.message)
             return Batch(ranges=(), parts=())

@@ -49,9 +49,6 @@ _BOUNDED_POLL_S: Final = 0.02
 _BOUNDED_CHUNK: Final = 5_000
 _MANY: Final = 1_000
 """Of more partitions a poll gathers for longer in proportion: after each poll all of them are looked through."""
-_A_CONSUMER: Final = 2_500
-"""How many partitions one consumer reads at most. For each that is assigned, and each that is given up, librdkafka
-looks through all that the consumer has ever read: four consumers of 2,500 take a third of the time of one of 10,000."""
 _REQUEST_S: Final = 2.0
 """How long (s) a question about topics may take in a bounded read; without an answer its portions are read apart."""
 _log = structlog.get_logger()
@@ -278,6 +275,10 @@ class ReadBudget(Struct, frozen=True):
     seconds: float = 2.0
     # Key, value and headers of all records, which are in memory until they are written.
     max_bytes: int = 64 << 20
+    # How many partitions one consumer reads at most. For each that is assigned, and each that is given up, librdkafka
+    # looks through all that the consumer has ever read: four consumers of 2,500 take a third of the time of one of
+    # 10,000.
+    a_consumer: int = 2_500
 
 
 BUDGET: Final = ReadBudget()
@@ -347,7 +348,7 @@ class BoundedRead:
         Once the budget is used up no further one follows, but the first always does.
         """
         count = 1
-        while len(self._cursors) > count * _A_CONSUMER:
+        while len(self._cursors) > count * self._budget.a_consumer:
             count *= 2
         shares: dict[int, list[RangeCursor]] = {}
         for cursor in self._cursors:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connectors.errors import SourceChangedError, SourceClosedError
-from connectors.kafka import admin
 from connectors.runtime import reading_thread
 from connectors.source.source_errors import RECREATED
 from tests.support.deployment import Deployment
@@ -26,6 +25,7 @@ def made_anew(deployment: Deployment, topic: str) -> None:
     produce(deployment.bootstrap, topic, random_records(9, 300))
 
 
+@pytest.mark.usefixtures("soon_gone")
 def test_one_recreated_topic_among_several(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,7 +33,6 @@ def test_one_recreated_topic_among_several(
 
     With no other topic left the connector is FAILED.
     """
-    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
     monkeypatch.setattr(reading_thread, "TOPICS_CHECK_MS", 500)
     names = [deployment.topic, f"{deployment.topic}-b", f"{deployment.topic}-c"]
     for name in names[1:]:

@@ -17,7 +17,6 @@ from compactor.model.record import TopicPartition
 from compactor.storage.locations import open_storage
 from connectors.config.files import load_worker
 from connectors.errors import UnreachableError
-from connectors.kafka import admin
 from connectors.operations.offsets import change_offsets
 from connectors.runtime import offset_change
 from connectors.runtime.offset_change import ChangedLog, every_log
@@ -33,13 +32,7 @@ from tests.support.records import random_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("ran")
-
-
-@pytest.fixture(autouse=True)
-def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that no broker knows counts as deleted after a second."""
-    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
+pytestmark = pytest.mark.usefixtures("soon_gone", "ran")
 
 
 @pytest.fixture

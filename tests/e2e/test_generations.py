@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.errors import QuarantinedError
-from connectors.kafka import admin
 from connectors.runtime.stop import Stop
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment, shared_query
@@ -19,13 +18,7 @@ from tests.support.records import random_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.usefixtures("ran")
-
-
-@pytest.fixture(autouse=True)
-def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that no broker knows counts as deleted after a second."""
-    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
+pytestmark = pytest.mark.usefixtures("soon_gone", "ran")
 
 
 @pytest.fixture

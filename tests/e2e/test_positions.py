@@ -45,9 +45,8 @@ YEAR_MS = 365 * 24 * 3_600_000
 
 
 @pytest.fixture
-def ran(spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def ran(spark: SparkSession, deployment: Deployment, soon_gone: None) -> Deployment:  # how it runs
     """A connector that has published 200 records, and soon is sure that a topic is gone."""
-    monkeypatch.setattr("connectors.kafka.admin.GONE_AFTER_S", 1.0)
     return published(spark, deployment)
 
 
@@ -110,13 +109,18 @@ def test_a_lost_position_is_not_guessed_below_an_open_transaction(
     assert ran.caught_up()
 
 
+def renews_often(monkeypatch: pytest.MonkeyPatch, **settings: int) -> None:
+    """Has connectors look five times a second whether a position is to be committed again, with these settings."""
+    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
+    monkeypatch.setattr(components, "engine_settings", lambda config: replace(engine_settings(config), **settings))
+
+
 def test_a_paused_connector_commits_its_positions_again(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Brokers would forget them, and without source headers nothing else tells how far it had come; nothing is sent."""
     ran.settings["output.source.headers.enable"] = False
-    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
-    monkeypatch.setattr(components, "engine_settings", lambda one: replace(engine_settings(one), first_refresh_ms=0))
+    renews_often(monkeypatch, first_refresh_ms=0)
     produce(ran.bootstrap, ran.topic, random_records(2, 50))
     before, output = positions(ran), consume_all(ran.bootstrap, ran.output)
     hold(ran, {tp: replace(one, buckets=None) for tp, one in before.items()})
@@ -139,12 +143,7 @@ def test_a_deleted_topic_keeps_no_position_of_a_paused_connector_from_being_rene
     ran.settings["topics"] = f"{ran.topic},{other}"
     produce(ran.bootstrap, other, random_records(2, 50))
     ran.run_once(spark)
-    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
-    monkeypatch.setattr(
-        components,
-        "engine_settings",
-        lambda one: replace(engine_settings(one), first_refresh_ms=0, position_refresh_ms=0),
-    )
+    renews_often(monkeypatch, first_refresh_ms=0, position_refresh_ms=0)
     before = positions(ran)
     with ran.running(spark, paused=True):
         for is_deleted in (False, True):

@@ -55,7 +55,7 @@ def _limits() -> None:
     keys, transaction_bytes = int(os.environ[TASK_KEYS]), int(os.environ[TRANSACTION_BYTES])
     _change(executors, "TASKS", lambda found: replace(found, records=int(os.environ[TASK_RECORDS])))
     _change(executors, "KEYS", lambda found: replace(found, keys=keys))
-    _change(rewriter, "KEYS", lambda found: replace(found, keys=keys))
+    _change(rewriter, "BUDGET", lambda found: replace(found, keys=replace(found.keys, keys=keys)))
     _change(publisher, "TransactionLimits", lambda found: partial(found, transaction_bytes=transaction_bytes))
     ways.install()
 

@@ -18,7 +18,6 @@ from compactor.model.state import CatalogState, apply
 from compactor.storage.local import LocalStorage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
-from connectors.source import reader
 from connectors.source.assignment import PortionSplit
 from connectors.source.options import Timeouts
 from connectors.source.plan import SourceRange
@@ -190,7 +189,6 @@ def test_many_partitions_are_read_by_several_consumers_each_topic_by_one(
     task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each portion has all of its records, whoever read them; one of which a topic is another one now is missing."""
-    monkeypatch.setattr(reader, "_A_CONSUMER", 1)
     assigned: dict[int, set[str]] = {}
     assign = consumers.AssignedConsumer.assign
 
@@ -207,24 +205,21 @@ def test_many_partitions_are_read_by_several_consumers_each_topic_by_one(
             task.add(name, *ranges, *(task.whole(topic, 3, 1) for topic in mine))
         wrong = tuple(replace(one, topic_id="another") for one in task.portions[1].ranges)
         task.portions[1] = replace(task.portions[1], ranges=wrong)
-        read = {name: rows(found) for name, found in task.read().items()}
+        read = {name: rows(found) for name, found in task.read(replace(PATIENT, a_consumer=1)).items()}
         assert {name: len(records(found)) for name, found in read.items()} == {"one": 5 + 6 + 3 + 3, "three": 8 + 3}
         assert sorted(range_reports(read["three"])) == [(0, 3, 0, 3), (0, 8, 0, 8)]
     assert len(assigned) > 1
     assert sorted(topic for mine in assigned.values() for topic in mine) == sorted(topics), "none is known to two"
 
 
-def test_a_used_up_budget_leaves_what_other_consumers_would_have_read(
-    task: Task, filled: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_used_up_budget_leaves_what_other_consumers_would_have_read(task: Task, filled: Callable[..., str]) -> None:
     """Not all shares come to their turn; repeated, everything is read once."""
-    monkeypatch.setattr(reader, "_A_CONSUMER", 1)
     left = {filled(4) for _ in range(6)}
     sizes = []
     while left:
         task.portions.clear()
         task.add("c", *(task.whole(topic, 4) for topic in sorted(left)))
-        found = rows(task.read(BUDGETS["bytes"]).get("c", ()))
+        found = rows(task.read(replace(BUDGETS["bytes"], a_consumer=1)).get("c", ()))
         done = {row["topic"] for row in records(found)}
         assert done <= left
         assert len(records(found)) == 4 * len(done)

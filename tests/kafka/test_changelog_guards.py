@@ -26,7 +26,6 @@ from compactor.model.position import Position, encode
 from compactor.model.publish_plan import PublishPlan
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import BrokerRefusedError, OutputError, UnreachableError, is_outage
-from connectors.kafka import admin
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.producers import fence_all, initialised, transactional_id
 from connectors.kafka.retry import Retry
@@ -131,9 +130,9 @@ def test_a_position_that_is_gone_ends_the_plan(changelog: Changelog) -> None:
     assert seen(changelog) == [6]
 
 
-def test_a_recreated_output_is_not_written_to(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("soon_gone")
+def test_a_recreated_output_is_not_written_to(changelog: Changelog) -> None:
     """The output topic is known by its id: one of the same name is another topic; that it is gone, only T3 decides."""
-    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
     publisher = changelog.publisher()
     delete_topic(changelog.bootstrap, changelog.output)
     with pytest.raises(UnreachableError, match=f"no broker knows output topic {changelog.output}"):

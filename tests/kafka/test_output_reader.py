@@ -12,8 +12,7 @@ from compactor.model.position import Tail, Unknown
 from compactor.model.record import TopicPartition
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
-from connectors.sinks import output_reader
-from connectors.sinks.output_reader import last_source_offset
+from connectors.sinks.output_reader import FIRST_STEP, last_source_offset
 from connectors.sinks.settings import WriteRules
 from tests.support.kafka import create_topic, delete_records, open_transaction, produce, produce_transaction
 from tests.support.publishing import Changelog, RunRecord
@@ -49,17 +48,16 @@ def test_only_markers_and_aborted_records(changelog: Changelog) -> None:
     assert last(changelog) is None
 
 
-def test_records_of_others_are_passed(changelog: Changelog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_others_are_passed(changelog: Changelog) -> None:
     """Records without our headers, or with those of another source, do not count, however many there are."""
-    monkeypatch.setattr(output_reader, "FIRST_STEP", 4)
-    monkeypatch.setattr(output_reader, "GROWTH", 2)
     changelog.publish(changelog.target(0, 10), [RunRecord(2), RunRecord(7)])
     other = (
         ("keyfold.source.topic", b"other"),
         ("keyfold.source.partition", b"0"),
         ("keyfold.source.offset", b"99"),
     )
-    produce(changelog.bootstrap, changelog.output, [(0, b"k", b"v")] * 40 + [(0, b"k", b"v", other)] * 40)
+    many = 2 * FIRST_STEP  # several looks back
+    produce(changelog.bootstrap, changelog.output, [(0, b"k", b"v")] * many + [(0, b"k", b"v", other)] * many)
     assert last(changelog) == 7
     assert last(changelog, "other") == 99
     assert last(changelog, "absent") is Unknown.UNKNOWN

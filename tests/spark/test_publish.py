@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -43,30 +44,31 @@ Send = Callable[[CatalogState, Sequence[PublishPlan], Publisher], Sequence[Publi
 
 
 @pytest.fixture(params=["Spark's fold", "tasks", "tasks, in two passes", "this process"])
-def send(
-    request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
-) -> Send:
+def send(request: pytest.FixtureRequest, spark: SparkSession, storage: LocalStorage) -> Send:
     """All ways to carry plans out."""
+    two_passes = {"memory": NONE, "keys": OffsetMapBudget(4, 1_000)}  # several classes
+    budget: dict[str, Any] = two_passes if request.param == "tasks, in two passes" else {}
 
     def sending(fold: LatestPerKey) -> Send:
         def send(state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> Sequence[PublishResult]:
-            done = fold.run(job_of(storage, state, due, publisher))
+            done = fold.run(job_of(storage, state, due, publisher, **budget))
             assert done.left is None
             return complete(due, results_of(done.rows))
 
         return send
 
-    if request.param == "tasks, in two passes":
-        monkeypatch.setattr(executors, "TASKS", NONE)
-        monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(4, 1_000))  # several classes
     folds: dict[str, LatestPerKey] = {"this process": InMemory(storage), "Spark's fold": OnSpark(spark, storage)}
     return sending(folds.get(request.param, InTasks(spark, storage)))
 
 
-def job_of(storage: LocalStorage, state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher) -> FoldJob:
-    return executors.fold_job(
+def job_of(
+    storage: LocalStorage, state: CatalogState, due: Sequence[PublishPlan], publisher: Publisher, **budget: Any
+) -> FoldJob:
+    """The fold that carries out `due`; `budget` replaces fields of its budget."""
+    job = executors.fold_job(
         state, due, storage, publisher=lambda: publisher, local_publisher=lambda: publisher, local_records=-1
     )
+    return replace(job, budget=replace(job.budget, **budget))
 
 
 @pytest.fixture
@@ -163,7 +165,7 @@ def test_a_publishers_error_comes_back_as_it_was(storage: LocalStorage, send: Se
 
 
 def test_what_a_task_cannot_hold_or_trust_is_left(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, storage: LocalStorage, outside: MemoryBroker
 ) -> None:
     """A bucket with too much, and one with a file that is not what was written, are left for Spark's fold, unsent."""
     state = new_state(dict.fromkeys(range(3), 0), buckets=3)
@@ -172,9 +174,9 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
         state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
     path = Path(storage.location, state.log(TopicPartition("t", 1)).runs[0].files[0].path)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    monkeypatch.setattr(executors, "READ", replace(READ, records=20))
     due = plans(state, {0: 5, 1: 5, 2: 50})
-    sent, left = InTasks(spark, storage).run(job_of(storage, state, due, outside.publisher(state)))
+    job = job_of(storage, state, due, outside.publisher(state), read=replace(READ, records=20))
+    sent, left = InTasks(spark, storage).run(job)
     assert left is not None
     assert [(one["partition"], one["end"], one["records"]) for one in sent] == [(0, 5, 5)]
     assert [*(left.tasks or ())] == [1, 2]
@@ -182,16 +184,16 @@ def test_what_a_task_cannot_hold_or_trust_is_left(
 
 
 def test_more_keys_than_a_task_holds_are_left_before_anything_is_sent(
-    spark: SparkSession, storage: LocalStorage, outside: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, storage: LocalStorage, outside: MemoryBroker
 ) -> None:
     """How many differ no catalog says: a bucket's first partition is not sent where the second has too many."""
     state = new_state(dict.fromkeys(range(2), 0), buckets=1)
     for partition, count in ((0, 2), (1, 50)):
         rows = [row(partition, offset, b"k%d" % offset, b"v") for offset in range(count)]
         state = ingested(storage, state, [with_range_reports(rows, {partition: (0, count)})])
-    monkeypatch.setattr(executors, "TASKS", NONE)
-    monkeypatch.setattr(executors, "KEYS", OffsetMapBudget(10, 1_000, hash_partitions=1))
     due = plans(state, {0: 2, 1: 50})
-    sent, left = InTasks(spark, storage).run(job_of(storage, state, due, outside.publisher(state)))
+    keys = OffsetMapBudget(10, 1_000, hash_partitions=1)
+    job = job_of(storage, state, due, outside.publisher(state), memory=NONE, keys=keys)
+    sent, left = InTasks(spark, storage).run(job)
     assert left is not None
     assert (sent, [*(left.tasks or ())], sent_by(outside)) == ([], [0], {})

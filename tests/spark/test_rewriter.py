@@ -11,16 +11,14 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from compactor import turns
-from compactor.clean import rewriter
 from compactor.clean.record_filter import RecordFilter
-from compactor.clean.rewriter import CompactionTask, Rewriter, fold_job, local_job
+from compactor.clean.rewriter import BUDGET, ONE_AT_A_TIME, CompactionTask, Rewriter, fold_job, local_job
 from compactor.clean.tombstones import Fate, fate
 from compactor.errors import StoppedError, StorageError
 from compactor.fold import in_memory, memory_budget
 from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob
-from compactor.fold.memory_budget import OffsetMapBudget
+from compactor.fold.memory_budget import FoldBudget, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.model import record
 from compactor.model.log import Run
@@ -63,8 +61,10 @@ def filled(storage: LocalStorage, seed: int = 0) -> CatalogState:
     return state
 
 
-def rewriting(storage: LocalStorage, job: str, ranges: Sequence[OffsetRange], keep: RecordFilter) -> CompactionTask:
-    return CompactionTask(ranges=ranges, target=target(storage, job), keep=keep, failpoint="clean.write")
+def rewriting(
+    storage: LocalStorage, job: str, ranges: Sequence[OffsetRange], keep: RecordFilter, budget: FoldBudget = BUDGET
+) -> CompactionTask:
+    return CompactionTask(ranges=ranges, target=target(storage, job), keep=keep, failpoint="clean.write", budget=budget)
 
 
 Written = tuple[tuple[FileStats, ...] | None, ...]
@@ -153,28 +153,25 @@ def test_what_tasks_have_to_do_is_not_rewritten_here(storage: LocalStorage) -> N
     assert local_job(replace(task, keep=RecordFilter(by_key=False)), budget) is None
 
 
-def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage) -> None:
     """Twenty that begin together would take each other's publishes the processor; a stop waits for no other.
 
     One that is stopped rewrites nothing: nothing could end it before it is done.
     """
-    stopping = threading.Event()
+    stopping, waiting = threading.Event(), threading.Event()
     ranges = [between(log, 0, 60) for log in filled(storage).logs]
-    one = Rewriter(cast("Any", None), storage, stopping.is_set, local_records=1_000)
-    monkeypatch.setattr(turns, "LOOK_S", 0.01)
-    waiting = threading.Event()
 
-    def turn(*arguments: Any) -> Any:
-        waiting.set()
-        return turns.turn(*arguments)
+    def is_stopping() -> bool:
+        waiting.set()  # who waits for a turn asks again and again
+        return stopping.is_set()
 
-    monkeypatch.setattr(rewriter, "turn", turn)
+    one = Rewriter(cast("Any", None), storage, is_stopping, local_records=1_000)
 
     def rewrite() -> object:
         return one.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
 
     with ThreadPoolExecutor(1) as other:
-        with rewriter._one_at_a_time:  # another connector does
+        with ONE_AT_A_TIME:  # another connector does
             waits = other.submit(rewrite)
             assert waiting.wait(TIMEOUT_S)
             assert not wait([waits], 0.2).done
@@ -183,8 +180,7 @@ def test_connectors_rewrite_here_one_at_a_time(storage: LocalStorage, monkeypatc
                 waits.result(TIMEOUT_S)
         stopping.clear()
         assert rewrite()
-    assert rewriter._one_at_a_time.acquire(blocking=False)
-    rewriter._one_at_a_time.release()
+    assert not ONE_AT_A_TIME.locked()
 
 
 def test_a_damaged_file_is_not_decoded_here(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,18 +210,19 @@ HELD = {
 @pytest.mark.parametrize("way", HELD)
 @pytest.mark.parametrize("most_records", [1, 16_000_000], ids=["a log a task", "all in one"])
 def test_every_way_leaves_what_one_process_would_hold(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, way: str, most_records: int
+    spark: SparkSession, storage: LocalStorage, way: str, most_records: int
 ) -> None:
     """In memory, with one class of keys, with many, by Spark's plan: the same records, however many a log has."""
-    monkeypatch.setattr(rewriter, "RECORDS", most_records)
     cores = spark.sparkContext.defaultParallelism
-    budget = HELD[way]
-    monkeypatch.setattr(rewriter, "KEYS", replace(budget, keys=budget.keys * min(3, cores), bytes=budget.bytes * 3))
+    held_keys = HELD[way]
+    budget = FoldBudget(
+        keys=replace(held_keys, keys=held_keys.keys * min(3, cores), bytes=held_keys.bytes * 3), records=most_records
+    )
     ranges = [between(log, 0, 60) for log in filled(storage).logs]
     keep = RecordFilter(horizons=(700, 800, 900), now_ms=NOW)
-    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", ranges, keep))
+    in_tasks = by_tasks(spark, storage, rewriting(storage, "1-t", ranges, keep, budget))
     assert [one is None for one in in_tasks] == [way == "no task"] * 3
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", ranges, keep))
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-r", ranges, keep, budget))
     for number, (part, found) in enumerate(zip(ranges, done, strict=True)):
         assert content(storage, part, found) == held(storage, part, keep.of([number]))
 
@@ -281,35 +278,42 @@ def test_a_damaged_file_is_left_to_spark(spark: SparkSession, storage: LocalStor
     assert by_tasks(spark, storage, rewriting(storage, "1-b", ranges, RecordFilter())) == (None,) * 3
 
 
-def test_more_keys_than_a_task_holds_are_left_to_spark(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_keys_than_a_task_holds_are_left_to_spark(spark: SparkSession, storage: LocalStorage) -> None:
     """How many keys differ no catalog says: a task that sees too many stops, and all is folded all the same."""
     state = filled(storage)
     ranges = [between(log, 0, 60) for log in state.logs]
-    monkeypatch.setattr(
-        rewriter, "KEYS", OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, hash_partitions=1)
-    )
-    assert by_tasks(spark, storage, rewriting(storage, "1-a", ranges, RecordFilter())) == (None,) * 3
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", ranges, RecordFilter()))
+    keys = OffsetMapBudget(2 * spark.sparkContext.defaultParallelism, 1_000, hash_partitions=1)
+    budget = replace(BUDGET, keys=keys)
+    assert by_tasks(spark, storage, rewriting(storage, "1-a", ranges, RecordFilter(), budget)) == (None,) * 3
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", ranges, RecordFilter(), budget))
     wanted = by_spark(spark, storage, rewriting(storage, "1-c", ranges, RecordFilter()))
     assert [figures(one) for one in done] == [figures(one or ()) for one in wanted]
 
 
-def test_what_is_left_is_folded_with_its_own_horizons(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_is_folded_with_its_own_horizons(spark: SparkSession, storage: LocalStorage) -> None:
     """Some logs by tasks, others by Spark, in one answer: each has the horizon of its number."""
     state = filled(storage)
     ranges = [between(log_of(state, p), 0, (20, 60, 20)[p]) for p in range(3)]
     cores = spark.sparkContext.defaultParallelism
-    monkeypatch.setattr(rewriter, "RECORDS", 25 * cores)
-    monkeypatch.setattr(rewriter, "KEYS", OffsetMapBudget(9 * cores, 10_000 * cores, hash_partitions=1))
+    keys = OffsetMapBudget(9 * cores, 10_000 * cores, hash_partitions=1)
+    budget = FoldBudget(keys=keys, records=25 * cores)
     keep = RecordFilter(horizons=(701, 702, 703), now_ms=NOW)
-    assert by_tasks(spark, storage, rewriting(storage, "1-a", ranges, keep))[1] is None
-    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", ranges, keep))
+    assert by_tasks(spark, storage, rewriting(storage, "1-a", ranges, keep, budget))[1] is None
+    done = Rewriter(spark, storage).rewrite(rewriting(storage, "1-b", ranges, keep, budget))
     for part, written, horizon in zip(ranges, done, keep.horizons or (), strict=True):
         assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
+
+
+def tasks_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[int]:
+    """Has folds in tasks raise `error`; returns a list with an entry for each."""
+    tried: list[int] = []
+
+    def failing(*_: object) -> None:
+        tried.append(1)
+        raise error
+
+    monkeypatch.setattr(InTasks, "run", failing)
+    return tried
 
 
 def test_a_task_whose_process_ends_is_sparks_from_then_on(
@@ -318,13 +322,7 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
     """Perhaps for want of memory: the same would end the next one as well, and Spark's fold spills."""
     state = filled(storage)
     ranges = [between(log, 0, 60) for log in state.logs]
-    tried = []
-
-    def dying(*_: object) -> None:
-        tried.append(1)
-        raise RuntimeError("Python worker exited unexpectedly (crashed)")
-
-    monkeypatch.setattr(InTasks, "run", dying)
+    tried = tasks_fail(monkeypatch, RuntimeError("Python worker exited unexpectedly (crashed)"))
     rewriting_ = Rewriter(spark, storage)
     for number in range(2):
         done = rewriting_.rewrite(rewriting(storage, f"1-{number}", ranges, RecordFilter()))
@@ -336,12 +334,7 @@ def test_a_full_disk_is_an_error_of_the_store(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody takes it for the end of a process: Spark's fold would find the same disk."""
-    full = StorageError("Could not write x: No space left on device.", "Make room.")
-
-    def failing(*_: object) -> None:
-        raise full
-
-    monkeypatch.setattr(InTasks, "run", failing)
+    tasks_fail(monkeypatch, StorageError("Could not write x: No space left on device.", "Make room."))
     with pytest.raises(StorageError, match="No space left"):
         Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
@@ -350,11 +343,7 @@ def test_a_stop_is_not_answered_by_another_job(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal to the whole group ends tasks as well: then nothing begins anew."""
-
-    def dying(*_: object) -> None:
-        raise RuntimeError("Python worker exited unexpectedly (crashed)")
-
-    monkeypatch.setattr(InTasks, "run", dying)
+    tasks_fail(monkeypatch, RuntimeError("Python worker exited unexpectedly (crashed)"))
     with pytest.raises(RuntimeError, match="exited"):
         Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 

@@ -9,14 +9,16 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from compactor.storage.locations import open_storage
+from compactor.storage.object_client import StoreTimes
 from compactor.storage.object_store import ObjectStorage
 from tests.support.stores.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.stores.running import RunningStore
 from tests.unit.compactor.storage import test_object_store, test_storage
 
-_short_times = test_object_store._short_times
+times = test_object_store.times
 
 
 @pytest.fixture
@@ -27,9 +29,10 @@ def proxy(store: RunningStore) -> Iterator[FaultyProxy]:
 
 
 @pytest.fixture
-def storage(store: RunningStore, proxy: FaultyProxy) -> ObjectStorage:
+def storage(store: RunningStore, proxy: FaultyProxy, times: StoreTimes) -> ObjectStorage:
     """A new folder of the store, through the proxy."""
-    opened = open_storage(f"{store.location}/{secrets.token_hex(8)}", store.options(proxy.url))
+    options = replace(store.options(proxy.url), times=times)
+    opened = open_storage(f"{store.location}/{secrets.token_hex(8)}", options)
     assert isinstance(opened, ObjectStorage)
     return opened
 

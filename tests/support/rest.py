@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import httpx
 
@@ -15,6 +15,7 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import ConnectorFile, load_worker
 from connectors.progress.observer import NullObserver
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import bind
 from connectors.rest.service import listening
 from connectors.runtime import herder as module
@@ -113,23 +114,32 @@ class RestWorker:
 @contextmanager
 def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterator[RestWorker]:
     """Runs such a worker in `folder` during the block; its listeners take any free port."""
+    with patch.object(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config)):
+        yield from _listening(folder, LIMITS, settings, files)
+
+
+@contextmanager
+def limited_rest_worker(folder: Path, limits: ClientLimits, **settings: str) -> Iterator[RestWorker]:
+    """Runs a `rest_worker` with other limits for its clients."""
+    with patch.object(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config)):
+        yield from _listening(folder, limits, settings)
+
+
+def _listening(
+    folder: Path, limits: ClientLimits, settings: Mapping[str, str], files: Sequence[ConnectorFile] = ()
+) -> Iterator[RestWorker]:
     config = load_worker(worker_file(folder, **{"listeners": "http://127.0.0.1:0", **settings}))
     herder = Herder(config, SystemClock(), NullObserver(), files, ConnectorStore.of(config))
     herder.changed = herder.reconcile
     herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
     urls: list[str] = []
     found = RestWorker(herder, "", "")
-    with listening(config, herder, found, bind(config), urls.append):
+    with listening(config, herder, found, bind(config), urls.append, limits):
         found.url, found.admin_url = urls[0], urls[-1]
         found.client = httpx.Client(base_url=urls[0], timeout=TIMEOUT_S)
         yield found
         found.client.close()
     herder.release()
-
-
-def stand_ins(patch: Callable[[object, str, object], None]) -> None:
-    """Has herders make stand-ins; `patch` is a monkeypatch's setattr."""
-    patch(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config))
 
 
 def message(answer: Any) -> str:

@@ -33,7 +33,7 @@ from tests.support.dashboards import (
     selectors_of,
     shown_expressions,
 )
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 COLUMNS = 24
 WATCHED = {
@@ -126,7 +126,6 @@ def _samples(text: str) -> Iterator[Sample]:
 def scrape(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
     """What a worker's /metrics says, over a real socket."""
     with pytest.MonkeyPatch.context() as patch:
-        stand_ins(patch.setattr)
         patch.setattr(SourceEnds, "start", lambda _: None)
         patch.setattr(SourceEnds, "lag", lambda *_: _LAG)
         with rest_worker(tmp_path_factory.mktemp("worker"), **{"metrics.partitions": "true"}) as worker:

@@ -23,7 +23,7 @@ from connectors.config.files import load_worker
 from connectors.config.worker import PREFIX
 from connectors.jvm.artifacts import KAFKA_VERSION
 from tests.support.cli import NOBODY
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 ROOT = Path(__file__).parents[2]
 DOCKER = ROOT / "docker"
@@ -58,7 +58,6 @@ def _health() -> ModuleType:
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
     """A worker that the health check is told to ask."""
-    stand_ins(monkeypatch.setattr)
     with rest_worker(tmp_path) as found:
         monkeypatch.setenv("KEYFOLD_REST_URL", found.url)
         yield found

@@ -159,8 +159,8 @@ class FailingStorage:
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
-        self._plan: list[tuple[str, str, str, Callable[[], object]]] = []
-        self._frozen: dict[str, list[str]] = {}
+        self.plan: list[tuple[str, str, str, Callable[[], object]]] = []
+        self.frozen: dict[str, list[str]] = {}
 
     @property
     def location(self) -> str:
@@ -168,19 +168,19 @@ class FailingStorage:
 
     def before(self, method: str, act: Callable[[], object], containing: str = "") -> None:
         """Calls `act` before the next `method` on a path with `containing` in it."""
-        self._plan.append(("before", method, containing, act))
+        self.plan.append(("before", method, containing, act))
 
     def after(self, method: str, act: Callable[[], object], containing: str = "") -> None:
         """Calls `act` after the next such call has taken effect, before its answer is given."""
-        self._plan.append(("after", method, containing, act))
+        self.plan.append(("after", method, containing, act))
 
     def freeze(self, folder: str) -> None:
         """From now on `list(folder)` answers what it would answer now: a listing that is behind."""
-        self._frozen[folder] = self._inner.list(folder)
+        self.frozen[folder] = self._inner.list(folder)
 
     def thaw(self) -> None:
         """Lists answer the truth again."""
-        self._frozen.clear()
+        self.frozen.clear()
 
     @property
     def is_folder(self) -> bool:
@@ -209,7 +209,7 @@ class FailingStorage:
         return self._call("link", path, lambda: self._inner.link(path, folder))
 
     def list(self, folder: str) -> list[str]:
-        frozen = self._frozen.get(folder)
+        frozen = self.frozen.get(folder)
         return self._call("list", folder, lambda: self._inner.list(folder) if frozen is None else frozen)
 
     def walk(self, folder: str) -> Files:
@@ -246,7 +246,7 @@ class FailingStorage:
 
     def sub(self, *parts: str) -> Storage:
         deeper = FailingStorage(self._inner.sub(*parts))
-        deeper._plan = self._plan
+        deeper.plan = self.plan
         return deeper
 
     def lock(self, path: str) -> Lock | None:
@@ -262,9 +262,9 @@ class FailingStorage:
         return answer
 
     def _happen(self, when: str, method: str, path: str) -> None:
-        due = [step for step in self._plan if step[:2] == (when, method) and step[2] in path]
+        due = [step for step in self.plan if step[:2] == (when, method) and step[2] in path]
         if due:
-            self._plan.remove(due[0])
+            self.plan.remove(due[0])
             due[0][3]()
 
 

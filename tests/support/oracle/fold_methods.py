@@ -8,7 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 from unittest import mock
 
+from msgspec.structs import replace
+
 from compactor.clean import rewriter
+from compactor.clean.rewriter import BUDGET
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.publish import executors
@@ -26,9 +29,9 @@ LIMITS: Final = {
     FoldMethod.SPILLED: (
         (executors, "TASKS", NOTHING),
         (executors, "KEYS", ONE_KEY_EACH),
-        (rewriter, "KEYS", ONE_KEY_EACH),
+        (rewriter, "BUDGET", replace(BUDGET, keys=ONE_KEY_EACH)),
     ),
-    FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "READ", NOTHING)),
+    FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "BUDGET", replace(BUDGET, read=NOTHING))),
 }
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness import results as files
-from benchmarks.harness import runner
 from benchmarks.harness.datasets import DataSet, first_records
 from benchmarks.harness.process import Used
 from benchmarks.harness.results import Machine, Results
 from benchmarks.harness.row import Comparison, MissingError
-from benchmarks.harness.runner import Runner
+from benchmarks.harness.runner import Ground, Runner
 
 MACHINE = Machine(cores=2, memory_bytes=1 << 33, system="a", python="b", pyspark="c", librdkafka="d")
 
@@ -31,24 +30,36 @@ class Stand:
         return Used(1.0, 1.0, 1)
 
 
-@pytest.fixture
-def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Returns what was done, in order, with stand-ins for the broker and what fills its topics."""
-    done: list[str] = []
+class NotedGround:
+    """Notes in `done` what would be done, in place of a broker and what fills its topics."""
+
+    def __init__(self, done: list[str]) -> None:
+        self._done = done
 
     @contextmanager
-    def broker() -> Iterator[str]:
+    def broker(self) -> Iterator[str]:
         yield "127.0.0.1:1"
 
-    def fill(_: str, data: DataSet) -> str:
-        done.append(f"make own with {data.records}")
+    def filled_topic(self, _: str, data: DataSet) -> str:
+        self._done.append(f"make own with {data.records}")
         return "own"
 
-    monkeypatch.setattr(runner, "broker", broker)
-    monkeypatch.setattr(runner, "call", lambda _, function, *arguments: function(*arguments))
-    monkeypatch.setattr(runner, "filled_topic", fill)
-    monkeypatch.setattr(runner, "produce", lambda _, topic, data: done.append(f"fill {topic} with {data.records}"))
-    return done
+    def produce(self, _: str, topic: str, data: DataSet) -> None:
+        self._done.append(f"fill {topic} with {data.records}")
+
+
+def runner(results: Results, rounds: int, folder: Path, done: list[str]) -> Runner:
+    noted = NotedGround(done)
+    ground = Ground(
+        noted.broker, lambda _, function, *arguments: function(*arguments), noted.filled_topic, noted.produce
+    )
+    return Runner(results, rounds, folder / "results.json", ground)
+
+
+@pytest.fixture
+def done() -> list[str]:
+    """What was done, in order."""
+    return []
 
 
 def row(ours: Stand, other: Stand, rounds: int | None = None) -> Comparison:
@@ -58,7 +69,7 @@ def row(ours: Stand, other: Stand, rounds: int | None = None) -> Comparison:
 def test_starts_are_measured_on_the_topic_of_the_row(done: list[str], tmp_path: Path) -> None:
     """All starts come before the topic is filled, on that topic with a record in each partition; rounds alternate."""
     peers = Stand("a", done), Stand("b", done)
-    measured = Runner(Results(machine=MACHINE), 2, tmp_path / "results.json")
+    measured = runner(Results(machine=MACHINE), 2, tmp_path, done)
     measured.compare(row(*peers))
     turns = ["a on own", "b on own"] * 2
     assert done == ["make own with 64", *turns, "fill own with 2000000", *turns]
@@ -69,7 +80,7 @@ def test_starts_are_measured_on_the_topic_of_the_row(done: list[str], tmp_path: 
 
 def test_a_start_is_not_the_wait_for_a_late_commit(done: list[str], tmp_path: Path) -> None:
     """What commits seldom has its start measured as what it starts as, and counts under its own name."""
-    seldom, measured = Stand("seldom", done), Runner(Results(machine=MACHINE), 1, tmp_path / "results.json")
+    seldom, measured = Stand("seldom", done), runner(Results(machine=MACHINE), 1, tmp_path, done)
     seldom.starts_as = Stand("often", done)
     measured.compare(row(Stand("a", done), seldom))
     assert done[1:] == ["a on own", "often on own", "fill own with 2000000", "a on own", "seldom on own"]
@@ -81,7 +92,7 @@ def test_nothing_is_measured_once_the_code_has_changed(
 ) -> None:
     """Each measurement is a new process, which imports the files as they are then."""
     monkeypatch.setattr(files, "code", lambda: "abc+")
-    measured = Runner(Results(machine=MACHINE, code="abc"), 1, tmp_path / "results.json")
+    measured = runner(Results(machine=MACHINE, code="abc"), 1, tmp_path, done)
     with pytest.raises(SystemExit, match="was abc when this began, and is abc"):
         measured.compare(row(Stand("a", done), Stand("b", done)))
     assert done == []
@@ -92,14 +103,14 @@ def test_a_row_may_be_content_with_fewer_rounds(done: list[str], tmp_path: Path)
     for asked, rounds, expected in ((3, 1, 1), (1, 2, 1)):
         done.clear()
         peers = Stand("a", done), Stand("b", done)
-        Runner(Results(machine=MACHINE), asked, tmp_path / "results.json").compare(row(*peers, rounds=rounds))
+        runner(Results(machine=MACHINE), asked, tmp_path, done).compare(row(*peers, rounds=rounds))
         assert done.count("a on own") == 2 * expected
 
 
 def test_a_program_that_is_missing_is_tried_once(done: list[str], tmp_path: Path) -> None:
     """What cannot run here is tried once, noted, and the other one measured."""
     peers = Stand("a", done), Stand("b", done, MissingError("no JDK"))
-    measured = Runner(Results(machine=MACHINE), 2, tmp_path / "results.json")
+    measured = runner(Results(machine=MACHINE), 2, tmp_path, done)
     measured.compare(row(*peers))
     assert (done.count("b on own"), done.count("a on own")) == (1, 4)
     assert measured.results.missing == {"b": "no JDK"}

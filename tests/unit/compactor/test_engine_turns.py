@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from compactor import engine as microbatch
 from compactor.engine import Engine
 from compactor.errors import PositionError, PublishInterruptedError
 from compactor.ingest.appends import Batch
@@ -22,10 +21,21 @@ PATIENCE_S = 10.0
 
 
 @pytest.fixture
-def engine() -> Engine:
-    """An engine on stand-ins; what it publishes is nothing."""
-    catalog, broker, settings = (cast("Any", Mock()) for _ in range(3))
-    return Engine(catalog, broker, settings, cast("Any", Mock(publish=Mock(return_value=()))))
+def changelog() -> Mock:
+    """Stands for what publishes; it publishes nothing."""
+    return Mock(publish=Mock(return_value=()))
+
+
+@pytest.fixture
+def catalog() -> Mock:
+    return Mock()
+
+
+@pytest.fixture
+def engine(catalog: Mock, changelog: Mock) -> Engine:
+    """An engine on stand-ins."""
+    broker, settings = (cast("Any", Mock()) for _ in range(2))
+    return Engine(cast("Any", catalog), broker, settings, cast("Any", changelog))
 
 
 @contextmanager
@@ -48,45 +58,44 @@ def taking(engine: Engine) -> Iterator[None]:
         thread.join()
 
 
-def test_time_does_not_wait_for_a_micro_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_does_not_wait_for_a_micro_batch(engine: Engine, changelog: Mock) -> None:
     """A tick and a look at the topics give way to it: a stop is to be seen meanwhile."""
-    monkeypatch.setattr(microbatch, "COMMIT_SECONDS", 0.01)
     with taking(engine):
         engine.tick(1)
         assert not engine.commit(lambda _: [], 1)
         assert not engine.is_idle()
-        assert not engine._changelog.publish.called  # type: ignore[attr-defined]
+        assert not changelog.publish.called
     engine.tick(2)
     assert engine.commit(lambda _: [], 2)
-    assert engine._changelog.publish.call_count == 1  # type: ignore[attr-defined]
+    assert changelog.publish.call_count == 1
 
 
-def test_no_turn_begins_once_it_is_to_close(engine: Engine) -> None:
+def test_no_turn_begins_once_it_is_to_close(engine: Engine, changelog: Mock) -> None:
     """The micro-batch under way ends, the next one finds a closed engine, and nobody waits for either."""
     with taking(engine):
         engine.begin_close()
     assert engine.is_idle()
     engine.tick(1)
-    assert not engine._changelog.publish.called  # type: ignore[attr-defined]
+    assert not changelog.publish.called
     with pytest.raises(PublishInterruptedError):
         engine.take(cast("Any", None), 1)
 
 
-def test_a_publish_that_did_not_end_well_may_have_left_a_transaction(engine: Engine) -> None:
+def test_a_publish_that_did_not_end_well_may_have_left_a_transaction(engine: Engine, changelog: Mock) -> None:
     """One that did has not, though earlier ones failed."""
     found = [engine.transaction_may_be_open]
-    engine._changelog.publish.side_effect = RuntimeError("Job cancelled")  # type: ignore[attr-defined]
+    changelog.publish.side_effect = RuntimeError("Job cancelled")
     with pytest.raises(RuntimeError):
         engine.tick(1)
     found.append(engine.transaction_may_be_open)
-    engine._changelog.publish.side_effect = None  # type: ignore[attr-defined]
+    changelog.publish.side_effect = None
     engine.tick(2)
     assert [*found, engine.transaction_may_be_open] == [False, True, False]
 
 
-def test_positions_are_made_sense_of_without_a_batch(engine: Engine) -> None:
+def test_positions_are_made_sense_of_without_a_batch(engine: Engine, changelog: Mock) -> None:
     """What they are found to be wrong with is raised before anything was taken in."""
-    engine._changelog.resolve_positions.side_effect = PositionError("Another catalog's.")  # type: ignore[attr-defined]
+    changelog.resolve_positions.side_effect = PositionError("Another catalog's.")
     with pytest.raises(PositionError):
         engine.resolve_positions(1)
 
@@ -96,19 +105,18 @@ def test_positions_are_made_sense_of_without_a_batch(engine: Engine) -> None:
     [((9, 9), None, True), ((9, 8), None, False), ((0, 0), None, False), ((9, 8), "deleted", True)],
 )
 def test_it_is_settled_once_all_that_is_ingested_is_published(
-    engine: Engine, published: tuple[int, int], closed: str | None, *, settled: bool
+    engine: Engine, catalog: Mock, published: tuple[int, int], closed: str | None, *, settled: bool
 ) -> None:
     """Set aside or not; a topic that is gone is not waited for."""
-    catalog = cast("Any", engine._catalog)
     catalog.state.logs = [Mock(topic="t", published=one, end=9) for one in published]
     catalog.state.topics = {"t": Mock(closed=closed)}
     assert engine.is_settled() is settled
 
 
-def test_counts_are_those_of_this_run(engine: Engine) -> None:
+def test_counts_are_those_of_this_run(engine: Engine, catalog: Mock) -> None:
     """What later records of the same task superseded, what was aborted, and commits to the catalog are among them."""
     cast("Any", engine).counters = Counters()
-    cast("Any", engine._catalog).commits = 4
+    catalog.commits = 4
     read = RangeRead(tp=TopicPartition("t", 0), topic_id="1", lo=0, hi=9, start=0, records=9, superseded=7)
     engine._count_ingested(Batch(ranges=(read,), parts=()))
     engine._count_published([PublishResult(topic="t", partition=0, end=9, records=2, transactions=1, aborted=3)])

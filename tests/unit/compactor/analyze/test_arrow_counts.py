@@ -116,9 +116,7 @@ def test_split_keys_are_those_that_live_in_several_partitions() -> None:
 
 
 @pytest.mark.parametrize(("records", "bytes_", "little"), [(11, 1_000, True), (10, 1_000, False), (11, 50, False)])
-def test_little_is_bounded_by_bytes_and_by_records(
-    monkeypatch: pytest.MonkeyPatch, records: int, bytes_: int, little: bool
-) -> None:
+def test_little_is_bounded_by_bytes_and_by_records(records: int, bytes_: int, little: bool) -> None:
     """Base runs and runs of all logs together: all of it is in memory at once."""
-    monkeypatch.setattr(analyze, "COUNTED", MemoryBudget(records, bytes_))
-    assert analyze.is_little([log(run(5, 15, 9), clean=base(1, 1)), log()]) is little
+    logs = [log(run(5, 15, 9), clean=base(1, 1)), log()]
+    assert analyze.is_little(logs, MemoryBudget(records, bytes_)) is little

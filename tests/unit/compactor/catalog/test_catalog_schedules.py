@@ -200,7 +200,7 @@ def test_unknown_outcome_is_resolved_by_the_next_commit(took_effect: bool) -> No
     storage.before("exists", lose_answer)
     with pytest.raises(OutcomeUnknownError, match="whether it was committed is unknown"):
         old.commit(up_to(11), NOW)
-    storage._plan.clear()
+    storage.plan.clear()
     assert end(old.commit(up_to(12), NOW)) == 12
     assert Catalog.open(inner, "c").version == (14 if took_effect else 13)
 
@@ -289,7 +289,7 @@ def test_sleeper_with_a_list_that_is_behind_hurts_nobody() -> None:
     old, storage, inner, clock = sleeper()
     other = others_go_on(inner, clock)
     names = [commit_path(number).partition("/")[2] for number in range(1, 14)]
-    storage._frozen[FOLDER] = names
+    storage.frozen[FOLDER] = names
     assert end(old.commit(up_to(11), NOW)) == 11  # it believes
     assert Catalog.open(inner, "c").state == other.refresh()
     assert newest_epoch(inner) == 2

@@ -5,19 +5,17 @@ from __future__ import annotations
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
-from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.owner_lock import Owner, parse, shown, this_process
 from compactor.catalog.owner_starts import FOLDER, KEPT, Start, draw
 from compactor.errors import StorageError
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 
-def start_of(storage: MemoryStorage, process: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Start, Owner]:
+def start_of(storage: MemoryStorage, process: str) -> tuple[Start, Owner]:
     """Draws a number as the process `process`; returns it with that process as an owner."""
-    with monkeypatch.context() as patch:
-        patch.setattr(owner_starts, "PROCESS", process)
-        start = draw(storage)
+    start = draw(storage, process)
     return start, Owner(host="h", pid=1, process=process, start=start.number)
 
 
@@ -29,20 +27,20 @@ def test_numbers_rise_also_if_two_processes_draw_at_once() -> None:
     assert [draw(racing).number, draw(storage).number] == [2, 3]
 
 
-def test_a_process_comes_before_those_that_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_comes_before_those_that_started_later() -> None:
     """The earlier start knows the later one; the later one has nobody before it."""
     storage = MemoryStorage()
-    (first, one), (second, other) = (start_of(storage, name, monkeypatch) for name in ("a", "b"))
+    (first, one), (second, other) = (start_of(storage, name) for name in ("a", "b"))
     assert (first.is_before(other), second.is_before(one)) == (True, False)
 
 
-def test_a_number_drawn_elsewhere_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_drawn_elsewhere_does_not_count() -> None:
     """A connector's folder that was moved names an owner whose start is not in this location, or is another's."""
-    start, _ = start_of(MemoryStorage(), "a", monkeypatch)
+    start, _ = start_of(MemoryStorage(), "a")
     assert not start.is_before(Owner(host="h", pid=1, process="b", start=7))
     storage = MemoryStorage()
-    first, _ = start_of(storage, "a", monkeypatch)
-    start_of(storage, "b", monkeypatch)
+    first, _ = start_of(storage, "a")
+    start_of(storage, "b")
     assert not first.is_before(Owner(host="h", pid=1, process="c", start=2))
 
 
@@ -61,13 +59,13 @@ def test_old_numbers_are_removed_and_never_drawn_again() -> None:
     assert len(storage.list(FOLDER)) == KEPT
 
 
-def test_a_start_whose_number_was_removed_still_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_whose_number_was_removed_still_comes_later() -> None:
     """Commands draw numbers too: a process may be frozen while a hundred of them run, and its successor goes on."""
     storage = MemoryStorage()
-    frozen, _ = start_of(storage, "a", monkeypatch)
-    _, successor = start_of(storage, "b", monkeypatch)
+    frozen, _ = start_of(storage, "a")
+    _, successor = start_of(storage, "b")
     for number in range(KEPT + 5):
-        newest, _ = start_of(storage, f"command-{number}", monkeypatch)
+        newest, _ = start_of(storage, f"command-{number}")
     assert f"{successor.start:012}" not in storage.list(FOLDER)
     assert frozen.is_before(successor)
     assert not newest.is_before(successor)
@@ -148,9 +146,9 @@ def test_the_text_of_an_owner_is_read_back(text: str, owner: Owner) -> None:
     assert parse(this_process(start=3).text) == this_process(start=3)
 
 
-def test_processes_of_one_host_name_and_process_id_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_one_host_name_and_process_id_are_two() -> None:
     """Containers often share the name, and their first process has the id 1."""
     ours = this_process()
-    monkeypatch.setattr(owner_lock, "PROCESS", "another")
-    assert str(this_process()) == str(ours)
-    assert this_process() != ours
+    theirs = replace(ours, process="another")
+    assert str(theirs) == str(ours)
+    assert theirs != ours

@@ -10,24 +10,22 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from compactor.fold import offset_map
-from compactor.fold.offset_map import BITS, HASH_PARTITIONS, hash_partitions_of, hashes_of
+from compactor.fold.offset_map import BITS, HASH_PARTITIONS, PIECE, hash_partitions_of, hashes_of
 
 KEYS = pa.array([None, b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff\xfe", b"k" * 1_000], pa.binary())
 
 
-def hashed(keys: pa.Array | pa.ChunkedArray, log: int = 0) -> NDArray[np.uint64]:
-    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)))
+def hashed(keys: pa.Array | pa.ChunkedArray, log: int = 0, piece: int = PIECE) -> NDArray[np.uint64]:
+    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)), piece)
 
 
-def test_a_keys_hash_is_the_same_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keys_hash_is_the_same_wherever_it_stands() -> None:
     """In one piece with others or not, in a slice, in chunks; as a null too."""
     keys = pa.array([b"%d" % (at % 7) for at in range(100)] + [None], pa.binary())
     whole = hashed(keys)
     assert hashed(keys.slice(9, 30)).tolist() == whole[9:39].tolist()
     assert hashed(pa.chunked_array([keys.slice(0, 40), keys.slice(40, 0), keys.slice(40)])).tolist() == whole.tolist()
-    monkeypatch.setattr(offset_map, "_PIECE", 9)
-    assert hashed(keys).tolist() == whole.tolist()
+    assert hashed(keys, piece=9).tolist() == whole.tolist()
     assert whole[:7].tolist() == whole[7:14].tolist()
 
 

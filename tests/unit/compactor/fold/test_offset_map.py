@@ -28,9 +28,7 @@ def batches(found: list[Rec], step: int) -> list[pa.RecordBatch]:
 @given(RECORDS, st.integers(1, 20), st.sampled_from([1, 7, 1_000_000]), st.integers(10, 60))
 def test_a_row_is_kept_if_it_is_the_last_of_its_key(found: list[Rec], step: int, fold_at: int, most: int) -> None:
     """However few keys are held, and however often they are folded in between; every rejected row is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_map, "_ROWS", fold_at)
-        kept = last_of_keys(batches(found, step), OffsetMapBudget(most, 1_000_000))
+    kept = last_of_keys(batches(found, step), OffsetMapBudget(most, 1_000_000, waiting=fold_at))
     last = {(log, key): row for row, (log, key, odd) in enumerate(found) if not odd}
     odd = [row for row, one in enumerate(found) if one[2]]
     assert kept is not None

@@ -85,11 +85,10 @@ def test_nothing_is_folded_across_a_break(held: int) -> None:
     assert prefold.superseded == {TopicPartition("t", 0): 1}
 
 
-def test_what_comes_out_is_cut_to_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_out_is_cut_to_row_groups() -> None:
     """Many records leave in batches of the size of a row group."""
-    monkeypatch.setattr("compactor.runs.writer.ROW_GROUP_BYTES", 1_000)
     rows = numbered([(0, b"%d" % number, False) for number in range(100)])
-    found = [one for one in Prefold().latest([batch(rows)]) if one is not None]
+    found = [one for one in Prefold(group_bytes=1_000).latest([batch(rows)]) if one is not None]
     assert offsets(found) == list(range(100))
     assert len(found) > 5
     assert max(one.nbytes for one in found) < 1_500

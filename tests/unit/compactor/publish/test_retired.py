@@ -15,7 +15,7 @@ from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import RUN, TopicPartition
 from compactor.model.state import CatalogState
 from compactor.publish import retired
-from compactor.publish.retired import RETIRED, EarlierKeys, earlier_ranges
+from compactor.publish.retired import RETIRED, TOGETHER, EarlierKeys, earlier_ranges
 from compactor.runs.reader import read
 from compactor.runs.scan import between
 from compactor.storage.local import LocalStorage
@@ -125,10 +125,10 @@ def test_each_record_retires_the_other_keys_of_its_identity(storage: LocalStorag
 
 def test_keys_are_looked_for_once_for_many_records(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as are held at a time; batches keep their order and size."""
-    earlier = whole(storage, log(storage, [keyed(at, b"K%d" % at, b"k%d" % at, "large") for at in range(6)]), 0, 6)
+    state = log(storage, [keyed(at, b"K%d" % at, b"k%d" % at, "large") for at in range(6)])
+    earlier = replace(whole(storage, state, 0, 6), together=replace(TOGETHER, records=2))
     batches = [survivors(keyed(at, b"k%d" % (at - 6), None, "small")) for at in range(6, 12)]
     reading = Mock(side_effect=read)
-    monkeypatch.setattr(retired, "_TOGETHER_RECORDS", 2)
     monkeypatch.setattr(retired, "read", reading)
     found = list(earlier.with_retired(iter(batches)))
     assert [one[RETIRED].to_pylist() for one in found] == [[[b"K%d" % at]] for at in range(6)]

@@ -32,8 +32,8 @@ def batch(rows: Sequence[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=record.RUN)
 
 
-def target(storage: Storage, max_bytes: int = 1 << 27) -> RunTarget:
-    return RunTarget(storage=storage, prefix="1-j", max_bytes=max_bytes)
+def target(storage: Storage, max_bytes: int = 1 << 27, held_bytes: int = 1 << 27) -> RunTarget:
+    return RunTarget(storage=storage, prefix="1-j", max_bytes=max_bytes, held_bytes=held_bytes)
 
 
 def log_with(storage: MemoryStorage, *runs: Sequence[Row], arrived: Sequence[int] = ()) -> PartitionLog:
@@ -62,17 +62,16 @@ def test_a_full_buffer_becomes_a_row_group_and_a_full_file_is_rolled() -> None:
     assert [groups.row_group(one).num_rows for one in range(groups.num_row_groups)] == [16, 16]
 
 
-def test_a_task_holds_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_holds_a_bounded_number_of_bytes() -> None:
     """However many partitions a task reads, its largest buffer is written before too much is held."""
-    monkeypatch.setattr(writer, "TASK_BYTES", 4 * MIB)
     held: list[int] = []
 
     def rows() -> Iterator[pa.RecordBatch]:
         for n in range(30):
             yield batch([row(n % 10, n, b"k", b"v" * (MIB // 2))])
-            held.append(opened._held)
+            held.append(opened.held)
 
-    with writer._Writer(target(MemoryStorage()), "ingest.write") as opened:
+    with writer.RunWriter(target(MemoryStorage(), held_bytes=4 * MIB), "ingest.write") as opened:
         for one in rows():
             list(opened.add(one))
         assert sum(part.file.records for part in opened.finish()) == 30
@@ -117,12 +116,11 @@ def test_what_is_flushed_early_stays_apart() -> None:
     assert groups_of(storage, found[0].file.path) == [(tp(p), tp(p)) for p in (1, 1, 0, 2)]
 
 
-def test_many_small_partitions_are_flushed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_partitions_are_flushed_together() -> None:
     """Where a task holds too much, and has little of each partition, it does not write a row group of each."""
-    monkeypatch.setattr(writer, "TASK_BYTES", MIB)
     storage = MemoryStorage()
     rows = [[row(p, n, b"k", b"v" * 9_000) for p in range(100)] for n in range(4)]
-    found = list(writer.write(map(batch, rows), target(storage), "x"))
+    found = list(writer.write(map(batch, rows), target(storage, held_bytes=MIB), "x"))
     assert {(part.file.records, part.file.first, part.file.last) for part in found} == {(4, 0, 3)}
     assert len(groups_of(storage, found[0].file.path)) == 2 * 7
 
@@ -141,15 +139,12 @@ def spread(storage: MemoryStorage, path: str) -> Spread:
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 27, 20_000])
-def test_no_row_group_lies_around_another_partition_of_its_file(
-    monkeypatch: pytest.MonkeyPatch, max_bytes: int
-) -> None:
+def test_no_row_group_lies_around_another_partition_of_its_file(max_bytes: int) -> None:
     """However often a task has to write before it knows which partitions still come."""
-    monkeypatch.setattr(writer, "TASK_BYTES", 60_000)
     storage = MemoryStorage()
     order = [0, 9, 19, 4, 0, 12, 1, 18, 7, 9, 2, 11, 19, 5, 16, 3, 8, 14, 6, 10, 13, 15, 17, 0]
     rows = [batch([row(p, n, b"k", random.Random(n).randbytes(9_000))]) for n, p in enumerate(order)]
-    found = list(writer.write(rows, target(storage, max_bytes), "x"))
+    found = list(writer.write(rows, target(storage, max_bytes, 60_000), "x"))
     assert sum(part.file.records for part in found) == len(order)
     for file in (spread(storage, path) for path in {part.file.path for part in found}):
         held = set().union(*file.groups)
@@ -157,15 +152,12 @@ def test_no_row_group_lies_around_another_partition_of_its_file(
     assert any(len(one) > 1 for path in {part.file.path for part in found} for one in spread(storage, path).groups)
 
 
-def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_damaged_page_concerns_no_more_than_share_its_row_group(tmp_path: Path) -> None:
     """Of twenty small partitions whose task had to write two of them early, those two, whose page it is."""
-    monkeypatch.setattr(writer, "TASK_BYTES", 18_000)
     storage = LocalStorage(str(tmp_path))
     order = [0, 19, *range(1, 19)]
     rows = [batch([row(p, 0, b"k", b"%d" % p + b"v" * (12_000 if p in (0, 19) else 900))]) for p in order]
-    found = list(writer.write(rows, target(storage), "x"))
+    found = list(writer.write(rows, target(storage, held_bytes=18_000), "x"))
     flipped = bytearray(storage.read(found[0].file.path))
     flipped[200] ^= 0xFF  # in the values of the first row group
     storage.write(found[0].file.path, bytes(flipped))
@@ -175,12 +167,11 @@ def test_a_damaged_page_concerns_no_more_than_share_its_row_group(
     assert damaged == [0, 19]
 
 
-def test_a_file_is_ended_only_where_a_row_group_would_lie_around_a_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_ended_only_where_a_row_group_would_lie_around_a_partition() -> None:
     """Partitions that come again and again, as in a backlog, share the row groups of one file."""
-    monkeypatch.setattr(writer, "TASK_BYTES", 200_000)
     storage = MemoryStorage()
     rows = [batch([row(p, n, b"k", b"v" * 9_000) for p in range(20)]) for n in range(12)]
-    found = list(writer.write(rows, target(storage), "x"))
+    found = list(writer.write(rows, target(storage, held_bytes=200_000), "x"))
     assert len(found) == 20
     assert len(spread(storage, found[0].file.path).groups) == 12
 
@@ -196,7 +187,7 @@ def test_few_partitions_share_a_row_group() -> None:
 def test_a_small_slice_does_not_keep_a_large_batch() -> None:
     """What waits takes its own bytes, not those of the rows that it was cut from."""
     large = batch([row(0, 0, b"k", b"v" * 8 * MIB), row(1, 0, b"k", b"v")])
-    writing = writer._Writer(target(MemoryStorage()), "x")
+    writing = writer.RunWriter(target(MemoryStorage()), "x")
     assert list(writing.add(large)) == []
     (waits,) = writing._buffers[tp(1)].batches
     assert waits.get_total_buffer_size() < MIB

@@ -33,11 +33,11 @@ def test_snapshots_wait_longer_each_time_until_one_succeeds(world: SnapshotConne
     tries = []
     for minute in range(9):
         world.place.before("write", full, manifest.NAME)
-        before = len(world.place._plan)
+        before = len(world.place.plan)
         world.take(minute * 60_000)
-        if len(world.place._plan) < before:
+        if len(world.place.plan) < before:
             tries.append(minute)
-        world.place._plan.clear()
+        world.place.plan.clear()
     assert tries == [0, 1, 3, 7]
     found = location.read_note(world.storage)
     assert found is not None

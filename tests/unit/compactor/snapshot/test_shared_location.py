@@ -224,7 +224,7 @@ def test_current_leads_to_the_newest_data(monkeypatch: pytest.MonkeyPatch, tmp_p
     world.place.before("link", lambda: (_ for _ in ()).throw(StorageError("Denied.")))
     assert world.take(HOUR)
     assert world.latest() != first == current.resolve().parent.name
-    world.place._plan.clear()
+    world.place.plan.clear()
     world.snapshots.repair()
     assert current.resolve().parent.name == world.latest()
     assert (current / "1.parquet").read_bytes() == b"data"

@@ -11,9 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.errors import StorageError
-from compactor.storage import lease
-from compactor.storage.lease import Lease, held_by
-from compactor.storage.object_client import ObjectClient, ObjectInfo, ObjectState
+from compactor.storage.lease import RENEWALS, Lease, LeaseRenewals, held_by
+from compactor.storage.object_client import ObjectClient, ObjectInfo, ObjectState, StoreTimes
 from tests.support.kafka import wait_until
 
 
@@ -21,6 +20,7 @@ class Client:
     """A store of locks, which counts how often each is written; it answers nothing more for those that are `stuck`."""
 
     def __init__(self) -> None:
+        self.times = StoreTimes()
         self.written: Counter[str] = Counter()
         self.stuck: set[str] = set()
         self.refuses = False
@@ -70,17 +70,16 @@ def client() -> Client:
     return Client()
 
 
-def _taken(client: Any, key: str) -> Lease:
-    found = Lease.take(cast("ObjectClient", client), key)
+def _taken(client: Any, key: str, renewals: LeaseRenewals = RENEWALS) -> Lease:
+    found = Lease.take(cast("ObjectClient", client), key, renewals)
     assert found is not None
     return found
 
 
-def test_a_store_that_does_not_answer_for_one_lease_renews_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_for_one_lease_renews_the_others() -> None:
     """Otherwise the connectors of a worker would seem dead, one after the other, as one of them waits."""
-    monkeypatch.setattr(lease, "RENEW_S", 0.01)
-    client = Client()
-    held = [_taken(client, key) for key in ("a", "b")]
+    client, renewals = Client(), LeaseRenewals(renew_s=0.01)
+    held = [_taken(client, key, renewals) for key in ("a", "b")]
     try:
         client.stuck = {"a"}
         before = client.written["b"]
@@ -124,7 +123,7 @@ def test_of_two_that_take_a_lock_at_once_one_has_it(client: Client, monkeypatch:
     first = take_where(None)
     assert first is not None
     assert take_where(None) is None
-    client.now_ms += lease.LEASE_MS + 1
+    client.now_ms += client.times.lease_ms + 1
     over = client.held["a"]
     second = take_where(over)
     assert second is not None
@@ -152,7 +151,7 @@ def test_a_holder_that_was_frozen_takes_nothing_back(client: Client) -> None:
     """Neither by a renewal nor by writing; it says once that it has lost the lock, and renews it no more."""
     first = _taken(client, "a")
     first.write(b"first")
-    client.now_ms += lease.LEASE_MS + 1
+    client.now_ms += client.times.lease_ms + 1
     assert held(client) is None
     second = _taken(client, "a")
     second.write(b"second")
@@ -160,7 +159,7 @@ def test_a_holder_that_was_frozen_takes_nothing_back(client: Client) -> None:
         first.renew()
         first.write(b"first again")
     assert [(line["log_level"], line["lock"]) for line in logs] == [("warning", "a")]
-    assert first not in lease._RENEWALS._leases
+    assert first not in RENEWALS
     assert (held(client), first.is_current(), second.is_current()) == (b"second", False, True)
     first.release()
     assert held(client) == b"second"
@@ -177,7 +176,7 @@ def test_a_holder_that_is_overtaken_as_it_renews_takes_nothing_back(
 
     def frozen(key: str, data: bytes, attributes: dict[str, str], seen: ObjectState) -> bool:
         monkeypatch.setattr(client, "replace", replace)
-        client.now_ms += lease.LEASE_MS + 1
+        client.now_ms += client.times.lease_ms + 1
         taken.append(_taken(client, "a"))
         return replace(key, data, attributes, seen)
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, cast
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from compactor.catalog.owner_lock import OwnerLock, live_owner, this_process
 from compactor.model.log import BASE
-from compactor.storage import lease
 from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from compactor.storage.locations import open_storage
+from compactor.storage.object_client import StoreTimes
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark
@@ -49,9 +50,7 @@ def copied_back(source: Storage, folder: Path) -> Storage:
     return LocalStorage(str(folder))
 
 
-def test_a_copied_folder_goes_on_in_a_bucket_and_back(
-    store: RunningStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copied_folder_goes_on_in_a_bucket_and_back(store: RunningStore, tmp_path: Path) -> None:
     """What was taken in before and after each move is there; a lock that came along ends by itself."""
     connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), tmp_path / "first")
     lock = OwnerLock(connector.storage)
@@ -63,8 +62,8 @@ def test_a_copied_folder_goes_on_in_a_bucket_and_back(
         if step == 0:
             bucket = copied(store, tmp_path / "first", "moved/c")
             assert live_owner(bucket) is not None
-            monkeypatch.setattr(lease, "LEASE_MS", -1)
-            assert live_owner(bucket) is None
+            later = replace(store.options(), times=StoreTimes(lease_ms=-1))
+            assert live_owner(open_storage(f"{store.location}/moved/c", later)) is None
             connector.storage = bucket  # type: ignore[assignment]
         elif step == 1:
             connector.storage = cast("LocalStorage", copied_back(connector.storage, tmp_path / "second"))

@@ -18,10 +18,9 @@ from msgspec.structs import replace
 from obstore import exceptions
 
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
-from compactor.storage import lease, object_client
 from compactor.storage.base import Storage
 from compactor.storage.locations import StoreOptions, open_storage
-from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
+from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState, StoreTimes
 from compactor.storage.object_store import ObjectStorage, WrittenObjects
 from compactor.storage.request_counts import REQUESTS
 from tests.support.kafka import wait_until
@@ -32,6 +31,9 @@ from tests.support.stores.running import BUCKET, RunningStore
 RACERS = 20
 COMPARING = {"moto", "azurite"}
 """Stores that replace an object only if it is still what was seen: S3Proxy refuses to, Google's mock does not look."""
+
+QUICK = pytest.mark.parametrize("times", [StoreTimes(retry_s=1)])
+"""Requests that fail are given up soon."""
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +50,24 @@ def proxy(store: RunningStore) -> Iterator[FaultyProxy]:
 
 
 @pytest.fixture
-def storage(store: RunningStore, proxy: FaultyProxy) -> ObjectStorage:
+def times() -> StoreTimes:
+    """The product's; a test that needs others is parametrized with them."""
+    return StoreTimes()
+
+
+@pytest.fixture
+def storage(store: RunningStore, proxy: FaultyProxy, times: StoreTimes) -> ObjectStorage:
     """A new folder of the store, through the proxy."""
-    opened = open_storage(f"{store.location}/{secrets.token_hex(8)}", store.options(proxy.url))
+    options = replace(store.options(proxy.url), times=times)
+    opened = open_storage(f"{store.location}/{secrets.token_hex(8)}", options)
+    assert isinstance(opened, ObjectStorage)
+    return opened
+
+
+def _when_locks_are_over(storage: ObjectStorage, store: RunningStore, proxy: FaultyProxy) -> ObjectStorage:
+    """The same folder, in a process to which each lock is one that was not renewed for long."""
+    options = replace(store.options(proxy.url), times=StoreTimes(lease_ms=-1))
+    opened = open_storage(storage.location, options)
     assert isinstance(opened, ObjectStorage)
     return opened
 
@@ -208,11 +225,11 @@ def test_of_many_that_take_a_lock_at_once_one_has_it(
             barrier.wait(30)
         return found
 
+    later = _when_locks_are_over(storage, store, proxy)
     monkeypatch.setattr(ObjectClient, "state", looked)
-    monkeypatch.setattr(lease, "_is_over", lambda *_: True)
     proxy.faults = Faults(lost=lost)
     with ThreadPoolExecutor(RACERS) as racers:
-        taken = [one for one in racers.map(lambda _: storage.lock("owner.lock"), range(RACERS)) if one is not None]
+        taken = [one for one in racers.map(lambda _: later.lock("owner.lock"), range(RACERS)) if one is not None]
     monkeypatch.undo()
     proxy.faults = NO_FAULTS
     assert len(taken) == 1 or (before == "over" and store.name not in COMPARING)
@@ -231,7 +248,7 @@ def test_of_many_that_take_a_lock_at_once_one_has_it(
 
 @pytest.mark.parametrize("says", ["501 Not Implemented", "400 Bad Request"])
 def test_a_store_that_cannot_compare_is_looked_at(
-    storage: ObjectStorage, monkeypatch: pytest.MonkeyPatch, says: str
+    store: RunningStore, storage: ObjectStorage, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     """Its locks are renewed all the same, and taken once they are over; what is another's by then is left alone."""
     put: Any = obstore.put
@@ -246,8 +263,7 @@ def test_a_store_that_cannot_compare_is_looked_at(
     assert first is not None
     first.write(b"first")
     assert storage.locked_by("owner.lock") == b"first"
-    monkeypatch.setattr(lease, "_is_over", lambda *_: True)
-    second = storage.lock("owner.lock")
+    second = _when_locks_are_over(storage, store, proxy).lock("owner.lock")
     assert second is not None
     first.write(b"first again")
     assert (first.is_current(), second.is_current()) == (False, True)
@@ -260,13 +276,7 @@ def test_a_store_that_cannot_compare_is_looked_at(
         one.release()
 
 
-@pytest.fixture
-def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"CONNECT_S": 1, "REQUEST_S": 1, "RETRY_S": 2}.items():
-        monkeypatch.setattr(object_client, name, seconds)
-
-
-@pytest.mark.usefixtures("_short_times")
+@pytest.mark.parametrize("times", [StoreTimes(connect_s=1, request_s=1, retry_s=2)])
 @pytest.mark.parametrize(
     "ask",
     [
@@ -284,14 +294,14 @@ def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["read", "create", "write", "copy", "list", "walk", "delete", "exists", "open", "open-large"],
 )
 def test_a_store_that_never_answers_is_an_error(
-    storage: Storage, proxy: FaultyProxy, ask: Callable[[Storage], object]
+    storage: Storage, proxy: FaultyProxy, times: StoreTimes, ask: Callable[[Storage], object]
 ) -> None:
     """No longer than a request and its repetitions may take together, with the object's URL and what to do."""
     proxy.faults = Faults(hangs=True)
     began = time.monotonic()
     with pytest.raises(StorageError, match=rf"{BUCKET}/.*healthy"):
         ask(storage)
-    assert time.monotonic() - began < 1.5 * (object_client.REQUEST_S + object_client.RETRY_S)
+    assert time.monotonic() - began < 1.5 * (times.request_s + times.retry_s)
     assert proxy.counts["hangs"] >= 1
 
 
@@ -348,11 +358,9 @@ def test_azure_copies_nothing() -> None:
         storage.copy("a", "b")
 
 
-def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(
-    storage: Storage, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@QUICK
+def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(storage: Storage, proxy: FaultyProxy) -> None:
     """Neither where its block fails, nor where a part or the last request is refused; what was sent is given up."""
-    monkeypatch.setattr(object_client, "RETRY_S", 1)
     data = bytes(PART_BYTES)
 
     def write(*, fails: bool = False) -> None:
@@ -378,13 +386,13 @@ def test_an_upload_in_parts_that_is_cut_off_leaves_no_object(
     assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
 
 
+@QUICK
 def test_an_upload_that_the_store_has_dropped_is_no_missing_bucket(
-    storage: Storage, store: RunningStore, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
+    storage: Storage, store: RunningStore, proxy: FaultyProxy
 ) -> None:
     """A rule of a bucket may end uploads that are under way: the error says so, and another try is whole."""
     if storage.location.startswith("az:"):
         pytest.skip("Azure has blocks, and no uploads that could be dropped")
-    monkeypatch.setattr(object_client, "RETRY_S", 1)
 
     def write(*, drops: bool) -> None:
         with storage.open_output("runs/large") as stream:
@@ -418,11 +426,9 @@ def test_an_upload_in_parts_whose_answer_is_lost_is_there(
     assert [info.bytes for info in storage.walk("")] == [3 * PART_BYTES]
 
 
-def test_an_upload_in_parts_whose_last_answers_are_all_lost_is_there(
-    storage: Storage, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@QUICK
+def test_an_upload_in_parts_whose_last_answers_are_all_lost_is_there(storage: Storage, proxy: FaultyProxy) -> None:
     """A store may also say that the upload, which it has completed, is not there: the object is what counts."""
-    monkeypatch.setattr(object_client, "RETRY_S", 1)
     proxy.faults = Faults(lost=1, concerns=completes)
     with storage.open_output("runs/large") as stream:
         stream.write(bytes(PART_BYTES + 1))
@@ -466,7 +472,7 @@ def test_a_store_without_tls_is_not_asked_unless_that_is_allowed(store: RunningS
     with pytest.raises(StorageError) as caught:
         open_storage(f"{store.location}/x", options).create("a", b"")
     assert "allow.http" in caught.value.action
-    assert time.monotonic() - began < object_client.RETRY_S / 2
+    assert time.monotonic() - began < options.times.retry_s / 2
 
 
 def test_a_list_that_is_late_comes_right(storage: Storage, proxy: FaultyProxy) -> None:

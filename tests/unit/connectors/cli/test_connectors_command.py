@@ -25,7 +25,7 @@ from connectors.runtime.connector_store import ConnectorStore
 from tests.support.cli import NAME, connector_file, invoke, worker_file
 from tests.support.logs import log, run
 from tests.support.measured import state
-from tests.support.rest import BUCKETS, RestWorker, rest_worker, stand_ins
+from tests.support.rest import BUCKETS, RestWorker, rest_worker
 
 SECRET: Final = "geheim-4711"
 WORDS: Final = ("list", "show", "create", "update", "pause", "resume", "stop", "restart", "delete", "offsets")
@@ -35,7 +35,6 @@ OF_ONE: Final = ("show", "pause", "resume", "stop", "restart", "delete", "offset
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_ins(monkeypatch.setattr)
     monkeypatch.setattr(service, "ClusterId", lambda _: Mock())  # its thread would log to the stdout of a command
     monkeypatch.setenv("TEST_SECRET", SECRET)
     for name in (URL_VARIABLE, PASSWORD_VARIABLE):

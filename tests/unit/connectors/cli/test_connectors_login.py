@@ -16,7 +16,7 @@ from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.cli.main import app
 from connectors.rest import service
 from tests.support.cli import connector_file, own_logging
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 from tests.support.secured_broker import Authority
 
 PASSWORDS: Final = {"ann": "geheim-4711", "bob": "geheim-4712"}
@@ -25,7 +25,6 @@ LOGIN: Final = "next: Give --user NAME; its password is asked for, or taken from
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_ins(monkeypatch.setattr)
     monkeypatch.setattr(service, "ClusterId", lambda _: Mock())  # its thread would log to the stdout of a command
     for name in (URL_VARIABLE, PASSWORD_VARIABLE):
         monkeypatch.delenv(name, raising=False)

@@ -16,14 +16,14 @@ from compactor.metrics import Counters, Freshness
 from compactor.model.log import Quarantined
 from compactor.model.record import TopicPartition
 from compactor.model.state import Topic
-from compactor.storage.request_counts import REQUESTS_BY_KIND, RequestCounts
+from compactor.storage.request_counts import REQUESTS, REQUESTS_BY_KIND
 from connectors.metrics.collector import OWN, PARTITIONS
 from connectors.metrics.source_lag import SourceLag
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervised_connector import Connector
 from tests.support.logs import base, file, log, run
 from tests.support.measured import NOW_MS, RUNNING, Scrape, Series, connector, snapshot, state, stopped
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 SECRET: Final = "geheim-4711"
 TASKS: Final = 3
@@ -257,18 +257,16 @@ def test_partitions_are_there_when_they_are_asked_for() -> None:
     assert of_partitions == values
 
 
-def test_requests_to_object_stores_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_object_stores_are_counted() -> None:
     """By kind, for the whole worker, and what a task in another process reports with them."""
-    counts = RequestCounts()
-    monkeypatch.setattr("connectors.metrics.collector.REQUESTS", counts)
-    before = counts.values()
-    counts.add("get", 3)
-    counts.add("bytes_read", 500)
-    report = counts.report_since(before)
-    counts.add_report(report)  # of this process, which has counted it
-    counts.add_report(str(report).replace(str(os.getpid()), "0"))
-    found = {one: value for one, value in Scrape().values().items() if "_storage_" in one.name}
-    assert found == {
+    before, scraped = REQUESTS.values(), Scrape().values()
+    REQUESTS.add("get", 3)
+    REQUESTS.add("bytes_read", 500)
+    report = REQUESTS.report_since(before)
+    REQUESTS.add_report(report)  # of this process, which has counted it
+    REQUESTS.add_report(str(report).replace(str(os.getpid()), "0"))
+    added = {series: value - scraped[series] for series, value in Scrape().values().items()}
+    assert {series: value for series, value in added.items() if "_storage_" in series.name} == {
         **dict.fromkeys((Series("keyfold_storage_requests_total", (kind,)) for kind in REQUESTS_BY_KIND), 0),
         Series("keyfold_storage_requests_total", ("get",)): 6,
         Series("keyfold_storage_bytes_total", ("read",)): 1_000,
@@ -331,8 +329,7 @@ def test_a_scrape_is_quick() -> None:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
-    stand_ins(monkeypatch.setattr)
+def worker(tmp_path: Path) -> Iterator[RestWorker]:
     settings = {"metrics.names": "confluent", "metrics.partitions": "true"}
     with rest_worker(tmp_path, **settings) as found:
         yield found

@@ -17,7 +17,7 @@ from compactor.model.state import CatalogState
 from connectors.clock import SystemClock
 from connectors.metrics.collector import OWN, PARTITIONS, STATES, WorkerCollector
 from connectors.metrics.source_lag import SourceLag
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
 FAMILIES = ("strimzi", "confluent")
@@ -76,14 +76,12 @@ def _collected(worker: RestWorker, names: str, *, partitions: bool = True) -> li
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterable[RestWorker]:
     """A worker with a connector that has a partition and a snapshot, so that each metric has a series."""
-    with pytest.MonkeyPatch.context() as patch:
-        stand_ins(patch.setattr)
-        with rest_worker(tmp_path_factory.mktemp("worker")) as found:
-            found.create("a")
-            taken = AddSnapshot(topic="a", id="1", path="", created_ms=1, source_offsets={"0": 1}, records=1, bytes=1)
-            logs = (empty(TopicPartition("a", 0), 0, 0, None),)
-            found.supervisor("a").catalog_state = CatalogState(connector="a", buckets=1, logs=logs, snapshots=(taken,))
-            yield found
+    with rest_worker(tmp_path_factory.mktemp("worker")) as found:
+        found.create("a")
+        taken = AddSnapshot(topic="a", id="1", path="", created_ms=1, source_offsets={"0": 1}, records=1, bytes=1)
+        logs = (empty(TopicPartition("a", 0), 0, 0, None),)
+        found.supervisor("a").catalog_state = CatalogState(connector="a", buckets=1, logs=logs, snapshots=(taken,))
+        yield found
 
 
 @pytest.mark.parametrize("names", FAMILIES)

@@ -13,7 +13,6 @@ import pytest
 
 from connectors.errors import RegistryError
 from connectors.options import read
-from connectors.registry import schema_registry
 from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
@@ -171,11 +170,11 @@ def test_a_stop_ends_the_wait(client: HttpClient) -> None:
     assert time.monotonic() - began < LATE_S
 
 
-def test_a_registry_that_drips_is_asked_for_the_time_of_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_that_drips_is_asked_for_the_time_of_one_question() -> None:
     """All tries together; then it is a registry that does not answer."""
-    monkeypatch.setattr(schema_registry, "LIMIT_S", SHORT_S)
     with serving(drips(HEAD + b"Content-Length: 900\r\n\r\n")) as url:
-        registry = SchemaRegistry(registry_settings(read(OPTIONS, {"schema.registry.url": url})))
+        settings = registry_settings(read(OPTIONS, {"schema.registry.url": url}))
+        registry = SchemaRegistry(settings, limit_s=SHORT_S)
         began = time.monotonic()
         with pytest.raises(RegistryError, match="does not answer"):
             registry.schema(1)

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from connectors.rest.limits import LIMITS, ClientLimits
+from tests.support.rest import RestWorker, limited_rest_worker
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
-    stand_ins(monkeypatch.setattr)
-    with rest_worker(tmp_path) as found:
+def limits() -> ClientLimits:
+    """The worker's; a test that needs others is parametrized with them."""
+    return LIMITS
+
+
+@pytest.fixture
+def worker(tmp_path: Path, limits: ClientLimits) -> Iterator[RestWorker]:
+    with limited_rest_worker(tmp_path, limits) as found:
         yield found

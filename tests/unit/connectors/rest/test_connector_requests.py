@@ -13,7 +13,7 @@ from connectors.config.override_policy import POLICY
 from connectors.config.snapshot_places import ALLOWED
 from connectors.runtime import connectors
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
-from tests.support.rest import BUCKETS, RestWorker, message, rest_worker, stand_ins
+from tests.support.rest import BUCKETS, RestWorker, message, rest_worker
 
 JSON = {"Content-Type": "application/json"}
 CLASS = {"connector.class": "keyfold.CompactedTopic"}
@@ -138,7 +138,6 @@ def test_one_connector_too_many_is_refused(
 ) -> None:
     """409, which says what bounds them, for POST and PUT; another config of one that there is, is taken."""
     monkeypatch.setattr(connectors, "most_connectors", lambda *_: 1)
-    stand_ins(monkeypatch.setattr)
     with rest_worker(tmp_path, **bound) as worker:
         assert worker.create("a").status_code == 201
         config = {"connector.class": "keyfold.CompactedTopic", "topics": "b"}
@@ -150,9 +149,8 @@ def test_one_connector_too_many_is_refused(
         assert worker.ask("GET", "/connectors").json() == ["a"]
 
 
-def test_what_the_worker_file_bounds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_worker_file_bounds_is_refused(tmp_path: Path) -> None:
     """By name when it is checked and when it is made; what was made before the bound was there is left out."""
-    stand_ins(monkeypatch.setattr)
     config = {
         "consumer.override.fetch.min.bytes": "2",
         "admin.override.request.timeout.ms": "9000",
@@ -366,11 +364,8 @@ def test_topics(worker: RestWorker) -> None:
         ("topic.tracking.allow.reset", "PUT", "topics/reset"),
     ],
 )
-def test_topics_that_are_not_tracked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, method: str, path: str
-) -> None:
+def test_topics_that_are_not_tracked(tmp_path: Path, key: str, method: str, path: str) -> None:
     """403, as the worker's file says so."""
-    stand_ins(monkeypatch.setattr)
     with rest_worker(tmp_path, **{key: "false"}) as worker:
         found = worker.ask(method, f"/connectors/a/{path}")
         assert (found.status_code, "is disabled" in message(found)) == (403, True)

@@ -25,7 +25,7 @@ from compactor.model.state import CatalogState
 from connectors.config.files import load_connector
 from connectors.operations import offsets
 from tests.support.cli import connector_file
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 PAGE = Path(__file__).parents[4] / "docs" / "rest.md"
 BLOCK = re.compile(
@@ -164,7 +164,6 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWork
 
     Nothing is changed by a change of offsets, for which there is no broker (tests/e2e/test_offsets.py has one).
     """
-    stand_ins(monkeypatch.setattr)
     monkeypatch.setattr(offsets, "change_offsets", lambda *_: ())
     file = connector_file(tmp_path, name="flights", topics="flights").rename(tmp_path / "flights.json")
     with rest_worker(tmp_path, load_connector(file), **ADVERTISED) as found:

@@ -15,7 +15,7 @@ from connectors.clock import SystemClock
 from connectors.config.errors import FaultyConfigError
 from tests.support.logs import log, run
 from tests.support.measured import state
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 MINUTE_MS: Final = 60_000
 STRICT: Final = "/health?strict=true"
@@ -23,9 +23,8 @@ Start = Callable[..., AbstractContextManager[RestWorker]]
 
 
 @pytest.fixture
-def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+def start(tmp_path: Path) -> Start:
     """Starts a worker with the settings that it is given."""
-    stand_ins(monkeypatch.setattr)
 
     @contextmanager
     def started(**settings: str) -> Iterator[RestWorker]:

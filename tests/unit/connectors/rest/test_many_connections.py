@@ -15,10 +15,11 @@ import psutil
 import pytest
 
 from connectors.errors import BusyError
-from connectors.rest import listeners, security, server, slow_calls
+from connectors.rest import security, server, slow_calls
+from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.slow_calls import Slow, SlowCalls
 from tests.support.kafka import wait_until
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 MOST = 8
 """As many connections as the worker of these tests serves; clients open four times as many."""
@@ -26,14 +27,9 @@ Open = Callable[[str], list[socket.socket]]
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
-    stand_ins(monkeypatch.setattr)
-    for module in (listeners, server):
-        monkeypatch.setattr(module, "CONNECTIONS", MOST)
-    for name in ("HEAD_S", "TAKE_S"):  # slow clients are ended only if others need their place
-        monkeypatch.setattr(server, name, 600.0)
-    with rest_worker(tmp_path) as found:
-        yield found
+def limits() -> ClientLimits:
+    """Slow clients are ended only if others need their place."""
+    return ClientLimits(connections=MOST, head_s=600.0, take_s=600.0)
 
 
 @pytest.fixture
@@ -116,10 +112,10 @@ def test_a_request_that_is_answered_makes_no_room(
 
 def test_requests_that_wait_leave_connections_for_others() -> None:
     """All kinds of slow calls at their most, and all log-ins, are fewer than the connections that are served."""
-    slow = [getattr(Slow(), name) for name in Slow.__struct_fields__]
-    calls = sum(each._most + each._most_waiting for each in slow)
+    slow = vars(Slow()).values()
+    calls = sum(each.most + each.most_waiting for each in slow)
     log_ins = security.LOGIN_THREADS + security.LOGINS_WAITING + 1 + slow_calls.WAITING
-    assert calls + log_ins < listeners.CONNECTIONS - 64
+    assert calls + log_ins < LIMITS.connections - 64
 
 
 def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
@@ -140,7 +136,6 @@ def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
 
 def test_what_is_answered_from_memory_has_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of them only make each other wait; how the worker is takes none of them."""
-    stand_ins(monkeypatch.setattr)
     lock, release = threading.Lock(), threading.Event()
     under_way = 0
 

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 
 CHECKS = [
     not_a_server_error,
@@ -30,11 +30,9 @@ EXAMPLES = 15
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestWorker]:
-    with pytest.MonkeyPatch.context() as patch:
-        stand_ins(patch.setattr)
-        with rest_worker(tmp_path_factory.mktemp("worker")) as found:
-            found.create("a")
-            yield found
+    with rest_worker(tmp_path_factory.mktemp("worker")) as found:
+        found.create("a")
+        yield found
 
 
 @pytest.fixture(scope="module")

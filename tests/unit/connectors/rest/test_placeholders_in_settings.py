@@ -14,7 +14,7 @@ from connectors.config.files import checked, load_worker
 from connectors.known_values import hide_all
 from connectors.runtime.herder import Herder
 from tests.support.cli import own_logging, worker_file
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, rest_worker
 from tests.support.settings import LEAST, cases
 
 WORD = "s3cr3tWord"
@@ -50,8 +50,7 @@ def settings_of_worker(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def worker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
-    stand_ins(monkeypatch.setattr)
+def worker(folder: Path) -> Iterator[RestWorker]:
     with rest_worker(folder, **settings_of_worker(folder)) as found:
         yield found
 
@@ -132,12 +131,11 @@ def test_a_guess_in_a_request_is_not_told_to_be_right(worker: RestWorker, folder
 
 
 def test_a_stored_connector_that_may_no_longer_resolve_is_left_out_and_told(
-    worker: RestWorker, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    worker: RestWorker, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The log names the setting that the worker file lacks; with it the connector is there again."""
     assert worker.create("a", **{"consumer.override.client.rack": f"${{directory:{folder}/secrets:word}}"}).is_success
     worker.herder.release()
-    stand_ins(monkeypatch.setattr)
     with own_logging():
         logging_setup.configure("info", "json")
         with rest_worker(folder) as without:

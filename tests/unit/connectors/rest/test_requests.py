@@ -18,7 +18,7 @@ from connectors.rest import service
 from connectors.rest.listeners import bind
 from connectors.runtime.connector_store import ConnectorStore
 from tests.support.cli import NAME, connector_file, worker_file
-from tests.support.rest import RestWorker, message, rest_worker, stand_ins
+from tests.support.rest import RestWorker, message, rest_worker
 
 JSON = {"Content-Type": "application/json"}
 CLASS = {"connector.class": "keyfold.CompactedTopic"}
@@ -89,7 +89,6 @@ def test_a_logger_that_writes_secrets_stays_above_them(worker: RestWorker, name:
 
 def test_levels_are_this_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When one was set is told in ms of the worker's clock, and the next worker knows nothing of it."""
-    stand_ins(monkeypatch.setattr)
     path = "/admin/loggers/connectors.test.own"
     for now_ms in (7, 8):
         monkeypatch.setattr(SystemClock, "now_ms", lambda _, now_ms=now_ms: now_ms)
@@ -103,7 +102,6 @@ def test_levels_are_this_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_commit_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request starts no process."""
-    stand_ins(monkeypatch.setattr)
     asked = Mock(return_value="abc1234")
     monkeypatch.setattr(service, "revision", asked)
     with rest_worker(tmp_path) as worker:
@@ -149,9 +147,8 @@ def test_media_types(worker: RestWorker) -> None:
     assert worker.ask("GET", "/connectors", headers={"Accept": "application/json", **JSON}).status_code == 200
 
 
-def test_a_connector_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connector_of_a_file(tmp_path: Path) -> None:
     """Its config is its file's: 409 names that. All else works."""
-    stand_ins(monkeypatch.setattr)
     file = load_connector(connector_file(tmp_path))
     with rest_worker(tmp_path, file) as worker:
         for method, path, body in (

@@ -16,13 +16,13 @@ import pytest
 
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_worker
-from connectors.rest import server
+from connectors.rest.limits import ClientLimits
 from connectors.rest.listeners import bind
 from connectors.rest.security import BODY_MAX
 from tests.support.certificates import certificate
 from tests.support.cli import worker_file
 from tests.support.kafka import wait_until
-from tests.support.rest import RestWorker, message, rest_worker, stand_ins
+from tests.support.rest import RestWorker, message, rest_worker
 
 SECRET = "geheim-4711"
 PASSWORDS = {"ann": "one", "bob": "two"}
@@ -39,18 +39,10 @@ def users_file(folder: Path, **roles: str) -> Path:
 
 
 @pytest.fixture
-def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+def secured(tmp_path: Path) -> Iterator[RestWorker]:
     """Ann may do everything, bob reads."""
-    stand_ins(monkeypatch.setattr)
     path = users_file(tmp_path, ann="admin", bob="viewer")
     with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(path)}) as found:
-        yield found
-
-
-@pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
-    stand_ins(monkeypatch.setattr)
-    with rest_worker(tmp_path) as found:
         yield found
 
 
@@ -162,9 +154,8 @@ def test_a_loopback_listener_knows_its_hosts(worker: RestWorker, host: str, code
     assert worker.ask("GET", "/connectors", headers={"Host": f"{host}:8083"}).status_code == code
 
 
-def test_other_origins_are_not_answered_unless_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_origins_are_not_answered_unless_they_are_named(tmp_path: Path) -> None:
     """No CORS by itself; those of access.control.allow.origin."""
-    stand_ins(monkeypatch.setattr)
     asked = {"Origin": "https://ui.example", "Access-Control-Request-Method": "POST"}
     with rest_worker(tmp_path) as worker:
         assert "access-control-allow-origin" not in worker.ask("GET", "/connectors", headers=asked).headers
@@ -179,11 +170,8 @@ def test_other_origins_are_not_answered_unless_they_are_named(tmp_path: Path, mo
     ("origin", "code"),
     [(None, 201), ("https://ui.example", 201), ("own", 201), ("https://other.example", 403), ("null", 403)],
 )
-def test_a_page_of_the_web_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, code: int
-) -> None:
+def test_a_page_of_the_web_changes_nothing(tmp_path: Path, origin: str | None, code: int) -> None:
     """A browser sends a POST without a content type to any address unasked, and its page needs no answer."""
-    stand_ins(monkeypatch.setattr)
     with rest_worker(tmp_path, **{"access.control.allow.origin": "https://ui.example"}) as worker:
         headers = {} if origin is None else {"Origin": worker.url if origin == "own" else origin}
         body = b'{"name": "a", "config": {"connector.class": "CompactedTopic", "topics": "t"}}'
@@ -259,9 +247,9 @@ def test_bodies_have_a_limit(worker: RestWorker, chunked: bool) -> None:
         "POST /connectors HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
     ],
 )
-def test_slow_clients_are_ended(worker: RestWorker, monkeypatch: pytest.MonkeyPatch, sent: str) -> None:
+@pytest.mark.parametrize("limits", [ClientLimits(head_s=0.3)])
+def test_slow_clients_are_ended(worker: RestWorker, sent: str) -> None:
     """One that sends nothing, half a head, or half a body keeps its connection for a while only."""
-    monkeypatch.setattr(server, "HEAD_S", 0.3)
     host, port = worker.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as slow:
         slow.sendall(sent.encode())
@@ -271,9 +259,9 @@ def test_slow_clients_are_ended(worker: RestWorker, monkeypatch: pytest.MonkeyPa
         assert time.monotonic() - began < 15
 
 
-def test_a_client_that_reads_no_answer_is_ended(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limits", [ClientLimits(take_s=1.0)])
+def test_a_client_that_reads_no_answer_is_ended(worker: RestWorker) -> None:
     """It would keep its connection for ever, and a few hundred of its kind all that there are; others go on."""
-    monkeypatch.setattr(server, "TAKE_S", 1.0)
     host, port = worker.url.removeprefix("http://").split(":")
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
@@ -289,9 +277,9 @@ def _served(port: int) -> int:
     return sum(one.laddr.port == port and bool(one.raddr) for one in psutil.Process().net_connections("tcp"))
 
 
-def test_a_client_that_keeps_its_connection_is_not_slow(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limits", [ClientLimits(head_s=0.3)])
+def test_a_client_that_keeps_its_connection_is_not_slow(worker: RestWorker) -> None:
     """What counts is a request that does not get done."""
-    monkeypatch.setattr(server, "HEAD_S", 0.3)
     with httpx.Client(base_url=worker.url) as client:
         first = client.get("/connectors")
         time.sleep(0.6)  # longer than a request may take: this is what is tried
@@ -299,9 +287,8 @@ def test_a_client_that_keeps_its_connection_is_not_slow(worker: RestWorker, monk
         assert streams[0].get_extra_info("client_addr") == streams[1].get_extra_info("client_addr")
 
 
-def test_admin_has_a_listener_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_has_a_listener_of_its_own(tmp_path: Path) -> None:
     """/admin is there only, and nothing else is; an empty setting switches it off."""
-    stand_ins(monkeypatch.setattr)
     with rest_worker(tmp_path, **{"admin.listeners": "http://127.0.0.1:0"}) as worker:
         assert worker.ask("GET", "/admin/loggers").status_code == 404
         assert httpx.get(f"{worker.admin_url}/admin/loggers").status_code == 200
@@ -311,9 +298,8 @@ def test_admin_has_a_listener_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("clients", ["none", "required"])
-def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: str) -> None:
+def test_https(tmp_path: Path, clients: str) -> None:
     """With a certificate of its own, and of the client where that is asked for."""
-    stand_ins(monkeypatch.setattr)
     (key, own), (client_key, client) = certificate(tmp_path, "worker"), certificate(tmp_path, "client")
     settings = {
         "listeners": "https://127.0.0.1:0",
@@ -332,9 +318,8 @@ def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clients: str) ->
 
 
 @pytest.fixture
-def with_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RestWorker]:
+def with_variables(tmp_path: Path) -> Iterator[RestWorker]:
     """A worker whose connectors made over REST may use variables of tests."""
-    stand_ins(monkeypatch.setattr)
     with rest_worker(tmp_path, **{"config.providers.env.param.allowlist.pattern": "TEST_.*"}) as found:
         yield found
 

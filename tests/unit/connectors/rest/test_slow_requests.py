@@ -16,13 +16,15 @@ import pytest
 from fastapi.routing import APIRoute
 
 from compactor.catalog.catalog import Catalog
-from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, slow_calls, worker_info
+from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, worker_info
+from connectors.rest.limits import ClientLimits
 from connectors.rest.slow_calls import Slow
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector
 from tests.support.kafka import wait_until
-from tests.support.rest import RestWorker, message, rest_worker, stand_ins
+from tests.support.rest import RestWorker, limited_rest_worker, message
 
 LATE_S = 30.0
+PATIENT, IMPATIENT = ClientLimits(wait_s=0.2), ClientLimits(wait_s=0.05)
 MANY = 45
 """Requests at once, more than the framework has threads."""
 FROM_MEMORY = {
@@ -65,6 +67,13 @@ def hanging(asking: ThreadPoolExecutor) -> Iterator[Hanging]:
     found.release()
 
 
+@pytest.fixture
+def hanging_store(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    """A store of which no catalog is read."""
+    monkeypatch.setattr(Catalog, "open", hanging)
+    return hanging
+
+
 def answers(worker: RestWorker, **more: Any) -> None:
     """Checks that a probe, a scrape and a console get what they ask for."""
     for path in ("/health", "/health?strict=true", "/", "/metrics", "/connectors", "/connectors/b/status"):
@@ -78,18 +87,15 @@ def refused(found: httpx.Response, kind: str) -> None:
     assert f"{kind} are under way" in message(found)
 
 
-def test_reads_of_a_store_that_hangs(
-    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
-) -> None:
+@pytest.mark.parametrize("limits", [PATIENT])
+def test_reads_of_a_store_that_hangs(worker: RestWorker, hanging_store: Hanging, asking: ThreadPoolExecutor) -> None:
     """As many wait as there are threads for them; the others are told when to ask again, and nothing else waits."""
-    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
-    monkeypatch.setattr(Catalog, "open", hanging)
     for name in ("a", "b"):
         worker.create(name)
     worker.supervisor("a").catalog_state = None
-    most = Slow().reads._most
+    most = Slow().reads.most
     asked = [asking.submit(worker.ask, "GET", "/connectors/a/offsets", timeout=LATE_S) for _ in range(MANY)]
-    wait_until(lambda: hanging.waiting == most, "as many wait as may")
+    wait_until(lambda: hanging_store.waiting == most, "as many wait as may")
     answers(worker)
     assert worker.ask("PUT", "/connectors/b/pause").status_code == 202
     assert worker.create("c").status_code == 201
@@ -98,29 +104,27 @@ def test_reads_of_a_store_that_hangs(
     for one in asked:
         if one.done():
             refused(one.result(), "reads")
-    assert hanging.waiting == most
-    hanging.release()
+    assert hanging_store.waiting == most
+    hanging_store.release()
     assert sorted(one.result().status_code for one in asked) == [200] * most + [503] * (MANY - most)
     assert worker.ask("GET", "/connectors/a/offsets").status_code == 200, "the threads are free again"
 
 
-def test_a_client_that_goes_leaves_its_call_counted(
-    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging
-) -> None:
+@pytest.mark.parametrize("limits", [IMPATIENT])
+def test_a_client_that_goes_leaves_its_call_counted(worker: RestWorker, hanging_store: Hanging) -> None:
     """The call still waits: who asks and goes, again and again, takes no more threads than others do."""
-    monkeypatch.setattr(slow_calls, "WAIT_S", 0.05)
-    monkeypatch.setattr(Catalog, "open", hanging)
     worker.create("a")
     worker.supervisor("a").catalog_state = None
-    most = Slow().reads._most
+    most = Slow().reads.most
     for number in range(most):
         with pytest.raises(httpx.ReadTimeout):
             worker.ask("GET", "/connectors/a/offsets", timeout=0.1)
-        wait_until(lambda number=number: hanging.waiting == number + 1, "the call waits")  # type: ignore[misc]
+        wait_until(lambda number=number: hanging_store.waiting == number + 1, "the call waits")  # type: ignore[misc]
     refused(worker.ask("GET", "/connectors/a/offsets"), "reads")
-    assert hanging.waiting == most
+    assert hanging_store.waiting == most
 
 
+@pytest.mark.parametrize("limits", [PATIENT])
 def test_changes_that_wait_for_the_store(
     worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
 ) -> None:
@@ -134,8 +138,7 @@ def test_changes_that_wait_for_the_store(
         put(store, connector)
 
     monkeypatch.setattr(ConnectorStore, "put", late)
-    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
-    most = Slow().changes._most
+    most = Slow().changes.most
     made = [asking.submit(worker.create, f"c{number}") for number in range(most - 1)]
     wait_until(lambda: hanging.waiting == most - 1, "the others wait for the store")
     answers(worker)
@@ -151,16 +154,16 @@ def test_changes_that_wait_for_the_store(
     assert [one.result().status_code for one in made] == [201] * most
 
 
+@pytest.mark.parametrize("limits", [PATIENT])
 def test_checks_that_take_long(
     worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
 ) -> None:
     """A user's pattern may run for long: that of some is a matter of their requests alone."""
     worker.create("b")
-    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
     monkeypatch.setattr(plugins, "checked", hanging)
     body = {"connector.class": "CompactedTopic", "name": "e", "topics": "e"}
     path = "/connector-plugins/CompactedTopic/config/validate"
-    most = Slow().checks._most
+    most = Slow().checks.most
     asked = [asking.submit(worker.ask, "PUT", path, json=body, timeout=LATE_S) for _ in range(most)]
     wait_until(lambda: hanging.waiting == most, "as many wait as may")
     refused(worker.ask("PUT", path, json=body), "checks")
@@ -171,16 +174,14 @@ def test_checks_that_take_long(
 
 
 def test_who_logs_in_beside_requests_that_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
+    tmp_path: Path, hanging_store: Hanging, asking: ThreadPoolExecutor
 ) -> None:
     """A password is checked on threads of its own."""
-    stand_ins(monkeypatch.setattr)
     users = tmp_path / "users"
     users.write_text(f"ann:{bcrypt.hashpw(b'one', bcrypt.gensalt(4)).decode()}:admin\n")
     auth = ("ann", "one")
-    monkeypatch.setattr(slow_calls, "WAIT_S", 0.2)
-    monkeypatch.setattr(Catalog, "open", hanging)
-    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(users)}) as worker:
+    hanging, settings = hanging_store, {"rest.auth": "basic", "rest.auth.users.file": str(users)}
+    with limited_rest_worker(tmp_path, PATIENT, **settings) as worker:
         for name in ("a", "b"):
             body = {"connector.class": "CompactedTopic", "topics": name}
             assert worker.ask("PUT", f"/connectors/{name}/config", json=body, auth=auth).status_code == 201
@@ -197,12 +198,11 @@ def test_who_logs_in_beside_requests_that_wait(
 
 def test_a_users_file_that_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hanging: Hanging) -> None:
     """Log-ins that wait for its disk are counted too; how the worker is needs none."""
-    stand_ins(monkeypatch.setattr)
     users = tmp_path / "users"
     users.write_text(f"ann:{bcrypt.hashpw(b'one', bcrypt.gensalt(4)).decode()}:admin\n")
-    monkeypatch.setattr(slow_calls, "WAIT_S", 0.05)
+    settings = {"rest.auth": "basic", "rest.auth.users.file": str(users)}
     with (
-        rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(users)}) as worker,
+        limited_rest_worker(tmp_path, IMPATIENT, **settings) as worker,
         ThreadPoolExecutor(security.LOGIN_THREADS) as pool,
     ):
         monkeypatch.setattr(security.Users, "_version", hanging)

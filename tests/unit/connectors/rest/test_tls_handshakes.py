@@ -14,10 +14,10 @@ import httpx
 import psutil
 import pytest
 
-from connectors.rest import listeners, server
+from connectors.rest.limits import ClientLimits
 from tests.support.certificates import certificate
 from tests.support.kafka import wait_until
-from tests.support.rest import RestWorker, rest_worker, stand_ins
+from tests.support.rest import RestWorker, limited_rest_worker
 
 MOST = 8
 """As many connections as the worker of these tests serves; clients open four times as many."""
@@ -45,18 +45,20 @@ class TlsWorker:
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TlsWorker]:
-    stand_ins(monkeypatch.setattr)
-    for module in (listeners, server):
-        monkeypatch.setattr(module, "CONNECTIONS", MOST)
-    monkeypatch.setattr(server, "HANDSHAKE_S", 600.0)  # slow clients are ended only if others need their place
+def limits() -> ClientLimits:
+    """Slow clients are ended only if others need their place."""
+    return ClientLimits(connections=MOST, handshake_s=600.0)
+
+
+@pytest.fixture
+def worker(tmp_path: Path, limits: ClientLimits) -> Iterator[TlsWorker]:
     key, own = certificate(tmp_path, "worker")
     settings = {
         "listeners": "https://127.0.0.1:0",
         "listeners.https.ssl.certificate.location": str(own),
         "listeners.https.ssl.key.location": str(key),
     }
-    with rest_worker(tmp_path, **settings) as started:
+    with limited_rest_worker(tmp_path, limits, **settings) as started:
         yield TlsWorker(started, ssl.create_default_context(cafile=str(own)))
 
 
@@ -71,9 +73,9 @@ def test_handshakes_that_never_end_keep_nobody_out(worker: TlsWorker, sent: byte
         assert worker.served() <= MOST
 
 
-def test_a_handshake_has_a_time_limit(worker: TlsWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limits", [ClientLimits(handshake_s=0.3)])
+def test_a_handshake_has_a_time_limit(worker: TlsWorker) -> None:
     """The client finds its connection ended, and the worker has it no more."""
-    monkeypatch.setattr(server, "HANDSHAKE_S", 0.3)
     with socket.create_connection(worker.address, timeout=20) as client:
         client.sendall(HALF_A_HELLO)
         begun = time.monotonic()

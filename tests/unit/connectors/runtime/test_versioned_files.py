@@ -255,5 +255,5 @@ def test_two_writers_agree_on_what_is_there(steps: list[tuple[int, str, bytes]])
         else:
             if step != "remove" or writers[who].read(["a"]) == {}:
                 is_there = None if step == "remove" else data
-        storages[who]._plan.clear()
+        storages[who].plan.clear()
         assert stored(memory).get("a") == is_there

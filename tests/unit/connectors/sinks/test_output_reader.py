@@ -28,11 +28,13 @@ class Answers:
         pass
 
 
-def reader(monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, int] | int) -> output_reader.OutputPartitionReader:
+def reader(
+    monkeypatch: pytest.MonkeyPatch, *answers: tuple[int, int] | int, settled_s: float = output_reader.SETTLED_S
+) -> output_reader.OutputPartitionReader:
     """One that is answered so."""
     given = iter(answers)
     monkeypatch.setattr(output_reader, "Consumer", lambda _config: Answers(given))
-    return output_reader.OutputPartitionReader({}, TopicPartition("o", 0))
+    return output_reader.OutputPartitionReader({}, TopicPartition("o", 0), settled_s)
 
 
 def test_a_leader_that_does_not_know_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,9 +47,8 @@ def test_other_errors_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waiting does not mend, and what has lasted too long."""
     with pytest.raises(KafkaException):
         reader(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED, (3, 7)).bounds()
-    monkeypatch.setattr(output_reader, "SETTLED_S", 0.0)
     with pytest.raises(KafkaException):
-        reader(monkeypatch, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 7)).bounds()
+        reader(monkeypatch, KafkaError.NOT_LEADER_FOR_PARTITION, (3, 7), settled_s=0.0).bounds()
 
 
 PLACES = [record.TopicPartition("o", 0), record.TopicPartition("o", 1)]

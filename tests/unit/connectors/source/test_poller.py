@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 
 from compactor.model.record import TopicPartition
-from connectors.clock import SystemClock
+from connectors.clock import Clock, SystemClock
 from connectors.kafka.client_settings import ClientSettings, Setting
-from connectors.source import poller as module
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
-from connectors.source.poller import REPLAN_S, Pollers, SourcePoller
+from connectors.source.poller import REPLAN_S, Pace, Pollers, SourcePoller
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers
 from tests.support.clocks import ManualClock
@@ -41,12 +39,25 @@ class NotingClock(SystemClock):
 class Worker:
     """Pollers of a worker over brokers in memory, and the connectors that borrow them."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: Pace) -> None:
         self.brokers = MemoryAdmin({A0: 5, B0: 7})
         self.woken = threading.Semaphore(0)
         self.clock = NotingClock()
-        self.pollers = Pollers(self.woken.release, self.clock)
+        self.refuses = False
+        self.kind: type[SharedAnswers] = SharedAnswers
+        self.pollers = Pollers(self.woken.release, self.clock, self.answers, pace)
         self.borrowed: list[SourcePoller] = []
+
+    def answers(self, _: ClientSettings, clock: Callable[[], float]) -> SharedAnswers:
+        if self.refuses:
+            raise ValueError("no such file")
+        brokers = cast("Any", self.brokers)
+        return self.kind(brokers, brokers, clock)
+
+    def poller(self, clock: Clock | None = None) -> SourcePoller:
+        """One without a thread, so that the test says when it asks."""
+        clients, by = options("c", "a").clients, clock or self.clock
+        return SourcePoller(clients, self.answers(clients, by.monotonic), self.woken.release, by)
 
     def borrow(self, connector: str = "c", **more: Setting) -> SourcePoller:
         found = self.pollers.borrow(options(connector, "a", **more).clients)
@@ -72,19 +83,16 @@ def options(connector: str, *topics: str, **more: Setting) -> SourceOptions:
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    found = Worker()
-    brokers = cast("Any", found.brokers)
-    monkeypatch.setattr(module, "shared_answers", lambda _, clock: SharedAnswers(brokers, brokers, clock))
-    monkeypatch.setattr(module, "POLL_S", 0.01)
-    monkeypatch.setattr(module, "PAUSE_S", 0.005)
+def pace() -> Pace:
+    return Pace(poll_s=0.01, pause_s=0.005)
+
+
+@pytest.fixture
+def worker(pace: Pace) -> Iterator[Worker]:
+    found = Worker(pace)
     yield found
     for one in list(found.borrowed):
         found.give_back(one)
-
-
-def alive(poller: SourcePoller) -> bool:
-    return poller._thread.is_alive()
 
 
 def test_connectors_with_equal_settings_share_a_poller(worker: Worker) -> None:
@@ -116,12 +124,12 @@ def test_a_poller_ends_with_its_last_user(worker: Worker) -> None:
     first = worker.borrow(connector="one")
     worker.borrow(connector="two")
     worker.give_back(first)
-    assert alive(first)
+    assert first.is_alive()
     worker.give_back(first)
-    wait_until(lambda: not alive(first), "its thread ends", TIMEOUT_S)
+    wait_until(lambda: not first.is_alive(), "its thread ends", TIMEOUT_S)
     again = worker.borrow()
     assert again is not first
-    assert alive(again)
+    assert again.is_alive()
 
 
 def test_a_poller_lives_while_a_connector_is_about_to_be_added(worker: Worker) -> None:
@@ -137,16 +145,14 @@ def test_a_poller_lives_while_a_connector_is_about_to_be_added(worker: Worker) -
 
 def test_one_question_is_for_all_of_them(worker: Worker) -> None:
     """The ends of all connectors are asked for at once, and whoever plans the query is woken by an offer."""
-    poller = worker.borrow(connector="one")
-    poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    poller = worker.poller()
     found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
     worker.brokers.asked.clear()
-    poller._poll()
+    poller.poll()
     assert worker.brokers.asked == [{A0, B0}]
     assert [one.claimable for one in found] == [True, True]
     assert worker.woken.acquire(blocking=False)
-    poller._poll()  # nobody has anything to plan: nobody is asked, nobody woken
+    poller.poll()  # nobody has anything to plan: nobody is asked, nobody woken
     assert (worker.brokers.asked, worker.woken.acquire(blocking=False)) == ([{A0, B0}], False)
 
 
@@ -186,15 +192,14 @@ class Slow:
 
 
 def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
-    """It plans now and then, as topics change, and at once if an end or the position has moved."""
-    poller, clock, one = worker.borrow(), ManualClock(), Planned()
-    poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
-    poller._clock = clock
+    """Only now and then, as topics change; at once where an end or the position has moved."""
+    clock, one = ManualClock(), Planned()
+    poller = worker.poller(clock)
+    poller.add(cast("Any", one))
 
     def plans() -> int:
         before = one.plans
-        poller._ask(cast("Any", [one]))
+        poller.poll()
         return one.plans - before
 
     assert [plans(), plans(), plans()] == [1, 0, 0]
@@ -211,18 +216,16 @@ def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
 
 
 def test_a_slow_connector_is_asked_alone_until_its_own_answer_is_quick(worker: Worker) -> None:
-    """It stays so while nothing is to be asked for it: that it is quick then says nothing of its leader."""
-    poller, clock = worker.borrow(), ManualClock()
-    poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
-    poller._clock = clock
+    """Also while nothing is to be asked for it: that it was quick then says nothing of its leader."""
+    clock = ManualClock()
+    poller = worker.poller(clock)
     slow, other = Slow(clock), Planned()
     for one in (slow, other):
         poller.add(cast("Any", one))
 
     def together() -> int:
         """Polls once; returns how many connectors were asked for together."""
-        poller._poll()
+        poller.poll()
         found = len(poller._lists)
         wait_until(lambda: not poller._asking, "those that are asked alone are answered", TIMEOUT_S)
         return found
@@ -237,10 +240,8 @@ def test_a_slow_connector_is_asked_alone_until_its_own_answer_is_quick(worker: W
 
 def test_few_slow_connectors_are_asked_at_a_time_and_each_gets_its_turn(worker: Worker) -> None:
     """One waits for one of four threads, and goes behind the others, as long as its leader is slow."""
-    poller, clock = worker.borrow(), ManualClock()
-    poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
-    poller._clock = clock
+    clock = ManualClock()
+    poller = worker.poller(clock)
     held = threading.Semaphore(0)
     many = [_Held(held) for _ in range(6)]
     for one in many:
@@ -250,7 +251,7 @@ def test_few_slow_connectors_are_asked_at_a_time_and_each_gets_its_turn(worker: 
     def round_of_four() -> None:
         before = sum(one.plans for one in many)
         for _ in range(3):
-            poller._poll()
+            poller.poll()
         wait_until(lambda: sum(one.plans for one in many) == before + 4, "four are asked", TIMEOUT_S)
         clock.advance(5_000)
         held.release(4)
@@ -280,32 +281,26 @@ class _Held:
         return False
 
 
-def test_a_poller_that_cannot_be_made_is_borrowed_by_nobody(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_poller_that_cannot_be_made_is_borrowed_by_nobody(worker: Worker) -> None:
     """A certificate that is away for a moment: the next one is given back, and ends, as if there had been no first."""
-
-    def refuse(*_: object) -> None:
-        raise ValueError("no such file")
-
-    with monkeypatch.context() as away:
-        away.setattr(module, "shared_answers", refuse)
-        for _ in range(2):
-            with pytest.raises(ValueError, match="no such file"):
-                worker.borrow()
+    worker.refuses = True
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such file"):
+            worker.borrow()
+    worker.refuses = False
     poller = worker.borrow()
     worker.give_back(poller)
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    wait_until(lambda: not poller.is_alive(), "its thread ends", TIMEOUT_S)
 
 
 def test_a_topic_that_is_gone_is_asked_for_no_more(worker: Worker) -> None:
     """Its partitions stay in the position; where they were asked for, the answer for all others would be an error."""
-    poller = worker.borrow()
-    poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    poller = worker.poller()
     worker.brokers.ends[TopicPartition("c", 0)] = 1
     found = worker.subscribed(poller, "a", "c")
     del worker.brokers.ends[TopicPartition("c", 0)]
     found._planner._topics = None  # as after the answer that it is gone
-    poller._poll()
+    poller.poll()
     claimed = found.claim()
     assert claimed is not None
     found.deliver(None)
@@ -315,21 +310,24 @@ def test_a_topic_that_is_gone_is_asked_for_no_more(worker: Worker) -> None:
 
 def test_what_is_kept_of_plans_goes_with_their_connectors(worker: Worker) -> None:
     """Connectors come and go for as long as the worker runs."""
-    poller, stays = worker.borrow(), Planned()
-    poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    poller, stays = worker.poller(), Planned()
+    poller.add(cast("Any", stays))
     for _ in range(5):
-        poller._ask(cast("Any", [stays, Planned()]))
-    poller._ask(cast("Any", [stays]))
+        passing: Any = Planned()
+        poller.add(passing)
+        poller.poll()
+        poller.remove(passing)
+        del passing
+    poller.poll()
     assert list(poller._empty_plans) == [cast("Any", stays)]
 
 
-def test_an_offer_follows_what_was_taken(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pace", [Pace(poll_s=60.0, pause_s=0.005)])
+def test_an_offer_follows_what_was_taken(worker: Worker) -> None:
     """A connector that has taken its portion is planned for at once, not with the next round."""
     poller = worker.borrow()
     subscription = worker.subscribed(poller, "a")
     wait_until(lambda: subscription.claimable, "it is offered", TIMEOUT_S)
-    monkeypatch.setattr(module, "POLL_S", 60.0)
     wait_until(lambda: worker.clock.waits > TIMEOUT_S, "it waits for the next round", TIMEOUT_S)
     claimed = subscription.claim()
     assert claimed is not None
@@ -345,7 +343,7 @@ def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
     gone, stays = worker.subscribed(poller, "a"), worker.subscribed(poller, "b")
     wait_until(lambda: gone.claimable and stays.claimable, "both are offered", TIMEOUT_S)
     poller.stop()
-    wait_until(lambda: not alive(poller), "its thread ends", TIMEOUT_S)
+    wait_until(lambda: not poller.is_alive(), "its thread ends", TIMEOUT_S)
     poller.remove(gone)
     for one in (gone, stays):
         claimed = one.claim()
@@ -354,7 +352,7 @@ def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
         one.taken(batch_of(claimed.ranges).ranges)
     worker.brokers.ends |= {A0: 50, B0: 70}
     worker.brokers.asked.clear()
-    poller._poll()
+    poller.poll()
     assert worker.brokers.asked == [{B0}]
     assert (gone.claimable, stays.claimable) == (False, True)
 
@@ -392,10 +390,17 @@ class _Idle:
         return False
 
 
-def test_a_question_for_all_that_fails_is_asked_for_each(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No connector fails for what others asked, whatever went wrong (a future that did not come, say)."""
+class _NoneTogether(SharedAnswers):
+    """Answers no question for all."""
+
+    def refresh(self, partitions: Collection[TopicPartition]) -> Any:
+        raise TimeoutError(partitions)
+
+
+def test_a_question_for_all_that_fails_is_asked_for_each(worker: Worker) -> None:
+    """Whatever went wrong with it (a future that did not come, say): no connector fails for what others asked."""
+    worker.kind = _NoneTogether
     poller = worker.borrow()
-    monkeypatch.setattr(poller._answers, "refresh", Mock(side_effect=TimeoutError))
     found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
     for one in found:
         wait_until(lambda one=one: one.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,7 +16,6 @@ from compactor.errors import StorageError
 from compactor.spark import tasks
 from compactor.storage.local import LocalStorage
 from connectors.errors import UnreachableError
-from connectors.kafka.client_settings import ClientSettings
 from connectors.source import read_task as module
 from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
@@ -27,11 +26,11 @@ from connectors.source.read_task import read_apart
 from tests.support.engine import intake
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
-from tests.unit.connectors.source.test_reader import Fed
+from tests.unit.connectors.source.test_reader import Fed, read_with
 
 LARGE = 10 * APART_IN_DRIVER_MAX
 SPARK = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3)))
-SHORT_S = 0.2
+STALLED = EarlyEnd(idle_s=0.2)
 
 
 def in_this_process(_: Any, count: int, task: Callable[[int], Iterator[pa.RecordBatch]], __: Any) -> list[Any]:
@@ -42,19 +41,9 @@ def in_this_process(_: Any, count: int, task: Callable[[int], Iterator[pa.Record
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     """Brokers that bring six records of t-0, and then nothing."""
-
-    @contextmanager
-    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[Fed]:
-        yield Fed(last=6)
-
-    found = MemoryCluster()
-    found.put("t", (0, LARGE), topic_id="id")
-    monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "SourceTopics", lambda *_: found)
     monkeypatch.setattr(tasks, "run", in_this_process)
-    monkeypatch.setattr(module, "STALLED", EarlyEnd(idle_s=SHORT_S))
     monkeypatch.setattr(reader, "nothing_left", lambda *_: frozenset())
-    return found
+    return read_with(monkeypatch, partial(Fed, last=6), {"t": (LARGE,)})
 
 
 def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, look: float = 1.0) -> Offer:
@@ -67,7 +56,7 @@ def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, l
 def test_a_large_read_that_stalls_ends_with_what_it_has(cluster: MemoryCluster, tmp_path: Path) -> None:
     """Long before brokers count as unreachable; the piece of the second task does not continue the first's."""
     began = time.monotonic()
-    found = read_apart(SPARK, offer(tmp_path), lambda: False)
+    found = read_apart(SPARK, offer(tmp_path), lambda: False, STALLED)
     assert time.monotonic() - began < 20
     assert [(read.lo, read.hi, read.records) for read in found.ranges] == [(0, 6, 6)]
     assert sum(part.file.records for part in found.parts) == 6
@@ -79,7 +68,7 @@ def test_brokers_that_do_not_answer_leave_a_large_read_undone(cluster: MemoryClu
     """Nothing of it is stated, as nothing shows that the topic is the same; it is no failure of the connector."""
     cluster.away = True
     began = time.monotonic()
-    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False)
+    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False, STALLED)
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
     assert not module._one_large_job.locked()
@@ -105,6 +94,6 @@ def test_another_error_of_a_large_read_is_raised(
 
     monkeypatch.setattr(tasks, "run", fails)
     with pytest.raises(StorageError, match="Full"):
-        read_apart(SPARK, offer(tmp_path), lambda: False)
+        read_apart(SPARK, offer(tmp_path), lambda: False, STALLED)
     assert not module._one_large_job.locked()
     assert cluster.requests == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import struct
 import threading
 import time
@@ -21,7 +22,6 @@ from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import portions
 from compactor.storage.local import LocalStorage
-from connectors.chain import chain_pool
 from connectors.chain.spec import chain_spec
 from connectors.errors import PortionLateError
 from connectors.registry.schema_registry import SchemaRegistry
@@ -42,7 +42,6 @@ IDS = 10
 SETTINGS = {
     "compaction.key.identity": "avro",
     "key.converter": "keyfold.Avro",
-    "key.converter.schema.registry.url": "http://slow:1",
 }
 
 
@@ -57,12 +56,11 @@ class Slow(MemoryRegistry):
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """A slow registry that all converters ask; nothing of it is known."""
+    """A slow registry that all converters ask."""
     found = Slow()
     for number in range(IDS):
         found.add({**V1, "doc": str(number)})
     monkeypatch.setattr("connectors.converters.registered.SchemaRegistry", partial(SchemaRegistry, transport=found))
-    monkeypatch.setattr(chain_pool, "_idle", type(chain_pool._idle)())
     return found
 
 
@@ -71,7 +69,8 @@ class Portions:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.folder, self.storage = folder, LocalStorage(str(folder))
-        self.late = self._portion(1, "late", chain=chain_spec(SETTINGS))
+        url = f"http://{secrets.token_hex(4)}:1"  # of no other test, so that nothing of it is known
+        self.late = self._portion(1, "late", chain=chain_spec({**SETTINGS, "key.converter.schema.registry.url": url}))
         self.plain = self._portion(2, "plain", chain=None)
         monkeypatch.setattr(module, "read_bounded", self._read)
 
@@ -184,9 +183,8 @@ class Hanging(LocalStorage):
 def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slow) -> None:
     """That the registry does not have it is an answer, and no lateness."""
     memory.schemas.clear()
-    options = replace(found.late.options, chain=chain_spec(SETTINGS))
     records = batch((struct.pack(">bI", 0, 99) + b"\x0e", b"v"))
-    rows = write_transformed([records, range_rows([(found.late.ranges[0], 0, 1)])], options)
+    rows = write_transformed([records, range_rows([(found.late.ranges[0], 0, 1)])], found.late.options)
     (written,) = rows_of(rows).values()
     assert isinstance(written, Batch)
     assert [part.rejected for part in written.parts] == [1]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from confluent_kafka import TopicPartition as Partition
 from compactor.model.record import TopicPartition
 from connectors.errors import SourceChangedError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings
-from connectors.source import range_cursors, reader
+from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
 from connectors.source.range_cursors import RangeCursor, nothing_left
@@ -40,12 +41,10 @@ def end(partition: int, offset: int) -> Message:
 class Told:
     """A consumer that tells `what`, and then nothing more."""
 
-    what: list[Message] = []  # noqa: RUF012  # one for each test
-
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, what: list[Message], settings: dict[str, Any]) -> None:
         assert settings["isolation.level"] == "read_committed"
         assert settings["enable.partition.eof"] is True
-        self._left = list(self.what)
+        self._left = list(what)
 
     def assign(self, partitions: list[Any]) -> None:
         assert [(one.partition, one.offset) for one in partitions] == [(0, 5)]
@@ -70,22 +69,19 @@ class Told:
         ([end(1, 7)], False),
     ],
 )
-def test_only_the_first_thing_delivered_counts(
-    monkeypatch: pytest.MonkeyPatch, what: list[Message], *, empty: bool
-) -> None:
+def test_only_the_first_thing_delivered_counts(what: list[Message], *, empty: bool) -> None:
     """The end, or a record behind it; not what comes after a record of the rest, or after one that cannot be read."""
-    monkeypatch.setattr(range_cursors, "Consumer", Told)
-    monkeypatch.setattr(range_cursors, "_EMPTY_S", 0.05)
-    monkeypatch.setattr(Told, "what", what)
+    connect: Any = partial(Told, what)
     cursor = RangeCursor(SourceRange("t", "id", 0, 3, HI), 3, 5)
-    found = nothing_left(client_settings({"bootstrap.servers": "127.0.0.1:1"}), [cursor])
+    found = nothing_left(client_settings({"bootstrap.servers": "127.0.0.1:1"}), [cursor], connect, within_s=0.05)
     assert found == (frozenset([TopicPartition("t", 0)]) if empty else frozenset())
 
 
-def test_where_nobody_waits_no_consumer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A consumer would cost a connection."""
-    monkeypatch.setattr(range_cursors, "Consumer", None)
-    assert nothing_left(ClientSettings({}), []) == frozenset()
+def test_where_nobody_waits_no_consumer_is_made() -> None:
+    """It would cost a connection."""
+    connect = Mock()
+    assert nothing_left(ClientSettings({}), [], connect) == frozenset()
+    assert not connect.called
 
 
 class Stuck:
@@ -108,19 +104,27 @@ class Stuck:
         return partitions
 
 
-@pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
-    """Brokers on which topic t ends at HI, and a reader that is stuck below it and looks often."""
+def read_with(
+    monkeypatch: pytest.MonkeyPatch, session: Callable[[], object], topics: Mapping[str, tuple[int, ...]]
+) -> MemoryCluster:
+    """Has readers borrow a `session`; its brokers have `topics`, by name the end of each partition."""
 
     @contextmanager
-    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[Stuck]:
-        yield Stuck()
+    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[object]:
+        yield session()
 
     cluster = MemoryCluster()
-    cluster.put("t", (0, HI), topic_id="id")
+    for name, ends in topics.items():
+        cluster.put(name, *((0, end) for end in ends), topic_id="id")
     monkeypatch.setattr(reader, "borrowed", borrowed)
     monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
     return cluster
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+    """Brokers on which topic t ends at HI, and a reader that is stuck below it and looks often."""
+    return read_with(monkeypatch, Stuck, {"t": (HI,)})
 
 
 @pytest.mark.parametrize("empty", [True, False])
@@ -170,16 +174,7 @@ class Fed:
 @pytest.fixture
 def fed(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
     """Brokers on which topic t has two partitions, of which the second brings nothing."""
-
-    @contextmanager
-    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[Fed]:
-        yield Fed(last=6)
-
-    cluster = MemoryCluster()
-    cluster.put("t", (0, 90), (0, 90), topic_id="id")
-    monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
-    return cluster
+    return read_with(monkeypatch, partial(Fed, last=6), {"t": (90, 90)})
 
 
 BOTH = (SourceRange("t", "id", 0, 0, 90), SourceRange("t", "id", 1, 0, 90))

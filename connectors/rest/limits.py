@@ -1,0 +1,27 @@
+"""How many clients the REST interface serves at once, and for how long it waits for each."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from connectors.rest.slow_calls import WAIT_S
+
+
+class ClientLimits(Struct, frozen=True):
+    """What a client may take of the REST interface."""
+
+    # Connections that are served at once. Another one takes the place of one that waits for its client; if none does,
+    # it is answered with 503. Slow calls and those that wait for one leave 64 of them (slow_calls.py).
+    connections: int = 384
+    # How long (s) a client may take for its TLS handshake: three answers over the slowest network. asyncio's own
+    # default is 60 s.
+    handshake_s: float = 5.0
+    # How long (s) a client may take to send the head and the body of a request.
+    head_s: float = 10.0
+    # How long (s) a client may take to read what has been written for it.
+    take_s: float = 60.0
+    # How long (s) a request waits for a thread of its kind of slow calls.
+    wait_s: float = WAIT_S
+
+
+LIMITS = ClientLimits()
