@@ -94,7 +94,7 @@ class ConnectorFiles:
 
     @contextmanager
     def watching(self, changed: Callable[[], object]) -> Iterator[None]:
-        """Calls `changed` during the block after each change in the folder, where `connectors.watch` is set."""
+        """Calls `changed` during the block after each change in the folder, if `connectors.watch` is set."""
         folder = self._worker.connectors_path
         if folder is None or not self._worker.connectors_watch:
             yield
@@ -107,7 +107,7 @@ class ConnectorFiles:
             watch.stop()
 
     def _in_folder(self) -> list[Path] | None:
-        """Lists the connector files in the folder; None where it cannot be read."""
+        """Lists the connector files in the folder; None if it cannot be read."""
         folder = self._worker.connectors_path
         if folder is None:
             return []
@@ -120,7 +120,7 @@ class ConnectorFiles:
         return [path for path in found if path.resolve() not in named]
 
     def _read(self, path: Path, then: str) -> ConnectorFile | None:
-        """Reads a file; returns None where it is not valid, alone or beside the others."""
+        """Reads a file; returns None if it is not valid, alone or together with the others."""
         try:
             found = load_connector(path, self._worker)
             before = next((file for file in self._known.values() if file.path == path), None)
@@ -134,7 +134,7 @@ class ConnectorFiles:
         return None
 
     def _refuse_clashes(self, found: ConnectorFile) -> None:
-        """Raises ConfigError where `found` has the name, or an output topic, of another file's connector.
+        """Raises ConfigError if `found` has the name, or an output topic, of another file's connector.
 
         Of the others' files the present content counts; of names also those that running connectors were started with.
         """
@@ -155,7 +155,7 @@ class ConnectorFiles:
 
 
 def _watch(folder: Path, changed: Callable[[], object], stop: threading.Event) -> None:
-    """Calls `changed` a moment after each change in `folder`, until `stop` is set; where it cannot, logs why."""
+    """Calls `changed` a moment after each change in `folder`, until `stop` is set; if it cannot, logs why."""
     from watchfiles import watch
 
     try:

@@ -1,4 +1,4 @@
-"""Kafka behind compactor.ports.Broker: topics, positions, the changelog of one connector."""
+"""Kafka as compactor.ports.Broker: topics, positions, the changelog of one connector."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class KafkaBroker:
     def retry_until(self, stopped: Callable[[], bool]) -> None:
         """Repeats requests that are not answered from now on, as errors.retry.* says, until `stopped` returns True.
 
-        A take-over repeats none: it is begun anew after the back-off of the connector.
+        A take-over repeats none: it is begun again after the back-off of the connector.
         """
         self._retry = Retry(self._connector.errors_retry_timeout_ms, self._connector.errors_retry_delay_max_ms)
         self._stopped = stopped
@@ -109,7 +109,7 @@ class KafkaBroker:
         """Takes the rest of step T3: returns the actions that close source topics which cannot be read on.
 
         They have another id, end below our position, or have lost records that were not read. What the brokers do not
-        answer is found out by reading. Raises SourceChangedError and DataLossError where no other topic is left.
+        answer is found out by reading. Raises SourceChangedError and DataLossError if no other topic is left.
         """
         named = [name for name in state.topics if matches(self._connector, name)]
         found = described(self._admin.describe, named, known=self._awaited(state))
@@ -193,7 +193,7 @@ class KafkaBroker:
 
     @_retried("what readers of an output see")
     def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
-        """See Broker. Asks once where nothing is hidden, else for output_visibility.VISIBLE_S at most."""
+        """See Broker. Asks once if nothing is hidden, else for output_visibility.VISIBLE_S at most."""
         published = output_visibility.published_ends(state, topics)
         ends = output_visibility.await_visible(published, self._admin.ends, self._stopped)
         sources = {topic.output: topic.topic for topic in state.topics.values()}
@@ -203,7 +203,7 @@ class KafkaBroker:
     def check_visible(self, state: CatalogState, *, letters: bool = False) -> None:
         """Returns once read_committed readers see all that the catalog says was published, with `letters` those too.
 
-        Raises NotVisibleError where they do not in output_visibility.VISIBLE_S, and what the brokers do not answer.
+        Raises NotVisibleError if they do not in output_visibility.VISIBLE_S, and what the brokers do not answer.
         """
         hidden = self.hidden(state, state.topics)
         reasons = [*hidden.values(), *(self._hidden_letters() if letters else ())]
@@ -267,7 +267,7 @@ class KafkaBroker:
         return {name for name in open_ if matches(self._connector, name)}
 
     def _gone(self, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
-        """Returns why `topic` is to be closed: it was deleted, or is no longer named. None where it stays as it is."""
+        """Returns why `topic` is to be closed: it was deleted, or is no longer named. None if it stays as it is."""
         if topic.topic in found or topic.closed in (DELETED, CUT_DELETED, UNNAMED):
             return None
         if matches(self._connector, topic.topic):
@@ -384,7 +384,7 @@ class KafkaBroker:
         return output_topic.ensure(self._admin, self._connector, wanted)
 
     def _check_own(self, state: CatalogState, grown: Iterable[TopicInfo]) -> None:
-        """Raises OutputError where two source topics would have one output: routers may give them one name."""
+        """Raises OutputError if two source topics would have one output: routers may give them one name."""
         topics = {one.output: one.topic for one in state.topics.values() if one.output is not None}
         for info in grown:
             output = self._connector.output_topic(info.name)

@@ -1,6 +1,6 @@
 """Carries out a change of offsets between T2 and T3 of a take-over: steps G1 to G4 of docs/protocol.md.
 
-Only then does nobody else publish: the older owners' transactions are over, and ours have not begun.
+Only then does no other process publish: the older owners' transactions are over, and ours have not begun.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class OffsetChanger:
     def change(self, choose: Choose, now_ms: int) -> tuple[ChangedLog, ...]:
         """Takes steps G1 to G4; returns what became of each log that has changed, by partition.
 
-        Raises OffsetChangeError, and nothing is changed; PositionError where the group is another catalog's;
+        Raises OffsetChangeError, and nothing is changed; PositionError if the group is another catalog's;
         UnreachableError, OutputError, NotAllowedError, StorageError. After G3 the change stands, whatever is raised.
         """
         change = choose(self._catalog.state)
@@ -128,7 +128,7 @@ class OffsetChanger:
         return changed
 
     def _topics(self, change: OffsetChange) -> dict[str, FoundTopic]:
-        """Returns the ids of the topics and outputs concerned; an output that is gone is made where all begins anew."""
+        """Returns the ids of the topics and outputs concerned; an output that is gone is made if all begins again."""
         state = self._catalog.state
         named = sorted({tp.topic for tp in change.offsets if tp.topic in state.topics})
         outputs = {state.topics[name].output for name in named} - {None}
@@ -156,7 +156,7 @@ class OffsetChanger:
     def _resolve(
         self, change: OffsetChange, topics: Mapping[str, FoundTopic], now_ms: int
     ) -> dict[TopicPartition, ResumePoint | None]:
-        """Returns from where publishing would go on, None where that is not known; the catalog catches up first."""
+        """Returns from where publishing would go on, None if that is not known; the catalog catches up first."""
         state = self._catalog.state
         logs = [log for log in state.logs if log.tp in change.offsets and log.topic in topics]
         tps = [log.tp for log in logs]
@@ -207,7 +207,7 @@ class OffsetChanger:
         }
 
     def _output(self, state: CatalogState, topics: Mapping[str, FoundTopic], tp: TopicPartition) -> str | None:
-        """Returns the output of `tp`, None where it has none, or it is gone."""
+        """Returns the output of `tp`, None if it has none, or it is gone."""
         return state.topics[tp.topic].output if topics[tp.topic].output_id else None
 
     def _leads(
@@ -230,7 +230,7 @@ class OffsetChanger:
     ) -> None:
         """Takes step G4: has the group hold the new positions, also those of an earlier try that ended before this.
 
-        The latter only where nothing of the generation was sent yet (`held`): else a position says how far that came.
+        The latter only if nothing of the generation was sent yet (`held`): else a position says how far that came.
         """
         unsent = [tp for tp, resume in held.items() if resume is not None and resume.start == state.log(tp).published]
         found = self._broker.positions(unsent)
@@ -247,7 +247,7 @@ class OffsetChanger:
         return comparison_of_keys(self._connector)
 
     def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
-        """Raises where records lie above the last stable offset `end`: nothing tells which keys they leave."""
+        """Raises if records lie above the last stable offset `end`: nothing tells which keys they leave."""
         if self._admin.high_watermarks([place])[place] > end:
             raise UnreachableError(
                 f"Output partition {place} has a transaction that is open: what lies behind it cannot be read yet.",
@@ -309,7 +309,7 @@ def _changed(before: PartitionLog, after: PartitionLog, lead: Run | None) -> Cha
 
 
 def comparison_of_keys(connector: ConnectorConfig) -> CompareKey | None:
-    """Returns how keys are compared of which nothing else is known; None where it is by their bytes."""
+    """Returns how keys are compared of which nothing else is known; None if it is by their bytes."""
     identity = key_identity_of(connector.chain_spec(), resolve)
     return None if identity is None else lambda key: compared(identity, (), key)
 

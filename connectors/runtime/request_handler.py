@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 class RequestHandler:
     """Carries out the requests in one connector's folder.
 
-    `check_visible` raises NotVisibleError where readers of the outputs do not see all that the catalog calls published.
+    `check_visible` raises NotVisibleError if readers of the outputs do not see all that the catalog calls published.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class BadRequestError(KeyfoldError):
 
 
 def requested_logs(request: Request, state: CatalogState) -> tuple[TopicPartition, ...] | None:
-    """Returns the logs that `request` names, None where it names all. Raises BadRequestError where there are none."""
+    """Returns the logs that `request` names, None if it names all. Raises BadRequestError if there are none."""
     if request.topic is None:
         return None
     found = tuple(log.tp for log in state.logs_of(request.topic) if request.partition in (None, log.partition))

@@ -43,7 +43,7 @@ PROBE_S: Final = 10.0
 """How long (s) the brokers may take to answer before a connector is taken over."""
 
 _IDENTITY: Final = {"bytes": BYTES}
-"""What a catalog calls an identity of keys, where it has another name for it."""
+"""What a catalog calls an identity of keys, if it has another name for it."""
 
 LOCK_POLL_S: Final = 1.0
 """How often a lock that may be a killed worker's is looked at."""
@@ -100,7 +100,7 @@ class OwnerClaim:
 
 
 class Fenced(NamedTuple):
-    """What is there between T2 and T3: a catalog that is ours, and nobody who publishes."""
+    """What is there between T2 and T3: a catalog that is ours, and no one else publishes."""
 
     catalog: Catalog
     broker: KafkaBroker
@@ -186,10 +186,10 @@ def take_over(
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
-    Where `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
-    not be mounted. `change` is called once nobody else publishes any more (steps G and R). Raises FencedError if
+    If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
+    not be mounted. `change` is called once no other process publishes any more (steps G and R). Raises FencedError if
     another process took over at the same time, or one that started after `start`; OutputError, SourceChangedError and
-    DataLossError where topics are not what the catalog knows; SourceMissingError, UnreachableError, StorageError,
+    DataLossError if topics are not what the catalog knows; SourceMissingError, UnreachableError, StorageError,
     CatalogError, and what `change` raises.
     """
     probe_all(connector.name, clients, PROBE_S)  # no owner is fenced while its brokers do not answer
@@ -220,7 +220,7 @@ def take_over(
 
 
 def refuse_begun(storage: Storage, connector: str) -> None:
-    """Raises ConnectorError where `keyfold delete` has begun to remove the connector, and has not finished."""
+    """Raises ConnectorError if `keyfold delete` has begun to remove the connector, and has not finished."""
     if storage.exists(DELETING):
         raise ConnectorError(
             f"Connector {connector} is being deleted: {storage.location}/{DELETING} is there.",
@@ -231,7 +231,7 @@ def refuse_begun(storage: Storage, connector: str) -> None:
 def newer_owner(catalog: Catalog | None) -> FencedError | None:
     """Returns the error of a connector that another process has taken over since it ran on `catalog`, or None.
 
-    None as well where the newer epoch is this process's own: a take-over that was committed, but whose answer was lost.
+    None as well if the newer epoch is this process's own: a take-over that was committed, but whose answer was lost.
     """
     if catalog is None:
         return None
@@ -276,7 +276,7 @@ def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings
 
 
 def stored_state(storage: Storage, connector: str) -> CatalogState | None:
-    """Returns the state of a connector's catalog without taking it over; None where there is none that can be read."""
+    """Returns the state of a connector's catalog without taking it over; None if there is none that can be read."""
     try:
         catalog = Catalog.open(storage, connector)
     except KeyfoldError:  # the run says so

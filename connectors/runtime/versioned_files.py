@@ -3,10 +3,10 @@
     FOLDER/NAME@<20 digits>.json   a version; the highest counts, those below it are removed
     FOLDER/NAME.json               version 0: written by an older keyfold, or put there by hand
 
-A change is made as a commit of a catalog is (`compactor.catalog.catalog`): version N + 1 is created if it is absent, N
-being the newest that this process knows; then the folder is listed, as whoever went further has removed N + 1 again. So
-a process that no longer owns the files, and does not know it yet, finds its number taken, or a higher one: its change
-counts for nothing, and it is told so. A removal is a version too, whose content is REMOVED.
+A change is made as a commit of a catalog is (`compactor.catalog.catalog`): version N + 1 is created if it is absent,
+N being the newest that this process knows; then the folder is listed, as an owner that went further has removed N + 1
+again. So a process that no longer owns the files, and does not know it yet, finds its number taken, or a higher one:
+its change counts for nothing, and it is told so. A removal is a version too, whose content is REMOVED.
 
 *Lost answers.* If a create fails the version is read back. If that says nothing either, the outcome is open until
 the next change of the file: that creates the same version with the content of the one before. One of the two creates
@@ -158,7 +158,7 @@ class VersionedFiles:
     def _confirm(self, name: str, after: Version) -> None:
         """Takes a version that was made for the newest. Raises SupersededError if another process went further.
 
-        Raises StorageError, and the outcome is open, where nothing tells that.
+        Raises StorageError, and the outcome is open, if nothing tells that.
         """
         try:
             others = [info.path for info in self._infos() if _name(info.path) == name]

@@ -18,7 +18,7 @@ class NamedIds:
     def violations(self, entries: Sequence[JournalEntry]) -> Iterator[str]:
         """Yields each record that went by an id which the position before it does not name; takes the new `entries`.
 
-        Without a position there is nothing to rebuild from.
+        Without a position there is nothing to rebuild from, and one that a tool has set is refused by `rebuild`.
         """
         for number, entry in enumerate(entries[self._seen :], start=self._seen):
             if entry.event is Event.COMMITTED:
@@ -31,7 +31,7 @@ class NamedIds:
 
     def _take(self, entry: JournalEntry) -> None:
         for held in entry.positions:
-            if held.position is None:
+            if held.position is None or held.position.catalog_id is None:
                 self._named.pop(held.tp, None)
             else:
                 self._named[held.tp] = held.position.buckets or 0
