@@ -30,7 +30,6 @@ from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
-from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents, assemble
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
@@ -42,6 +41,7 @@ from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, take_ove
 from connectors.source.options import source_options
 from connectors.source.source_errors import check_none_closed, closing_topic
 from connectors.spark import session
+from connectors.spark.cancellable_job import CancellableJob
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:

@@ -281,29 +281,19 @@ class ConnectorSpecs:
 
     def _take_up(self, stored: Sequence[StoredConnector]) -> None:
         """Makes the connectors that were made over REST those that are stored, once this process has the store."""
-        specs = {connector.name: self._checked(connector) for connector in stored}
+        names = {connector.name for connector in stored}
         with self._lock:
-            for name in [name for name, spec in self._specs.items() if spec.file is None and name not in specs]:
+            for name in [name for name, spec in self._specs.items() if spec.file is None and name not in names]:
                 _log.info("connector was deleted by another worker, stopping it", connector=name)
                 del self._specs[name]
-        for name, spec in specs.items():
-            self._take_up_one(name, spec)
+        for connector in stored:
+            try:
+                config = checked({**connector.config, "name": connector.name}, self._worker)
+                spec = ConnectorSpec(config, connector.target_state)
+                self._unless_clashing(config, None, partial(self._specs.__setitem__, connector.name, spec))
+            except FaultyConfigError as error:  # a file has its name now, for one; it stays stored
+                _log.error("connector made over REST is left out", connector=connector.name, error=str(error))
         self._changed()
-
-    def _checked(self, stored: StoredConnector) -> ConnectorSpec | FaultyConfigError:
-        try:
-            return ConnectorSpec(checked({**stored.config, "name": stored.name}, self._worker), stored.target_state)
-        except FaultyConfigError as error:
-            return error
-
-    def _take_up_one(self, name: str, spec: ConnectorSpec | FaultyConfigError) -> None:
-        """Takes up one; if it cannot run any more (a file has its name now) that is logged, and it stays stored."""
-        try:
-            if isinstance(spec, FaultyConfigError):
-                raise spec
-            self._unless_clashing(spec.config, None, partial(self._specs.__setitem__, name, spec))
-        except FaultyConfigError as error:
-            _log.error("connector made over REST is left out", connector=name, error=str(error))
 
     def _owned(self, name: str | None = None) -> StoreOwnership:
         """Returns what changes are stored with. Raises ConflictError if there is no store, or `name` is a file's."""

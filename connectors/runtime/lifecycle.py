@@ -41,73 +41,46 @@ class TargetState(StrEnum):
 class RunState(Enum):
     """What a connector's thread does."""
 
-    INIT = auto()
-    """It was not started: Spark is not up yet."""
-    STARTING = auto()
-    """A run has begun, and has not reported yet: it takes over, and reads positions."""
-    RUNNING = auto()
-    """A run takes in and publishes."""
+    INIT = auto()  # It was not started: Spark is not up yet
+    STARTING = auto()  # A run has begun, and has not reported yet: it takes over, and reads positions
+    RUNNING = auto()  # A run takes in and publishes
+    # A run is there and holds what it has; it takes in and publishes nothing, and nothing of that is under way.
     PAUSED = auto()
-    """A run is there and holds what it has; it takes in and publishes nothing, and nothing of that is under way."""
-    RESTARTING = auto()
-    """The run, or the wait after a failure, is being ended; another run follows at once."""
-    WAITING = auto()
-    """The last run failed. The next one begins after a back-off, or as soon as an outage is over."""
-    FAILED = auto()
-    """The last run failed with what an operator has to mend. The thread waits for his restart."""
-    STOPPING = auto()
-    """The run, or the wait, is being ended, and none follows."""
-    ENDED = auto()
-    """The thread has ended, or is about to and does nothing more."""
+    RESTARTING = auto()  # The run, or the wait after a failure, is being ended; another run follows at once
+    WAITING = auto()  # The last run failed. The next one begins after a back-off, or as soon as an outage is over
+    FAILED = auto()  # The last run failed with what an operator has to mend. The thread waits for his restart
+    STOPPING = auto()  # The run, or the wait, is being ended, and none follows
+    ENDED = auto()  # The thread has ended, or is about to and does nothing more
 
 
 class RunEvent(Enum):
     """What happens to a connector."""
 
-    TARGET = auto()
-    """The target was set, to the one that `transition` gets."""
-    START = auto()
-    """The herder starts the thread."""
-    RESTART = auto()
-    """An operator, a changed file or a request of a command wants another run."""
-    UP = auto()
-    """The run reports that it takes in and publishes."""
-    HELD = auto()
-    """The run reports that it is paused."""
-    DONE = auto()
-    """The run has ended without an error: it was ended, or `--once` has nothing left to do."""
-    SET_ASIDE = auto()
-    """The run has ended because it set a source topic aside: the next one goes on with the others."""
-    RETRIABLE = auto()
-    """The run has failed, and a later one may work."""
-    FATAL = auto()
-    """The run has failed, and no other works before an operator has mended something."""
-    LAST = auto()
-    """The run has failed, and this process begins no other: Spark is gone, or it is `--once`."""
-    FENCED = auto()
-    """Another process has taken the connector over: it is that one's."""
-    DUE = auto()
-    """The wait after a failure is over, whatever has ended it."""
+    TARGET = auto()  # The target was set, to the one that `transition` gets
+    START = auto()  # The herder starts the thread
+    RESTART = auto()  # An operator, a changed file or a request of a command wants another run
+    UP = auto()  # The run reports that it takes in and publishes
+    HELD = auto()  # The run reports that it is paused
+    DONE = auto()  # The run has ended without an error: it was ended, or `--once` has nothing left to do
+    SET_ASIDE = auto()  # The run has ended because it set a source topic aside: the next one goes on with the others
+    RETRIABLE = auto()  # The run has failed, and a later one may work
+    FATAL = auto()  # The run has failed, and no other works before an operator has mended something
+    LAST = auto()  # The run has failed, and this process begins no other: Spark is gone, or it is `--once`
+    FENCED = auto()  # Another process has taken the connector over: it is that one's
+    DUE = auto()  # The wait after a failure is over, whatever has ended it
 
 
 class RunEffect(Enum):
     """What the supervisor does for a transition."""
 
     NONE = auto()
-    PAUSE_RUN = auto()
-    """Has the run take nothing in; it reports HELD once nothing is under way."""
-    RESUME_RUN = auto()
-    """Has the run take in again."""
-    END_RUN = auto()
-    """Stops the run, or the wait."""
-    BEGIN_RUN = auto()
-    """Begins a run, with a stop token of its own."""
-    BEGIN_AGAIN = auto()
-    """The same, unless the catalog shows a newer owner: that is FENCED."""
-    SHOW_STOPPED = auto()
-    """Writes STOPPED into the status, and forgets the error of the last run."""
-    SHOW_FAILURE = auto()
-    """Writes the error of the run into the status."""
+    PAUSE_RUN = auto()  # Has the run take nothing in; it reports HELD once nothing is under way
+    RESUME_RUN = auto()  # Has the run take in again
+    END_RUN = auto()  # Stops the run, or the wait
+    BEGIN_RUN = auto()  # Begins a run, with a stop token of its own
+    BEGIN_AGAIN = auto()  # Begins a run unless the catalog shows a newer owner: that is FENCED
+    SHOW_STOPPED = auto()  # Writes STOPPED into the status, and forgets the error of the last run
+    SHOW_FAILURE = auto()  # Writes the error of the run into the status
 
 
 Step = tuple[RunState, RunEffect]

@@ -16,8 +16,8 @@ from msgspec import Struct
 from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.maintenance import Maintenance
 from connectors.clock import Clock
-from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.request_handler import RequestHandler
+from connectors.spark.cancellable_job import CancellableJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

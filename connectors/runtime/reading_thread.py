@@ -13,7 +13,6 @@ from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
 from connectors.progress.observer import Interval
-from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
@@ -21,6 +20,7 @@ from connectors.source.portion import Offer
 from connectors.source.read_task import read_apart
 from connectors.source.subscription import Subscription
 from connectors.source.topics import ask_again_s
+from connectors.spark.cancellable_job import CancellableJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka import producers
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.maintenance_thread import MaintenanceThread
 from connectors.runtime.stop import Stop
+from connectors.spark.cancellable_job import CancellableJob
 from connectors.threads import CancellableThread
 
 POLL_SECONDS: Final = 0.1

@@ -248,7 +248,8 @@ class Supervisor:
                     else:
                         return
             finally:
-                self._requests.answer_restarts(_ended(self._name))
+                message = f"The worker ended connector {self._name} before it was started again."
+                self._requests.answer_restarts(Answer(ok=False, message=message, action="See the worker's log."))
                 self._lock.release()
 
     def _run_task(self, context: RunContext) -> RunEffect:
@@ -268,7 +269,9 @@ class Supervisor:
             error = unwrap(raised) or raised
         finally:
             self._catalog = task.catalog or self._catalog
-        self._take_counts(task.counted)
+        if (report := task.counted) is not None:  # otherwise what failed last would be in no metric
+            self.freshness, self.topics = report.freshness, report.topics
+            self._status.count(report.counters)
         if error is None:
             return self._end_run(RunEvent.DONE)
         if self._catalog is None:
@@ -329,24 +332,14 @@ class Supervisor:
         self._status.current = failed
         if not isinstance(error, FencedError):  # then the file is the new owner's
             self._status.show()
-        self._log_failure(failed, now_ms)
-        _log.debug("what failed", exc_info=error)
-        self._requests.answer_restarts(self._failure())
-
-    def _log_failure(self, failed: Status, now_ms: int) -> None:
-        at_ms = failed.next_restart_ms
-        restart = {} if at_ms is None else {"restart_in_s": round((at_ms - now_ms) / 1000)}
+        restart = {} if next_ms is None else {"restart_in_s": round((next_ms - now_ms) / 1000)}
         if failed.waiting_since_ms is None:
             _log.error("connector FAILED", error=failed.error, failures=failed.failures, **restart)
         else:
             since_s = round((now_ms - failed.waiting_since_ms) / 1000)
             _log.warning("connector waits for an outage to end", error=failed.error, since_s=since_s, **restart)
-
-    def _take_counts(self, report: TaskReport | None) -> None:
-        """Takes what a run has counted by its end; otherwise what failed last would be in no metric."""
-        if report is not None:
-            self.freshness, self.topics = report.freshness, report.topics
-            self._status.count(report.counters)
+        _log.debug("what failed", exc_info=error)
+        self._requests.answer_restarts(self._failure())
 
     def _take_report(self, report: TaskReport) -> None:
         """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""
@@ -401,11 +394,3 @@ class Supervisor:
         unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
         message = f"Connector {self._name} {state}{when}: {current.error}"
         return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)
-
-
-def _ended(name: str) -> Answer:
-    return Answer(
-        ok=False,
-        message=f"The worker ended connector {name} before it was started again.",
-        action="See the worker's log.",
-    )

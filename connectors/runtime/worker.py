@@ -142,7 +142,11 @@ class Worker:
         """
         for name in self._herder.names():
             self._observer.stage(name, "starting Spark")
-        probe = self._broker_probe() if once and self._herder.names() else None
+        probe: BrokerProbe | None = None
+        if once and self._herder.names():
+            configs = [connector.spec.config for connector in self._herder.connectors()]
+            settings = {config.name: ClientSettings.of(self._config, config) for config in configs}
+            probe = BrokerProbe({name: partial(probe_all, name, its, PROBE_S) for name, its in settings.items()})
         begun, said = self._clock.monotonic(), Interval(self._clock, SPARK_SAID_S)
         said.begin_pause("Spark")
         _log.info("starting Spark", master=self._config.spark_master)
@@ -170,12 +174,6 @@ class Worker:
             if self._clock.wait(POLL_SECONDS, self._stop):
                 return None
             raise
-
-    def _broker_probe(self) -> BrokerProbe:
-        """Starts a probe of the brokers of all connectors at once."""
-        connectors = self._herder.connectors()
-        settings = {each.name: ClientSettings.of(self._config, each.spec.config) for each in connectors}
-        return BrokerProbe({name: partial(probe_all, name, clients, PROBE_S) for name, clients in settings.items()})
 
     def _no_broker_answers(self, probe: BrokerProbe) -> bool:
         """Returns whether it is known by now that no broker answers: then every connector has FAILED."""

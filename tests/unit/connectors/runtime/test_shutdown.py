@@ -13,9 +13,9 @@ import pytest
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
 from connectors.kafka import producers
-from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.stop import Stop
+from connectors.spark.cancellable_job import CancellableJob
 from tests.support.clocks import ManualClock
 
 

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from connectors.runtime.cancellable_job import CancellableJob
 from connectors.runtime.stop import Stop
+from connectors.spark.cancellable_job import CancellableJob
 
 TIMEOUT_S = 10.0
 
