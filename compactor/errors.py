@@ -26,7 +26,7 @@ KeyfoldError                      base: a message and a next action
 │   └── FoldFailedError           a fold on command failed, and may succeed later; retriable
 ├── SnapshotError                 a snapshot cannot be taken; everything else goes on
 │   └── SnapshotHiddenError       readers of the output do not see yet what it would hold; retriable
-├── NotVisibleError               what was published is not visible to readers yet; retriable
+├── NotVisibleError               readers do not see all records of an output yet; retriable
 ├── QuarantinedError              partitions are quarantined, so that not everything was done
 ├── StoppedError                  a stop came before all files were read; retriable
 └── FailpointError                raised at a failpoint that a test has set to `error`; retriable
@@ -195,7 +195,7 @@ class SnapshotHiddenError(SnapshotError):
 
 
 class NotVisibleError(KeyfoldError):
-    """What was published is committed, and read_committed readers of the output do not see all of it yet."""
+    """Read_committed readers do not see all records of an output yet: a transaction is open there."""
 
     retriable = True
 

@@ -34,7 +34,10 @@ class Broker(Protocol):
         ...
 
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
-        """Reads the last source offset of `log` that a read_committed reader finds in the output."""
+        """Reads the last source offset of `log` in the output, of which no record may be hidden from readers.
+
+        Raises NotVisibleError if an open transaction hides some for long: one of ours among them would be sent again.
+        """
         ...
 
     def publisher(self, state: CatalogState) -> Publisher:

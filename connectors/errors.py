@@ -225,7 +225,14 @@ _EXIT_CODES: tuple[tuple[type[KeyfoldError], int], ...] = (
     (SparkClusterError, EXIT_UNREACHABLE),
     (FencedError, EXIT_FENCED),
 )
-_OUTAGES: Final = (UnreachableError, RegistryError, StorageError, PublishInterruptedError, OutcomeUnknownError)
+_OUTAGES: Final = (
+    UnreachableError,
+    RegistryError,
+    StorageError,
+    PublishInterruptedError,
+    OutcomeUnknownError,
+    NotVisibleError,
+)
 _REFUSALS: Final = (
     LoginRefusedError,
     RegistryRefusedError,
@@ -239,7 +246,7 @@ _REFUSALS: Final = (
 
 
 def is_outage(error: BaseException) -> bool:
-    """Returns whether `error` only says that brokers, a store or a registry did not answer.
+    """Returns whether `error` only says that brokers, a store or a registry did not answer, or not with all yet.
 
     A connector that failed with it waits and is not FAILED, as nothing has to be done for the connector itself. What
     they refuse, and what is missing or damaged, is no outage though it may be tried again.

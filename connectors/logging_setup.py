@@ -15,7 +15,8 @@ from typing import Any, Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from connectors.config.secrets import HIDDEN, is_secret, logged_text
+from connectors.config.secrets import is_secret, logged_text
+from connectors.known_values import HIDDEN
 from connectors.progress.terminal import is_coloured
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
@@ -29,6 +30,16 @@ _QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "httpcore", "httpx", "u
 _OF_PY4J: Final = "/py4j/"
 # Logs what a micro-batch raises, which comes back as the connector's error.
 _SILENT: Final = ("py4j.clientserver",)
+
+LOWEST: Final = {"py4j": logging.INFO, "httpcore": logging.INFO}
+"""Loggers that write secrets below these levels, also in those below them: Py4J's its token, with which any process of
+this machine may have Spark's JVM run code, and httpcore's the headers of a registry's answers, which may repeat the
+request's."""
+
+
+def lowest_level(logger: str) -> int:
+    """Returns the lowest level that a logger may have; NOTSET: any."""
+    return LOWEST.get(logger.partition(".")[0], logging.NOTSET)
 
 
 class _Stderr(logging.StreamHandler[TextIO]):

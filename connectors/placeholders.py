@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -33,6 +33,9 @@ SETTINGS: Final = {"env": VARIABLES, "file": FILES, "directory": DIRECTORIES}
 """The worker's settings that say what each provider may read."""
 _MOST: Final = 64
 """How many placeholders a text may have: each costs a file that is read, and each stands for up to `_LONGEST`."""
+MOST_OVER_REST: Final = 1_000
+"""How many placeholders the settings of a connector made over REST may have: each is resolved several times when they
+are checked, and 1,000 of a file of 256 KiB take 0.5 s. A chain of 50 classes has as many if each has 20."""
 _LONGEST: Final = 256 << 10
 """The largest file (bytes) that is read, and the longest text (characters) that comes of a setting: a secret is a few
 KiB, a file of certificates up to 200."""
@@ -70,6 +73,11 @@ def has_placeholder(text: str) -> bool:
     return any(":" in match[1] for match in BRACES.finditer(text, 0, text.rfind("}") + 1))
 
 
+def placeholders_in(text: str) -> int:
+    """Returns how many placeholders `text` holds."""
+    return sum(":" in match[1] for match in BRACES.finditer(text, 0, text.rfind("}") + 1))
+
+
 def resolve(
     text: str, limits: Limits = UNLIMITED, *, environ: Mapping[str, str] | None = None, is_shown: bool = False
 ) -> str:
@@ -79,7 +87,7 @@ def resolve(
     Raises SecretError for an unknown provider, a variable, file or key that is not there, and what `limits` excludes.
     """
     end = text.rfind("}") + 1
-    if sum(":" in match[1] for match in BRACES.finditer(text, 0, end)) > _MOST:
+    if placeholders_in(text) > _MOST:
         raise SecretError(f"it has more than {_MOST} placeholders; write them into one file.")
     environment = os.environ if environ is None else environ
 
@@ -164,7 +172,7 @@ def _from_file(path: str, key: str, limits: Limits) -> str:
         raise ValueError(f"a properties file may have {_LONGEST_PROPERTIES >> 10} KiB at most")
     try:
         text = data.decode()
-        content = json.loads(text) if path.endswith(".json") else _properties(text)
+        content = _json(text) if path.endswith(".json") else _properties(text)
     except (ValueError, RecursionError):
         raise ValueError(f"{path} is not a properties (or .json) file in UTF-8") from None
     if isinstance(content, dict) and key not in content:
@@ -176,6 +184,11 @@ def _from_file(path: str, key: str, limits: Limits) -> str:
 
 
 @lru_cache(maxsize=16)  # several settings name one file, and it is read for each
+def _json(text: str) -> Any:
+    return json.loads(text)
+
+
+@lru_cache(maxsize=16)
 def _properties(text: str) -> dict[str, str]:
     """Reads the entries of a Java properties file. Raises ValueError for a broken escape."""
     import javaproperties  # takes a while, and few need it

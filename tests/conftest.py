@@ -57,9 +57,8 @@ def _folder(item: pytest.Item) -> str:
 
 @pytest.fixture(autouse=True)
 def _no_known_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forgets what placeholders stood for in other tests: it would be hidden in what this one prints."""
-    monkeypatch.setattr(known_values, "_values", {})
-    monkeypatch.setattr(known_values, "_everywhere", [])
+    """Forgets the placeholders and secrets of other tests: they would be hidden in what this one prints."""
+    monkeypatch.setattr(known_values, "_known", known_values.KnownValues())
 
 
 @pytest.fixture

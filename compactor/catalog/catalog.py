@@ -22,6 +22,12 @@ A commit of version N is one file that is created if it is absent, then the fold
 there already is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError is raised: this
 instance still stands at N - 1, and its next commit loses to N, reads it, and decides again.
 
+*Deleted catalogs.* `keyfold delete` removes the files, and a connector of the same name begins with version 1. An owner
+of the deleted catalog that slept at version 12 all the while creates 13, finds no 12, and ends; or finds the 12 of the
+new catalog. Each file names its catalog, so 13 is no part of the new one: readers pass over it, and the owner that
+comes to 13 replaces it, in one step, by its own. No process removes it by its number, as the new owner may have used
+that by then.
+
 *Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
 stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit
 code 5.
@@ -36,6 +42,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -52,15 +59,17 @@ from compactor.catalog.commits import (
     checkpoint_of,
     checkpoint_path,
     commit_path,
+    decoded,
     encode,
     format_of,
+    head_of,
+    is_of_another,
     list_versions,
-    newest_damaged,
     read,
-    version_of,
 )
 from compactor.catalog.history import ATTEMPTS, History
 from compactor.catalog.owner_lock import shown
+from compactor.catalog.trim import trimmable
 from compactor.errors import (
     DEFECT,
     CatalogError,
@@ -73,13 +82,8 @@ from compactor.errors import (
 from compactor.failpoints import hit
 from compactor.model.actions import AnyAction, Create, TakeOver
 from compactor.model.state import BYTES, CatalogState, apply
-from compactor.storage.base import FileInfo, Storage
+from compactor.storage.base import Storage
 
-# Old versions stay this long for readers that began with an older listing; a reader that is slower starts over.
-TRIM_GRACE_MS: Final = 300_000
-# Versions that far below the second newest checkpoint go whatever their age: commits may follow one another in ms,
-# and each of them lists the folder.
-TRIM_KEEP: Final = 100
 # A create is sent again so often after an error; then the file is read back to see whether it was made.
 CREATE_ATTEMPTS: Final = 3
 
@@ -241,12 +245,12 @@ class Catalog:
 
     def _commit(self, actions: tuple[AnyAction, ...], epoch: int, now_ms: int) -> bool:
         state = self._apply(actions, epoch)
-        commit = self._next(actions, epoch, now_ms)
+        commit = self._next(actions, epoch, state.catalog_id, now_ms)
         hit("catalog.create")
         if not self._create(commit):
             return False
         hit("catalog.created")
-        self._confirm(commit.version)
+        self._confirm(commit)
         self._history.adopt(commit, after(commit, state))
         self.commits += 1
         if commit.version % CHECKPOINT_EVERY == 0:
@@ -264,13 +268,14 @@ class Catalog:
             )
         return state
 
-    def _next(self, actions: tuple[AnyAction, ...], epoch: int, now_ms: int) -> Commit:
+    def _next(self, actions: tuple[AnyAction, ...], epoch: int, catalog_id: str, now_ms: int) -> Commit:
         return Commit(
             format=format_of(actions),
             version=self.version + 1,
             epoch=epoch,
             at_ms=now_ms,
             commit_id=secrets.token_hex(8),
+            catalog=catalog_id,
             previous=self._history.view.commit_id,
             actions=actions,
         )
@@ -280,7 +285,7 @@ class Catalog:
         path, data = commit_path(commit.version), encode(commit)
         for _ in range(CREATE_ATTEMPTS):
             try:
-                return self._storage.create(path, data) or self._is_ours(commit)
+                return self._storage.create(path, data) or self._is_ours(commit) or self._replaces(commit, path, data)
             except StorageError as error:
                 failure = error
         return self._read_back(commit, failure)
@@ -301,10 +306,57 @@ class Catalog:
         except MissingFileError:
             return False
 
-    def _confirm(self, version: int) -> None:
-        """Checks C2: that nothing is above `version`, and that its predecessor is still there."""
+    def _replaces(self, commit: Commit, path: str, data: bytes) -> bool:
+        """Replaces the file of a deleted catalog that has the commit's number; returns whether there was one.
+
+        What is to be replaced is read before this catalog is found to be there still: the file of a new catalog that
+        has taken its place since is another one, and stays.
+        """
+        if commit.version == 1:  # who creates a catalog knows of none that was there before
+            return False
+        try:
+            there = self._storage.read(path)
+            if not is_of_another(decoded(self._storage, path, there, Head), commit.catalog or ""):
+                return False
+        except (MissingFileError, DamagedError):
+            return False
+        if not self._stands() or not self._storage.replace(path, there, data):
+            return False
+        _log.warning("replaced a commit of a deleted catalog", connector=self._connector, version=commit.version)
+        return True
+
+    def _stands(self) -> bool:
+        """Returns whether the newest version that this instance knows is still there, as it was."""
+        view = self._history.view
+        try:
+            return head_of(self._storage, list_versions(self._storage), view.version).commit_id == view.commit_id
+        except (MissingFileError, DamagedError):
+            return False
+
+    def _is_newest(self, listing: Listing, commit: Commit) -> bool:
+        """Returns whether all versions above the commit are a deleted catalog's, and the commit follows its own."""
+        if listing.newest <= commit.version or commit.version == 1:  # who creates a catalog has slept then
+            return listing.newest <= commit.version
+        try:
+            return self._history.ends_at(listing, commit.version, commit.catalog or "") and self._stands()
+        except CatalogError:  # a file above cannot be read: nothing says that it is a deleted catalog's
+            return False
+        except StorageError as error:
+            raise self._unconfirmed(commit.version, error) from error
+
+    def _give_up(self, commit: Commit, listing: Listing) -> None:
+        """Removes what this instance has just created in a folder from which its catalog is gone.
+
+        If there is anything else, it stays: the owner of a new catalog may have replaced it by now.
+        """
+        if (listing.commits, listing.checkpoints) == ((commit.version,), ()) and self._is_ours(commit):
+            self._storage.delete(commit_path(commit.version))
+
+    def _confirm(self, commit: Commit) -> None:
+        """Checks C2: that nothing of the catalog is above the commit, and that its predecessor is still there."""
+        version = commit.version
         listing = self._list(version)
-        if listing.newest > version:
+        if not self._is_newest(listing, commit):
             raise self._fenced()
         if listing.newest < version:
             raise OutcomeUnknownError(
@@ -312,6 +364,8 @@ class Catalog:
                 "See whether storage.location is a file system, or a store, that shows every file at once.",
             )
         if not listing.holds(version - 1):
+            with suppress(StorageError):
+                self._give_up(commit, listing)
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
 
     def _list(self, version: int) -> Listing:
@@ -320,9 +374,13 @@ class Catalog:
                 return list_versions(self._storage)
             except StorageError as error:
                 failure = error
-        raise OutcomeUnknownError(
-            f"{self._where(version)} was created, but its folder cannot be listed. {failure.message}", failure.action
-        ) from failure
+        raise self._unconfirmed(version, failure) from failure
+
+    def _unconfirmed(self, version: int, error: StorageError) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{self._where(version)} was created, but its folder cannot be listed, or read. {error.message}",
+            error.action,
+        )
 
     def _checkpoint(self, now_ms: int) -> None:
         """Writes a checkpoint, which only spares readers time: the commit counts without it."""
@@ -381,50 +439,3 @@ def _changes(rules: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
 
 def _word(rule: str) -> str:
     return "bytes" if rule == BYTES else rule
-
-
-def newest_epoch(storage: Storage) -> int:
-    """Reads the epoch of the newest commit in a connector's folder, 0 if there is none: one listing, one small file.
-
-    Raises StorageError; CatalogError if the file is damaged.
-    """
-    for _ in range(ATTEMPTS):
-        listing = list_versions(storage)
-        if not listing.newest:
-            return 0
-        try:
-            return _epoch(storage, listing)
-        except MissingFileError as error:
-            failure = error  # overtaken by many commits between the two calls
-    raise failure
-
-
-def _epoch(storage: Storage, listing: Listing) -> int:
-    """Reads the epoch of the newest version, from any of its files that is sound."""
-    newest = listing.newest
-    if newest not in listing.commits:
-        return read(storage, checkpoint_path(newest), Head).epoch
-    try:
-        return read(storage, commit_path(newest), Head).epoch
-    except DamagedError as error:
-        if newest in listing.checkpoints:
-            return read(storage, checkpoint_path(newest), Head).epoch
-        raise newest_damaged(error, newest) from error
-
-
-def trimmable(files: Sequence[FileInfo], now_ms: int) -> list[str]:
-    """Returns the catalog files that may go: below the second newest checkpoint, and past a grace or far below it.
-
-    A reader that still wants one starts over; the grace keeps that rare, and the second newest
-    checkpoint is there for the day on which the newest turns out to be damaged.
-    """
-    named = [(info, parsed) for info in files if (parsed := version_of(info.path))]
-    checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint)
-    if len(checkpoints) < 2:
-        return []
-    keep = checkpoints[-2]
-    return [
-        info.path
-        for info, (version, _) in named
-        if version < keep and (now_ms - info.modified_ms > TRIM_GRACE_MS or version < keep - TRIM_KEEP)
-    ]

@@ -35,13 +35,17 @@ UPGRADE: Final = "Run a keyfold that is at least as new as the one that wrote it
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """What every file of a catalog begins with; `at_ms` is the committer's clock."""
+    """What every file of a catalog begins with; `at_ms` is the committer's clock.
+
+    `catalog`: the id of the catalog that it is of; None in files of earlier versions.
+    """
 
     format: int
     version: int
     epoch: int
     at_ms: int
     commit_id: str
+    catalog: str | None = None
 
 
 class Commit(Head, frozen=True, kw_only=True):
@@ -76,6 +80,10 @@ class Listing(Struct, frozen=True):
     def newest(self) -> int:
         """The highest version of all; 0 if there is no catalog."""
         return max(self.commits[-1:] + self.checkpoints[-1:], default=0)
+
+    def above(self, version: int) -> list[int]:
+        """Returns the versions above `version`, the newest first."""
+        return sorted({number for number in (*self.commits, *self.checkpoints) if number > version}, reverse=True)
 
     def holds(self, version: int) -> bool:
         """Returns whether a file of this version is there; version 0 is the empty state before all."""
@@ -152,7 +160,11 @@ def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
 
     Raises MissingFileError, StorageError; DamagedError; CatalogError if it is of another format.
     """
-    data = storage.read(path)
+    return decoded(storage, path, storage.read(path), kind)
+
+
+def decoded(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
+    """Decodes the content `data` of the file at `path` as a `kind`. Raises as `read`."""
     try:
         file_format = _FORMAT_DECODER.decode(data).format
         if file_format not in (FORMAT, FORMAT_OF_GENERATIONS):
@@ -160,13 +172,13 @@ def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
             raise CatalogError(
                 f"{storage.location}/{path} has format {file_format}; this keyfold knows {known}.", UPGRADE
             )
-        decoded: Kind = _DECODERS[kind].decode(data)
+        value: Kind = _DECODERS[kind].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _damaged(storage, path, str(error)) from error
     named = version_of(path)
-    if named is None or named[0] != decoded.version:
-        raise _damaged(storage, path, f"it says that it is version {decoded.version}")
-    return decoded
+    if named is None or named[0] != value.version:
+        raise _damaged(storage, path, f"it says that it is version {value.version}")
+    return value
 
 
 def _damaged(storage: Storage, path: str, why: str) -> DamagedError:
@@ -187,6 +199,17 @@ def newest_damaged(error: DamagedError, version: int) -> DamagedError:
         "it may be gone: then its partitions are set aside by name); or start under a new connector name and a new "
         "output topic, which publishes everything anew.",
     )
+
+
+def head_of(storage: Storage, listing: Listing, version: int) -> Head:
+    """Reads the head of a version that `listing` has: of its commit, or of the checkpoint if that is all. As `read`."""
+    path = commit_path(version) if version in listing.commits else checkpoint_path(version)
+    return read(storage, path, Head)
+
+
+def is_of_another(head: Head, catalog_id: str) -> bool:
+    """Returns whether a file names another catalog than `catalog_id`. One of an earlier version names none."""
+    return head.catalog not in (None, catalog_id)
 
 
 def follow(view: View, commit: Commit) -> View:
@@ -218,6 +241,7 @@ def checkpoint_of(view: View) -> Checkpoint:
         epoch=view.state.epoch,
         at_ms=view.at_ms,
         commit_id=view.commit_id,
+        catalog=view.state.catalog_id,
         state=view.state,
     )
 

@@ -7,9 +7,12 @@ A reader relies on three things.
 - Below the newest checkpoint a file may be a sleeper's (see `compactor.catalog.catalog`). A reader that holds a version
   below the newest checkpoint therefore reads that checkpoint and none of the commits below it.
 - Above it every file is of the one history, because its number was never free twice. `previous` proves it each time.
+  If the connector was deleted and made again, its numbers began again: an owner of the deleted catalog that slept may
+  have left a file above the newest version. Such a file names that catalog, and is passed over (`ends_at`). If a
+  file is missing below one that names no other catalog, the catalog has a hole.
 
 Instead of a damaged checkpoint the one before it is read, and the commits since: they say the same, and are kept
-(`compactor.catalog.catalog.trimmable`). A damaged commit has nothing in its place.
+(`compactor.catalog.trim`). A damaged commit has nothing in its place.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from compactor.catalog.commits import (
     checkpoint_path,
     commit_path,
     follow,
+    head_of,
+    is_of_another,
     list_versions,
     newest_damaged,
     read,
@@ -54,6 +59,8 @@ class History:
         self._dropped: dict[str, int] = {}
         # The time in ms of the checkpoint that reading began with: a file that was dropped before it counts from then.
         self._since_ms = 0
+        # Versions of other catalogs that were found above the newest, each of which is logged once.
+        self._told: set[int] = set()
 
     def advance(self) -> View:
         """Reads on to the newest version. If nothing is new, this is one listing.
@@ -84,6 +91,26 @@ class History:
         """
         return self._dropped.get(path, self._since_ms)
 
+    def ends_at(self, listing: Listing, version: int, catalog_id: str) -> bool:
+        """Returns whether `version` is the newest in `listing` of the catalog `catalog_id`: all above name another one.
+
+        Raises StorageError, CatalogError if a file above cannot be read.
+        """
+        above = listing.above(version)
+        if not listing.holds(version) or not all(self._names_another(listing, number, catalog_id) for number in above):
+            return False
+        if version and self._names_another(listing, version, catalog_id):
+            return False  # then the other catalog has taken the place of this one
+        if new := set(above) - self._told:
+            self._told |= new
+            _log.warning(
+                "commits of a deleted catalog are passed over: an owner that slept has made them",
+                location=self._storage.location,
+                versions=sorted(new),
+                newest=version,
+            )
+        return True
+
     def forget(self, path: str) -> None:
         """Forgets `path`, which has been removed and is not asked for again."""
         self._dropped.pop(path, None)
@@ -91,14 +118,29 @@ class History:
     def _replay(self, listing: Listing) -> View:
         self._refuse_older(listing)
         damaged = self._start(listing)
+        if not listing.holds(self.view.version):  # it follows nothing any more, though an own commit may follow it
+            path = f"{self._storage.location}/{commit_path(self.view.version)}"
+            raise MissingFileError(f"{path} was there and is gone.", RESTORE)
         for version in range(self.view.version + 1, listing.newest + 1):
             try:
                 self.take(read(self._storage, commit_path(version), Commit))
-            except MissingFileError as error:
-                raise damaged or error from error
+            except (MissingFileError, BrokenChainError) as error:
+                if self._ends_before(listing, version):
+                    break
+                raise (damaged or error if isinstance(error, MissingFileError) else error) from error
             except DamagedError as error:
                 raise newest_damaged(error, version) if version == listing.newest else error from error
         return self.view
+
+    def _ends_before(self, listing: Listing, version: int) -> bool:
+        """Returns whether nothing from `version` on, which does not follow the view, is of this catalog."""
+        try:
+            return bool(self.view.version) and self.ends_at(listing, version - 1, self.view.state.catalog_id)
+        except DamagedError:  # it tells nothing
+            return False
+
+    def _names_another(self, listing: Listing, version: int, catalog_id: str) -> bool:
+        return is_of_another(head_of(self._storage, listing, version), catalog_id)
 
     def _start(self, listing: Listing) -> DamagedError | None:
         """Goes on from the newest sound checkpoint above the view; returns the error of the newest if that is damaged.

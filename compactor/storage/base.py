@@ -106,6 +106,14 @@ class Storage(Protocol):
         """Creates or replaces `path`; a reader sees the old or the new content. Durable."""
         ...
 
+    def replace(self, path: str, seen: bytes, data: bytes) -> bool:
+        """Replaces `path` if its content is `seen`, in one step; True if this call did. Durable.
+
+        Every other caller that would replace the same content returns False. A store that cannot compare is asked
+        right before: another writer may still come in between.
+        """
+        ...
+
     @property
     def copies_files(self) -> bool:
         """Whether there is `copy`: not if a store may answer before a copy is complete."""

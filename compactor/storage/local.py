@@ -99,6 +99,12 @@ class LocalStorage:
             temporary.replace(file)
             _sync_folder(file.parent)
 
+    def replace(self, path: str, seen: bytes, data: bytes) -> bool:
+        with _storage_errors("write", self._at(path)) as file, self._temporary(file) as temporary:
+            with self._synced(temporary) as stream:
+                stream.write(data)
+            return _replace(temporary, file, seen)
+
     @property
     def copies_files(self) -> bool:
         return True
@@ -322,6 +328,27 @@ def _link(temporary: Path, file: Path) -> bool:
         made = temporary.stat().st_nlink > 1
     _sync_folder(file.parent)
     return made
+
+
+def _replace(temporary: Path, file: Path, seen: bytes) -> bool:
+    """Gives `temporary` the name `file` if that has the content `seen`; who does so holds the lock of the old file."""
+    try:
+        descriptor = os.open(file, os.O_RDWR)  # a network file system locks no file that is open for reading alone
+    except FileNotFoundError:
+        return False
+    try:
+        if not _flock(descriptor, fcntl.LOCK_EX):
+            return False
+        about = os.fstat(descriptor)
+        if not os.path.samestat(about, file.stat()) or os.pread(descriptor, about.st_size, 0) != seen:
+            return False
+        temporary.replace(file)
+        _sync_folder(file.parent)
+    except FileNotFoundError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _copy(original: FileIO, stream: IO[bytes]) -> None:

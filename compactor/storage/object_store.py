@@ -30,6 +30,9 @@ from compactor.storage.object_file import ObjectReader, ObjectWriter
 _TRIALS: Final = f"{TEMPORARY}creates-"
 """What the keys of trials begin with: listings leave out names that begin with `.tmp-`."""
 
+_REPLACED: Final = "keyfoldreplace"
+"""The attribute by which a replacement is known again if its answer was lost."""
+
 _REMEMBERED_BYTES: Final = 32 << 20
 """How many bytes of objects a process remembers that it has just written: a small micro-batch is read back at once."""
 
@@ -97,6 +100,13 @@ class ObjectStorage:
 
     def write(self, path: str, data: bytes) -> None:
         self._client.put(self._at(path), data)
+
+    def replace(self, path: str, seen: bytes, data: bytes) -> bool:
+        key = self._at(path)
+        state = self._client.state(key)
+        if state is None or self._client.get(key) != seen:
+            return False
+        return self._client.replace(key, data, {_REPLACED: secrets.token_hex(8)}, state)
 
     @property
     def copies_files(self) -> bool:

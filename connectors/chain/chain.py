@@ -7,7 +7,7 @@ are. A record that cannot be converted or transformed is rejected, alone, and ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from connectors.chain.spec import (
     made,
     made_converter,
     options_of,
+    passwords_of,
     settings_with_placeholders,
 )
 from connectors.converters.converter import Converter
@@ -32,7 +33,7 @@ from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import PortionLateError, RegistryError
-from connectors.known_values import hide_in
+from connectors.known_values import hide_in, without_credentials
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.names import PREDICATES, TRANSFORMS
@@ -62,13 +63,13 @@ class RejectedError(Exception):
     @property
     def rejection(self) -> Rejection:
         """Why the record is rejected."""
-        return self.without_values(())
+        return self.without_values(without_credentials)
 
-    def without_values(self, settings: Sequence[str]) -> Rejection:
-        """Returns why the record is rejected, without the values of the placeholders in the chain's `settings`."""
+    def without_values(self, hide: Callable[[str], str]) -> Rejection:
+        """Returns why the record is rejected, without what `hide` takes out of a text."""
         error = self._error
         said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
-        message = f"{_hidden(said, settings)[:_LONGEST]} {_hidden(action, settings)}".rstrip()
+        message = f"{hide(said[:_SEARCHED])[:_LONGEST]} {hide(action)}".rstrip()
         # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
         message = message.encode("utf-8", "replace").decode()
         return Rejection(self._stage, self._class_name, type(error).__name__, message)
@@ -153,7 +154,9 @@ class Chain:
         self._output = spec.output
         # The output topic of each topic that records had so far, as `output.topic` makes it; one entry a topic.
         self._outputs: dict[str, str] = {}
+        # Texts of settings in which placeholders stand, and passwords: what is said to be wrong is shown without them.
         self._settings = settings_with_placeholders(spec)
+        self._passwords = passwords_of(spec)
         self._keyed = keyed
         # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
         self.filtered: Counter[TopicPartition] = Counter()
@@ -208,14 +211,14 @@ class Chain:
             if self._identity is not None:
                 self._compare(rows, self._identity)
         except RegistryError as error:
-            if not self._settings:
-                raise
-            said, action = (_hidden(text, self._settings) for text in (error.message, error.action))
-            raise type(error)(said, action) from None
+            raise type(error)(self._hidden(error.message), self._hidden(error.action)) from None
         return rows.batch()
 
     def _why(self, error: RejectedError) -> str:
-        return str(error.without_values(self._settings))
+        return str(error.without_values(self._hidden))
+
+    def _hidden(self, text: str) -> str:
+        return without_credentials(hide_in(text, self._settings, self._passwords))
 
     def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
         """Finds the identity of each key. A record with a key that has none is rejected and restored as it was read."""
@@ -380,10 +383,6 @@ class _Rows:
             kept = [row for row in range(len(self.keys)) if row not in self._dropped]
             batch = batch.take(pa.array(kept, pa.int64()))
         return batch
-
-
-def _hidden(text: str, settings: Sequence[str]) -> str:
-    return hide_in(text[:_SEARCHED], settings) if settings else text
 
 
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:

@@ -14,8 +14,9 @@ from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.librdkafka import ClientKind
-from connectors.config.secrets import HIDDEN, is_secret
+from connectors.config.secrets import is_secret
 from connectors.config.worker import WorkerConfig
+from connectors.known_values import HIDDEN
 from connectors.placeholders import has_placeholder
 
 _BASES: Final[dict[ClientKind, dict[str, Any]]] = {

@@ -6,7 +6,6 @@ Most names are the same in both. The tables hold those that are not, and values 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -68,7 +67,8 @@ def in_lines(text: str) -> str:
 
 def _one(block: re.Match[str]) -> str:
     begin, body, end = block.groups()
-    lines = textwrap.wrap("".join(body.split()), _LINE)
+    data = "".join(body.split())
+    lines = [data[at : at + _LINE] for at in range(0, len(data), _LINE)]
     return "\n".join(["", begin, *lines, end, ""])
 
 
@@ -219,8 +219,9 @@ def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
             yield refused(name, text, str(error))
 
 
-_ENTRY = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL | re.IGNORECASE)
+_ENTRY = re.compile(r"([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*)", re.DOTALL | re.IGNORECASE)
 _OPTION = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)'|([^\s;\"']+))", re.DOTALL)
+_END: Final = re.compile(r"\s*")
 _PASSWORDS: Final = {"username": "sasl.username", "password": "sasl.password"}
 _MODULES: Final[dict[str, dict[str, str]]] = {
     "PlainLoginModule": _PASSWORDS,
@@ -239,19 +240,19 @@ def parse_jaas(text: str) -> dict[str, str]:
 
     Raises ValueError, which never holds the entry's values, for another module, an unknown option or bad form.
     """
-    entry = _ENTRY.fullmatch(text)
+    entry = _ENTRY.fullmatch(text.strip())
     if not entry:
         raise RefusedValueError('it must have the form MODULE required NAME="VALUE" …;')
     names = _MODULES.get(entry[1].rpartition(".")[2])
     if names is None:
         raise RefusedValueError(f"the login modules known are {', '.join(_MODULES)}.")
-    return _settings(names, _options(entry[2]))
+    return _settings(names, _options(entry[2].removesuffix(";")))
 
 
 def _options(text: str) -> dict[str, str]:
     options: dict[str, str] = {}
     at = 0
-    while text[at:].strip():
+    while not _END.fullmatch(text, at):
         option = _OPTION.match(text, at)
         if not option:
             raise RefusedValueError('an option after the module\'s name does not have the form NAME="VALUE".')

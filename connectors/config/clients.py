@@ -16,8 +16,11 @@ from connectors.config.client_names import ALIASES, FILES, NOT_OVER_REST, SYSTEM
 from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
+from connectors.config.inline_pem import check_text
 from connectors.config.librdkafka import ClientKind
+from connectors.config.secrets import is_placeholder, is_secret
 from connectors.config.worker import WorkerConfig
+from connectors.known_values import remember_written_out
 from connectors.placeholders import UNLIMITED, Limits, check_path, resolve
 
 
@@ -64,6 +67,8 @@ def _merge(
     faults: list[Fault] = []
     for prefix, settings, limits in layers:
         for name, text in settings.items():
+            if is_secret(name):
+                remember_written_out(text, over_rest=limits.over_rest)
             try:
                 translated = _resolved(kind, name, text, limits)
             except ValueError as error:
@@ -77,13 +82,18 @@ def _merge(
 def _resolved(kind: ClientKind, name: str, text: str, limits: Limits) -> dict[str, str]:
     translated = client_translate.to_librdkafka(kind, name, resolve(text, limits))
     if limits.over_rest:
-        _check_over_rest(translated, limits)
+        _check_over_rest(text, translated, limits)
     return translated
 
 
-def _check_over_rest(settings: Mapping[str, str], limits: Limits) -> None:
-    """Raises ValueError for settings by which a user of REST could run code here, or read what the worker can."""
+def _check_over_rest(text: str, settings: Mapping[str, str], limits: Limits) -> None:
+    """Raises ValueError for settings by which a user of REST could run code here, read what the worker can, or stop it.
+
+    `text` is what they were made of; one that is a placeholder stands for what the worker's operator has written.
+    """
     for name, value in settings.items():
+        if not is_placeholder(text):
+            check_text(name, value)
         if name in NOT_OVER_REST:
             raise RefusedValueError(f"{NOT_OVER_REST[name]}; set it in the worker file, or make a connector file.")
         if name in FILES and (value != SYSTEMS or not name.endswith("ca.location")):

@@ -19,11 +19,13 @@ from connectors.config.json_file import read_object
 from connectors.config.override_policy import override_faults
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
+from connectors.config.secrets import is_secret
 from connectors.config.snapshot_places import place_clash, place_of, rest_faults_of_place
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import PatternError
-from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
+from connectors.known_values import remember_written_out
+from connectors.placeholders import MOST_OVER_REST, UNLIMITED, Limits, has_placeholder, placeholders_in, resolve
 
 STORAGE: Final = "storage.location"
 
@@ -55,6 +57,9 @@ def load_worker(path: Path | None) -> WorkerConfig:
         config = WorkerConfig(**raw)
     except FaultyConfigError as error:
         raise error.of(where) from None
+    for name, text in config.given.items():
+        if is_secret(name):
+            remember_written_out(text, over_rest=False)
     faults = (*client_faults(config, None), *rest_faults(config))
     if faults:
         raise FaultyConfigError(where, faults)
@@ -126,6 +131,10 @@ def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
     allows for connectors made over REST. Raises ConfigError with all faults.
     """
     check_size(given, "config")
+    if sum(map(placeholders_in, given.values())) > MOST_OVER_REST:
+        raise FaultyConfigError(
+            "config", [Fault("", f"has more than {MOST_OVER_REST} placeholders; write out what is no secret.")]
+        )
     limits = worker.limits(over_rest=True)
     relative = tuple(_relative(given, limits))
     try:

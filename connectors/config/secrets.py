@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from compactor.spark.errors import without_plan
-from connectors.known_values import hide_all, hide_in
+from connectors.known_values import HIDDEN, hide_all, hide_in, without_credentials
 
-HIDDEN: Final = "[hidden]"
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
 """A text that is a placeholder."""
 _ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)|auth\.user\.info"
@@ -52,10 +51,15 @@ def is_secret(key: str) -> bool:
     return len(key) > _NAME_MAX or bool(_SECRET.search(key))
 
 
+def is_placeholder(text: str) -> bool:
+    """Returns whether `text` is one placeholder and nothing else."""
+    return bool(_PLACEHOLDER.fullmatch(text.strip()))
+
+
 def printable(key: str, text: str) -> str:
     """Masks the value of `key` for printing: a secret's placeholder stays, a secret written out becomes `[hidden]`."""
     if is_secret(key):
-        return text if _PLACEHOLDER.fullmatch(text.strip()) else HIDDEN
+        return text if is_placeholder(text) else HIDDEN
     return printable_text(text)
 
 
@@ -65,16 +69,18 @@ def logged_text(text: str) -> str:
 
 
 def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
-    """Masks a text about a connector with the settings `given`: `printable_text`, and its placeholders."""
-    return printable_text(hide_in(text, (value for settings in given for value in settings.values())))
+    """Masks a text about a connector with the settings `given`: `printable_text`, its placeholders and its secrets."""
+    values = [value for settings in given for value in settings.values()]
+    secrets = [value for settings in given for name, value in settings.items() if is_secret(name)]
+    return printable_text(hide_in(text, values, secrets))
 
 
 def printable_text(text: str) -> str:
-    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys), Spark's plans left out.
+    """Masks any text for printing: secrets in it are hidden (`NAME=VALUE`, URLs, keys, HTTP's credentials).
 
-    A sentence that quotes another one ends with one period.
+    Spark's plans are left out. A sentence that quotes another one ends with one period.
     """
-    hidden = _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_plan(text))))
+    hidden = _IN_TEXT.sub(_hidden, without_urls_secrets(_PEM.sub(HIDDEN, without_credentials(without_plan(text)))))
     return _TWO_PERIODS.sub(".", hidden)
 
 

@@ -11,8 +11,9 @@ from connectors.data.bounds import DEEPEST_SCHEMA, LONGEST_SCHEMA, MOST_REFERENC
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.registry.answers import Reference, RegisteredSchema
 from connectors.registry.patience import Patience
-from connectors.registry.schema_registry import Reference, RegisteredSchema, SchemaRegistry
+from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 
 _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
@@ -109,9 +110,10 @@ class RegisteredConverter(Converter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self.registry = SchemaRegistry(registry_settings(options))
-        self.refusals = Refusals()
         self.wire = WireFormat(options[LONG_IDS.name], is_key=is_key)
+        self.registry = SchemaRegistry(registry_settings(options))
+        self.registry.largest_id = self.wire.largest_id
+        self.refusals = Refusals()
         side = "key" if is_key else "value"
         self._side = side
         self._strategy: str = options[f"{side}.subject.name.strategy"].rpartition(".")[2]

@@ -13,6 +13,7 @@ from typing import Final
 from connectors.data.record import Header
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.registry.answers import LARGEST_ID
 
 # The first byte of Confluent's wire format, before the id.
 MAGIC: Final = 0
@@ -33,10 +34,11 @@ LONG_IDS: Final = Option(
 
 
 class WireFormat:
-    """How a converter of keys or values finds and writes ids."""
+    """How a converter of keys or values finds and writes ids, up to `largest_id`."""
 
     def __init__(self, id_handler: str, *, is_key: bool) -> None:
         self._form = _LONG_ID if "Legacy8ByteIdHandler" in id_handler else _ID
+        self.largest_id = (1 << 63) - 1 if self._form is _LONG_ID else LARGEST_ID
         side = "key" if is_key else "value"
         self._headers = (f"apicurio.{side}.globalId", f"apicurio.{side}.contentId")
 

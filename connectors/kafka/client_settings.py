@@ -32,6 +32,8 @@ CONSUMER_DEFAULTS: Final[dict[str, Setting]] = {
     "fetch.queue.backoff.ms": 1,
     # What is read is always there; a long poll would only hold up the next assignment of a kept consumer.
     "fetch.wait.max.ms": 20,
+    # Compressed bytes: what they unfold to is bounded by nothing here (docs/operating.md). 50 MB of zeros are 1.6 KB of
+    # zstd, so a smaller number would not bound it either.
     "max.partition.fetch.bytes": 8 << 20,
     "receive.message.max.bytes": 1 << 30,
     "queued.max.messages.kbytes": 64 << 10,

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
-from connectors.errors import OutputError, UnreachableError
+from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 
@@ -70,34 +70,6 @@ def committed(
         doing = f"The position of {waiting[0]} in group {group} cannot be read"
         _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
     return positions
-
-
-def commit(
-    consumer: Consumer,
-    config: Mapping[str, Setting],
-    group: str,
-    positions: Mapping[TopicPartition, CommittedOffset],
-    within_s: float,
-) -> None:
-    """Commits `positions` for `group`, which must have no members; `consumer` is a `member` made with `config`.
-
-    Raises UnreachableError, NotAllowedError, ConnectorError if a consumer of that group runs.
-    """
-    bootstrap = str(config.get("bootstrap.servers", "the brokers"))
-    until = time.monotonic() + within_s
-    wanted = [Partition(tp.topic, tp.partition, *held) for tp, held in positions.items()]
-    while wanted:
-        try:
-            answers = consumer.commit(offsets=wanted, asynchronous=False)
-            trouble = next((answer.error for answer in answers or () if answer.error is not None), None)
-        except KafkaException as error:
-            trouble = cause(error)
-        if trouble is None:
-            return
-        doing = f"The position of {_tp(wanted[0])} cannot be committed for group {group}"
-        if trouble.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION):
-            raise OutputError(f"{doing}: a consumer of that group runs.", "Stop it, and ask again.")
-        _check(trouble, doing, f"Read on group {group}", bootstrap, until)
 
 
 def _ask(

@@ -1,4 +1,4 @@
-"""Rebuilds the catalog of a connector whose storage is lost, from its output: steps R1 to R5 of docs/protocol.md.
+"""Rebuilds the catalog of a connector whose storage is lost, from its output: steps R1 to R6 of docs/protocol.md.
 
 The records come from the output, what they are from its headers, and up to where they go from the committed positions.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from msgspec import Struct
@@ -29,12 +29,16 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage
 from connectors.config.topics import select
 from connectors.config.worker import WorkerConfig
+from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.offset_change import commit_positions, comparison_of_keys, comparison_of_records
+from connectors.runtime.offset_change import comparison_of_keys, comparison_of_records
 from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, take_over
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
+from connectors.sinks.output_visibility import require_stable
+from connectors.sinks.position_transaction import PositionTransaction
+from connectors.sinks.producer_session import read_positions
 
 # How often a rebuild begins again if another worker has published meanwhile. One that publishes all the time has not
 # lost its storage, which the error then says.
@@ -78,6 +82,19 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
     return tuple(logs)
 
 
+Held = Mapping[TopicPartition, Position | None]
+"""The position of each partition, None if there is none."""
+
+
+class Remains(NamedTuple):
+    """What there is of a lost catalog: source topics, its logs, all positions, and below which number its ids are."""
+
+    topics: Mapping[str, TopicInfo]
+    logs: Sequence[LostLog]
+    held: Held
+    ids: int
+
+
 class Rebuilder:
     """Gives a catalog that this process has just taken over the logs of the one that was lost."""
 
@@ -89,43 +106,35 @@ class Rebuilder:
         self._clients = fenced.clients
 
     def rebuild(self, now_ms: int, *, accepts_loss: bool) -> tuple[RebuiltLog, ...]:
-        """Takes steps R1 to R5; returns what became of each log, by partition."""
+        """Takes steps R1 to R6; returns what became of each log, by partition."""
         for _ in range(_TRIES):
-            topics, lost, ids = self._look(accepts_loss=accepts_loss)  # R1
+            remains = self._look(accepts_loss=accepts_loss)  # R1
             hit("rebuild.read")
-            made = self._restored(lost, now_ms)  # R2
+            made = self._restored(remains.logs, now_ms)  # R2
             hit("rebuild.before-commit")
-            actions = (*self._topics(topics), *made)
+            actions = (*self._topics(remains.topics), *made)
             self._catalog.commit(partial(_always, actions), now_ms)  # R3
             hit("rebuild.after-commit")
-            positions = {
-                log.tp: position_of(action, log, self._catalog.state.catalog_id, ids)
-                for action, log in zip(made, lost, strict=True)
-            }
-            self._catalog.refresh()  # a newer owner may have published since: then its positions are the true ones
-            commit_positions(self._clients, self._connector.group_id, positions)  # R4
-            hit("rebuild.positions")
-            if self._stands(positions, ids):  # R5
-                hit("rebuild.fence")
+            if self._replace_positions(made, remains):  # R4 to R6
+                hit("rebuild.committed")
                 return tuple(map(_rebuilt, made))
         raise RebuildError(
             f"Connector {self._connector.name}: another worker publishes while it is rebuilt.",
             "Its storage is not lost, then: stop that worker, and see where its storage.location is.",
         )
 
-    def _look(self, *, accepts_loss: bool) -> tuple[dict[str, TopicInfo], list[LostLog], int]:
-        """Takes step R1: returns the source topics, what there is of each log that is to be restored, and `ids_of`."""
+    def _look(self, *, accepts_loss: bool) -> Remains:
+        """Takes step R1: returns what there is of the lost catalog; no older owner has a transaction open then."""
         names = select(self._connector, self._admin.list_topics())
         sources = self._admin.describe(names)
         partitions = [TopicPartition(name, number) for name in sources for number in range(sources[name].partitions)]
-        held = self._broker.positions(partitions)
-        ours = self._catalog.state.catalog_id
-        lost = {tp: at for tp, at in held.items() if at is not None and at.catalog_id != ours}
-        self._check_any(held, lost)
+        self._lost(self._broker.positions(partitions))
+        held, ids = self._shut_out(partitions)
+        lost = self._lost(held)
         outputs = self._outputs(lost)
         starts, ends = self._admin.starts(list(lost)), self._admin.ends(list(lost))
         places = {tp: TopicPartition(outputs[tp.topic], tp.partition) for tp in lost}
-        output_ends = self._admin.ends(places.values())
+        output_ends = self._output_ends({places[tp]: position.output_offset or 0 for tp, position in lost.items()})
         logs = [
             LostLog(
                 topic=tp.topic,
@@ -140,7 +149,33 @@ class Rebuilder:
         for log in logs:
             check(log, self._connector.name, self._catalog.state.key_identity, accepts_loss=accepts_loss)
         topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
-        return topics, logs, ids_of(held, self._catalog.state.buckets)
+        return Remains(topics, logs, held, ids)
+
+    def _shut_out(self, partitions: Sequence[TopicPartition]) -> tuple[Held, int]:
+        """Initialises each transactional id that an older owner can have used; returns the positions and `ids_of` them.
+
+        Its open transactions would hide records of the output, also those of partitions of topics that are gone.
+        """
+        held, done = self._broker.positions(partitions), 0
+        while (ids := ids_of(held, self._catalog.state.buckets)) > done:
+            self._broker.fence(range(done, ids))
+            held, done = self._broker.positions(partitions), ids
+        return held, done
+
+    def _output_ends(self, reached: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Returns the ends of output partitions, below which no record is hidden. Raises NotVisibleError.
+
+        `reached`: the offset of each that the position names.
+        """
+        require_stable(f"Connector {self._connector.name} cannot be rebuilt", reached, self._admin)
+        return self._admin.ends(reached)
+
+    def _lost(self, held: Held) -> dict[TopicPartition, Position]:
+        """Returns the positions of other catalogs. Raises RebuildError if there are none, or one says nothing."""
+        ours = self._catalog.state.catalog_id
+        lost = {tp: at for tp, at in held.items() if at is not None and at.catalog_id != ours}
+        self._check_any(held, lost)
+        return lost
 
     def _check_any(
         self, held: Mapping[TopicPartition, Position | None], lost: Mapping[TopicPartition, Position]
@@ -226,17 +261,36 @@ class Rebuilder:
                 actions.append(AddTopic(topic=name, topic_id=info.id, output=output, output_id=output_id))
         return actions
 
-    def _stands(self, positions: Mapping[TopicPartition, Position], ids: int) -> bool:
-        """Takes step R5: shuts out every producer of an older owner; returns whether none has published since R1.
-
-        `ids`: how many transactional ids it can have used, also for partitions of topics that are gone.
-        """
-        self._broker.fence(range(ids))
+    def _replace_positions(self, made: Sequence[RestoreLog], remains: Remains) -> bool:
+        """Takes steps R4 to R6: has the group hold the positions of `made`; False if others have moved it since R1."""
+        ours, ids = self._catalog.state.catalog_id, remains.ids
+        positions = {
+            log.tp: position_of(action, log, ours, ids) for action, log in zip(made, remains.logs, strict=True)
+        }
+        group, name = self._connector.group_id, self._connector.transactional_id(0)
+        transaction = PositionTransaction(self._clients, name, group)
         try:
-            held = self._broker.positions(list(positions))
+            self._catalog.refresh()  # a newer owner that came before our producer has positions of its own to commit
+            if not transaction.put(positions):  # R4
+                return False
+            hit("rebuild.positions")
+            self._broker.fence(range(1, ids))  # R5
+            hit("rebuild.fence")
+            return self._stands(remains.held) and transaction.commit()  # R6
+        finally:
+            transaction.abort()  # nothing if it is committed
+            transaction.close()
+
+    def _stands(self, held: Held) -> bool:
+        """Returns whether the group still holds the positions of R1, apart from those that are not decided."""
+        config = self._clients.admin()
+        reader = groups.member(config, self._connector.group_id, "read_uncommitted")  # does not wait for our own
+        try:
+            return read_positions(self._admin, self._connector.group_id, list(held), reader) == held
         except PositionError:
             return False
-        return all(held[tp] == position for tp, position in positions.items())
+        finally:
+            reader.close()
 
 
 def _always(actions: tuple[AnyAction, ...], _: CatalogState) -> tuple[AnyAction, ...]:

@@ -11,21 +11,18 @@ import json
 import math
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import httpx
-from msgspec import Struct
 
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
+from connectors.registry.answers import LARGEST_ID, RegisteredSchema, RegistryAnswer, id_of, schema_of
 from connectors.registry.http_client import HttpClient, HttpRequest
 from connectors.registry.patience import Patience
 from connectors.registry.settings import RegistrySettings
-
-Result = TypeVar("Result")
 
 WAITS_S: Final = (0.1, 0.2, 0.4)
 """How long it is waited for before a registry that does not answer is asked again."""
@@ -36,56 +33,7 @@ _HEAVIEST: Final = 64 << 20
 """How many schemas are kept, and how many bytes of them; the oldest are asked for again."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
-_NOT_FOUND: Final = frozenset({40401, 40402, 40403})
-"""The error codes that say that a subject, a version or a schema is not there."""
 _BUSY: Final = frozenset({408, 429})
-
-
-class Reference(Struct, frozen=True):
-    """A schema that another one names as `name`; it is registered as `version` of `subject`."""
-
-    name: str
-    subject: str
-    version: int
-
-
-class RegisteredSchema(Struct, frozen=True):
-    """A schema's text, its type (AVRO, JSON, PROTOBUF), and what it refers to."""
-
-    text: str
-    kind: str = "AVRO"
-    references: tuple[Reference, ...] = ()
-
-
-class RegistryAnswer(Struct, frozen=True):
-    """What a registry has answered: `asked` is the method and the address, `body` what its JSON says."""
-
-    asked: str
-    status: int
-    body: Any
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether it says that a subject, a version or a schema is not there."""
-        return self.status == httpx.codes.NOT_FOUND and self._part("error_code") in _NOT_FOUND
-
-    @property
-    def said(self) -> str:
-        """What it says of an error, in one line."""
-        return " ".join(str(self._part("message") or "").split())[:500] or "it says nothing"
-
-    def read(self, of: Callable[[Any], Result]) -> Result:
-        """Returns what `of` makes of the body of a success. Raises RegistryError for any other answer."""
-        if self.status == httpx.codes.OK:
-            with suppress(KeyError, TypeError, ValueError, AttributeError):
-                return of(self.body)
-        raise RegistryRefusedError(
-            f"What answers {self.asked} with {self.status} is no schema registry, or refuses the request: {self.said}.",
-            "Check that schema.registry.url is where its REST interface begins (Apicurio's: http://HOST:8080/apis/ccompat/v7).",
-        )
-
-    def _part(self, name: str) -> Any:
-        return self.body.get(name) if isinstance(self.body, dict) else None
 
 
 class _NoAnswerError(Exception):
@@ -95,7 +43,8 @@ class _NoAnswerError(Exception):
 class SchemaRegistry:
     """One registry, at one or several addresses. Used by one thread.
 
-    `patience` is how long it may be waited for by what asks now.
+    `patience` is how long it may be waited for by what asks now; `largest_id` is the largest id of a schema that can be
+    written into a record.
     """
 
     def __init__(
@@ -109,7 +58,10 @@ class SchemaRegistry:
     ) -> None:
         self._limit_s = limit_s
         self.patience = Patience()
+        self.largest_id = LARGEST_ID
         self._urls = settings.urls
+        # Texts that an answer is shown without: whoever may see a status is not whoever may log in at the registry.
+        self._sent = settings.sent
         self._client = HttpClient(
             httpx.Client(
                 auth=(settings.user, settings.password) if settings.user else None,
@@ -159,7 +111,7 @@ class SchemaRegistry:
         answer = self._ask("GET", path, what)
         if answer.is_missing:
             raise DataError(f"The registry has no {what}: {answer.said}.", _WRITER)
-        return answer.read(_schema)
+        return answer.read(schema_of)
 
     def _id_of(self, path: str, subject: str, schema: RegisteredSchema, *, normalize: bool) -> int:
         body: dict[str, Any] = {"schema": schema.text}
@@ -178,7 +130,7 @@ class SchemaRegistry:
             )
         if answer.is_missing or answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
             raise DataError(f"The registry does not take the schema of {subject}: {answer.said}.", _REGISTER)
-        return answer.read(_id)
+        return answer.read(lambda body: id_of(body, self.largest_id))
 
     def _ask(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
         """Asks for `what` until there is an answer. Raises RegistryError if there is none in `limit_s`, or no right.
@@ -238,7 +190,7 @@ class SchemaRegistry:
         if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise _NoAnswerError(f"{response.status} from {_address(url)}")
         try:
-            return RegistryAnswer(f"{method} {url}", response.status, json.loads(response.body))
+            return RegistryAnswer(f"{method} {url}", response.status, json.loads(response.body), self._sent)
         except (ValueError, RecursionError):
             raise _NoAnswerError(f"{method} {url} is answered with {response.status} and no JSON") from None
 
@@ -251,27 +203,6 @@ def _address(url: str) -> str:
     """Returns the address of a registry, without path and user."""
     at = httpx.URL(url)
     return f"{at.scheme}://{at.netloc.decode()}"
-
-
-def _schema(body: Mapping[str, Any]) -> RegisteredSchema:
-    references: Sequence[Mapping[str, Any]] = body.get("references") or ()
-    return RegisteredSchema(
-        text=_text(body["schema"]),
-        kind=body.get("schemaType") or "AVRO",
-        references=tuple(
-            Reference(reference["name"], reference["subject"], int(reference["version"])) for reference in references
-        ),
-    )
-
-
-def _text(schema: Any) -> str:
-    if not isinstance(schema, str):
-        raise TypeError(schema)
-    return schema
-
-
-def _id(body: Mapping[str, Any]) -> int:
-    return int(body["id"])
 
 
 def _trust(settings: RegistrySettings) -> ssl.SSLContext | bool:

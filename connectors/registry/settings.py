@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
+from connectors.known_values import SHORTEST_PART, forms_of
 from connectors.options import REQUIRED, Option, OptionsError
 
 
@@ -89,6 +90,13 @@ class RegistrySettings(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "RegistrySettings()"
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """What an answer must not be shown with: password and token, as they are and as HTTP's headers have them."""
+        whole = [self.token or "", f"{self.user}:{self.password}" if self.user else ""]
+        alone = [self.password] if len(self.password) >= SHORTEST_PART else []
+        return forms_of(*(text for text in (*whole, *alone) if text))
 
 
 def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:

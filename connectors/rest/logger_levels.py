@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from connectors.errors import UsageError
+from connectors.logging_setup import lowest_level
 from connectors.rest import shapes
 
 ROOT: Final = "root"
@@ -47,10 +49,20 @@ class LoggerLevels:
         return self._level(name) if name == ROOT or name in _existing() else None
 
     def set(self, name: str, level: str, now_ms: int) -> list[str]:
-        """Sets the level of a logger and those below it to one of LEVELS; returns their names, sorted."""
+        """Sets the level of a logger and those below it to one of LEVELS; returns their names, sorted.
+
+        A logger that writes secrets at that level gets the lowest one at which it writes none. Raises UsageError if it
+        is the one that is named.
+        """
+        if LEVELS[level] < lowest_level(name):
+            lowest = _NAMES[lowest_level(name)]
+            raise UsageError(
+                f"Logger {name} is not set to {level}: it writes secrets below {lowest}.",
+                f"Set it to {lowest} or above.",
+            )
         touched = sorted(logger for logger in {name, *_existing()} if logger == name or _is_below(logger, name))
         for logger in touched:
-            _logger(logger).setLevel(LEVELS[level])
+            _logger(logger).setLevel(max(LEVELS[level], lowest_level(logger)))
             self._set_ms[logger] = now_ms
         return touched
 

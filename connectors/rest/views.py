@@ -10,7 +10,8 @@ from compactor.model.state import Topic
 from compactor.model.times import moment
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
-from connectors.config.secrets import HIDDEN, masked, printable_text
+from connectors.config.secrets import masked, printable_text
+from connectors.known_values import HIDDEN
 from connectors.rest import shapes
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector

@@ -153,10 +153,12 @@ class KafkaBroker:
 
     @_retried("end of an output")
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
-        """See Broker."""
+        """See Broker. Waits up to output_visibility.VISIBLE_S for transactions that are open there."""
         output = state.topics[log.topic].output
         if output is None:
             return None
+        doing = f"Connector {state.connector}: how far {log.tp} was published cannot be read from its output"
+        output_visibility.require_stable(doing, {TopicPartition(output, log.partition): 0}, self._admin, self._stopped)
         if self._connector.output_source_headers_enable:
             return output_reader.last_source_offset(self._clients.consumer(), output, log.tp, log.generation)
         held = output_reader.holds_records(self._clients.consumer(), output, log.partition, log.generation)

@@ -6,7 +6,6 @@ Only then does nobody else publish: the older owners' transactions are over, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -26,7 +25,7 @@ from compactor.generation.tombstones import Compare as CompareKey
 from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.log import PartitionLog, Run, generation_of
-from compactor.model.position import Position, ResumePoint, encode
+from compactor.model.position import Position, ResumePoint
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
@@ -37,7 +36,6 @@ from connectors.chain.key_identity import compared, key_identity_of
 from connectors.config.connector import ConnectorConfig
 from connectors.data.record import Header
 from connectors.errors import UnreachableError
-from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.placeholders import resolve
@@ -50,8 +48,6 @@ from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
 Choose = Callable[[CatalogState], OffsetChange]
 """What is to be changed, given the catalog as it is once it is taken over."""
-
-_COMMIT_S: Final = 30.0
 
 _log = structlog.get_logger()
 
@@ -265,17 +261,6 @@ class OffsetChanger:
         publisher = self._broker.publisher(state)
         for one in bucket_plans(state, targets):
             publisher.publish(one, iter(()))
-
-
-def commit_positions(clients: ClientSettings, group: str, positions: Mapping[TopicPartition, Position]) -> None:
-    """Has `group` hold `positions`, outside any transaction. Raises UnreachableError, NotAllowedError."""
-    config = clients.admin()
-    consumer = groups.member(config, group)
-    try:
-        committed = {tp: (one.group_offset, encode(one)) for tp, one in positions.items()}
-        groups.commit(consumer, config, group, committed, _COMMIT_S)
-    finally:
-        consumer.close()
 
 
 def _is_of_earlier(position: Position | None, log: PartitionLog) -> bool:

@@ -5,6 +5,9 @@ partition are written afterwards. Until a partition has its marker its last stab
 reader that begins right then ends without them. What we have published lies below the output offset that the catalog
 keeps for each log (`OutputPoint`), so a partition with a last stable offset that has reached that one hides none of it,
 whatever others have open above.
+
+Code that takes the last record of an output for the last that was sent needs more than that: nothing at all may be
+hidden below the high watermark (`require_stable`). A record of ours there would count as never sent.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
+from compactor.errors import NotVisibleError
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
+from connectors.kafka.admin import Admin
 
 VISIBLE_S: Final = 30.0
 """How long (s) markers are waited for. A leader that fails over has them after some seconds; a transaction that
@@ -96,4 +101,27 @@ def reason(hidden: Iterable[HiddenEnd]) -> str:
     return (
         f"read_committed readers do not see all that was published: after {VISIBLE_S:.0f} s {first}{more}. Its "
         "transaction is committed, and the broker has not ended it there, or another producer's transaction is open."
+    )
+
+
+def require_stable(doing: str, reached: Ends, admin: Admin, stopped: Callable[[], bool] = lambda: False) -> None:
+    """Waits until read_committed readers see all records that output partitions hold now.
+
+    `reached`: the partitions, each with an offset up to which it is known to hold records, 0 if none is known. No
+    producer of ours may have a transaction open there. Raises NotVisibleError after VISIBLE_S, and what `admin` raises;
+    `doing` says what cannot be done then.
+    """
+    watermarks = admin.high_watermarks(reached)
+    held = {place: max(offset, watermarks[place]) for place, offset in reached.items()}
+    hidden = await_visible(held, admin.ends, stopped)
+    if not hidden:
+        return
+    first, *others = hidden
+    more = f" ({len(others)} more like it)" if others else ""
+    raise NotVisibleError(
+        f"{doing}: {first.place} holds records up to offset {first.end}, and read_committed readers see those below "
+        f"{first.visible} only{more}. A transaction is open there, of another producer as ours were ended, or the "
+        "broker has not ended it there yet.",
+        "Nothing was changed, and nothing sent. Try again once the transaction is over, at the latest after its "
+        "transaction.timeout.ms; kafka-transactions.sh find-hanging and abort end one that is left.",
     )

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.catalog.catalog import newest_epoch
+from compactor.catalog.newest_epoch import newest_epoch
 from compactor.errors import (
     FencedError,
     KeyfoldError,
@@ -181,7 +181,7 @@ class ProducerSession:
 
     def check_epoch(self) -> None:
         """Raises FencedError if the catalog has a newer owner than the plan's."""
-        newest = newest_epoch(self.bucket.storage)
+        newest = newest_epoch(self.bucket.storage, self.bucket.plan.catalog_id)
         if newest < self.bucket.plan.epoch:
             raise StorageError(
                 f"{self.bucket}: the catalog at {self.bucket.storage.location} shows epoch {newest}, the plan is of "

@@ -20,7 +20,7 @@ from connectors.errors import UnreachableError
 from connectors.operations.offsets import change_offsets
 from connectors.runtime import offset_change
 from connectors.runtime.offset_change import ChangedLog, every_log
-from connectors.sinks import publisher
+from connectors.sinks import output_visibility, publisher
 from connectors.sinks.settings import TransactionLimits
 from connectors.source.source_errors import TRUNCATED
 from tests.support.deployment import Deployment
@@ -179,20 +179,45 @@ def test_a_topic_that_was_cut_is_not_read_on_for_one_partitions_sake(ran: Deploy
     assert ran.state().topics[ran.topic].closed is None
 
 
-def test_a_foreign_transaction_that_is_open_in_the_output(spark: SparkSession, ran: Deployment) -> None:
+def test_a_foreign_transaction_that_is_open_in_the_output(
+    spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What lies behind it cannot be read, so that keys would be left for ever: nothing is changed until it is over."""
+    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
     foreign = [(partition, b"foreign", b"v") for partition in (0, 1)]
     with open_transaction(ran.bootstrap, ran.output, foreign):
         produce(ran.bootstrap, ran.topic, [(partition, b"beyond", b"v") for partition in (0, 1)])
         with pytest.raises(NotVisibleError):  # all is done; readers see it when the transaction is over
             ran.run_once(spark)
         before = ran.state().logs
+        with pytest.raises(UnreachableError, match="has a transaction that is open"):
+            change(ran)
         delete_topic(ran.bootstrap, ran.topic)
         create_topic(ran.bootstrap, ran.topic, 2, cleanup_policy="delete")
         produce(ran.bootstrap, ran.topic, random_records(9, 60))
-        with pytest.raises(UnreachableError, match="has a transaction that is open"):
+        with pytest.raises(NotVisibleError, match="cannot be read from its output"):  # positions went with the topic
             change(ran)
         assert ran.state().logs == before
     change(ran)
+    ran.run_once(spark)
+    assert broken(ran) == []
+
+
+def test_what_an_open_transaction_hides_is_not_given_up(
+    spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a position the output tells how far a fold was sent: no gap is made until it can be read."""
+    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    with open_transaction(ran.bootstrap, ran.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
+        produce(ran.bootstrap, ran.topic, random_records(5, 60))
+        with monkeypatch.context() as patch:
+            fail_at(patch, "publish.before-commit")
+            with pytest.raises(FailpointError):
+                ran.run_once(spark)
+        reset_offsets(ran, 3)
+        before, ends = ran.state().logs, end_offsets(ran.bootstrap, ran.topic)
+        with pytest.raises(NotVisibleError, match="was published cannot be read from its output"):
+            change(ran, ends)
+        assert ran.state().logs == before
     ran.run_once(spark)
     assert broken(ran) == []

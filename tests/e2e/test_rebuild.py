@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from msgspec.structs import replace
 
-from compactor.errors import FailpointError, PositionError
+from compactor.errors import FailpointError, NotVisibleError, PositionError
 from compactor.failpoints import STEPS
+from connectors.operations import rebuild as operation
 from connectors.operations.rebuild import Rebuilder
-from connectors.sinks import publisher, transaction
+from connectors.sinks import output_visibility, publisher, transaction
 from connectors.sinks.settings import TransactionLimits
 from tests.support.cli import invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, ROOT, Deployment
@@ -29,6 +31,7 @@ from tests.support.kafka import (
     delete_records,
     delete_topic,
     end_offsets,
+    open_transaction,
     produce,
 )
 from tests.support.promises import broken_promises
@@ -152,7 +155,7 @@ def test_killed_at_a_step(spark: SparkSession, lost: Deployment, step: str) -> N
         capture_output=True,
     )
     assert killed.returncode < 0, killed.stderr
-    if step not in ("rebuild.positions", "rebuild.fence"):
+    if step != "rebuild.committed":
         with pytest.raises(PositionError, match="keyfold rebuild"):
             lost.run_once(spark)
         rebuild(lost)
@@ -290,24 +293,116 @@ def test_positions_of_an_older_version_name_no_ids(spark: SparkSession, shrunk: 
     assert shrunk.violations() == []
 
 
-def test_a_rebuild_that_ends_before_it_shuts_ids_out_leaves_that_to_the_worker(
+def test_a_rebuild_that_ends_before_its_positions_count_is_begun_again(
     spark: SparkSession, shrunk: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for again there is nothing lost; the positions that it has written name the ids."""
+    """The group holds the lost catalog's positions until all ids are initialised."""
 
     def ended(*_: object) -> None:
         raise FailpointError("The process ends here.", "")
 
-    frozen = _frozen_owner(shrunk)
+    before = positions(shrunk)
     with monkeypatch.context() as patched:
         patched.setattr(Rebuilder, "_stands", ended)
         assert invoke("rebuild", *files(shrunk)).exit_code != 0
-    assert "nothing is lost" in " ".join(invoke("rebuild", *files(shrunk)).output.split())
+    assert positions(shrunk) == before
+    _wakes_up_fenced(spark, shrunk)
+    assert shrunk.violations() == []
+
+
+def test_a_worker_shuts_out_the_ids_that_positions_name_and_its_catalog_does_not_have(
+    spark: SparkSession, shrunk: Deployment
+) -> None:
+    """Earlier versions could end a rebuild before it had shut them out."""
+    rebuild(shrunk)
+    assert {one.buckets for one in positions(shrunk).values()} == {16}
+    frozen = _frozen_owner(shrunk)
     produce(shrunk.bootstrap, shrunk.topic, random_records(3, 20))
     shrunk.run_once(spark)
     with pytest.raises(KafkaException):
         frozen.commit_transaction(PROCESS_TIMEOUT_S)
     assert shrunk.violations() == []
+
+
+def test_records_that_an_open_transaction_hides_are_not_left_out(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of the output ends below our own records: nothing is changed until that transaction is over."""
+    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    deployment.settings["snapshot.location"] = "none"
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
+    deployment.run_once(spark)
+    with open_transaction(deployment.bootstrap, deployment.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
+        produce(deployment.bootstrap, deployment.topic, random_records(2, 100))
+        with pytest.raises(NotVisibleError):  # all is done; readers see it when the transaction is over
+            deployment.run_once(spark)
+        known, before = [kept(deployment, partition) for partition in (0, 1)], positions(deployment)
+        lose(deployment)
+        refused = invoke("rebuild", *files(deployment))
+        said = " ".join(refused.output.split())
+        assert (refused.exit_code, f"{deployment.output}-0 holds records up to offset" in said) == (4, True), said
+        assert positions(deployment) == before
+    rebuild(deployment)
+    assert [kept(deployment, partition) for partition in (0, 1)] == known
+    deployment.run_once(spark)
+    assert deployment.violations() == []
+
+
+class LivingWorker:
+    """The worker of a storage that was not lost: it publishes at the step `at` of a rebuild, so many `times`."""
+
+    def __init__(self, spark: SparkSession, deployment: Deployment, at: str, times: int) -> None:
+        self._spark = spark
+        self._deployment = deployment
+        self._storage = deployment.folder / "living"
+        self._at = at
+        self._times = times
+        shutil.copytree(deployment.worker["storage.location"], self._storage)
+        lose(deployment)
+
+    def hit(self, step: str) -> None:
+        """Takes the place of `failpoints.hit`."""
+        if step != self._at or not self._times:
+            return
+        self._times -= 1
+        produce(self._deployment.bootstrap, self._deployment.topic, random_records(10 + self._times, 20))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setitem(self._deployment.worker, "storage.location", str(self._storage))
+            self._deployment.run_once(self._spark)
+
+
+@pytest.mark.parametrize("step", ["rebuild.read", "rebuild.after-commit", "rebuild.positions", "rebuild.fence"])
+def test_a_worker_that_lives_publishes_meanwhile(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Its position is never overwritten: all begins again, and what it sent is in the rebuilt logs."""
+    deployment.settings["snapshot.location"] = "none"
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
+    deployment.run_once(spark)
+    living = LivingWorker(spark, deployment, step, times=1)
+    monkeypatch.setattr(operation, "hit", living.hit)
+    assert {log["partition"]: log["offset"] for log in rebuild(deployment)} == end_offsets(
+        deployment.bootstrap, deployment.topic
+    )
+    produce(deployment.bootstrap, deployment.topic, random_records(3, 50))
+    deployment.run_once(spark)
+    assert deployment.violations() == []
+
+
+def test_a_worker_that_lives_and_publishes_each_time(
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error after three tries; once that worker is stopped `rebuild` does it."""
+    deployment.settings["snapshot.location"] = "none"
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
+    deployment.run_once(spark)
+    living = LivingWorker(spark, deployment, "rebuild.positions", times=3)
+    monkeypatch.setattr(operation, "hit", living.hit)
+    refused = invoke("rebuild", *files(deployment))
+    assert (refused.exit_code, "another worker publishes while it is rebuilt" in refused.output) == (2, True)
+    rebuild(deployment)
+    deployment.run_once(spark)
+    assert deployment.violations() == []
 
 
 def _frozen_owner(deployment: Deployment) -> Producer:

@@ -25,7 +25,7 @@ from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
 from connectors.errors import DataError, RegistryError
 from connectors.options import Option
-from connectors.registry.schema_registry import RegisteredSchema
+from connectors.registry.answers import RegisteredSchema
 from connectors.rejection import reason_of
 
 Convert = Callable[[Any], Any]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.catalog.catalog import newest_epoch
+from compactor.catalog.newest_epoch import newest_epoch
 from compactor.errors import FencedError, OutcomeUnknownError, PositionMovedError, PublishInterruptedError
 from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
@@ -170,7 +170,7 @@ class _Task:
 
     def _check_epoch(self) -> None:
         connector = self._publisher.connector
-        newest = self._plan.epoch if connector is None else newest_epoch(connector)
+        newest = self._plan.epoch if connector is None else newest_epoch(connector, self._plan.catalog_id)
         if newest != self._plan.epoch:
             raise FencedError(f"Bucket {self._plan.bucket}: epoch {newest} owns the connector now.", "Stop.")
 

@@ -49,6 +49,13 @@ class MemoryStorage:
     def write(self, path: str, data: bytes) -> None:
         self._files[self._at(path)] = (data, self._clock.now_ms())
 
+    def replace(self, path: str, seen: bytes, data: bytes) -> bool:
+        entry = self._files.get(self._at(path))
+        if entry is None or entry[0] != seen:
+            return False
+        self.write(path, data)
+        return True
+
     @property
     def copies_files(self) -> bool:
         return True
@@ -187,6 +194,9 @@ class FailingStorage:
 
     def write(self, path: str, data: bytes) -> None:
         self._call("write", path, lambda: self._inner.write(path, data))
+
+    def replace(self, path: str, seen: bytes, data: bytes) -> bool:
+        return self._call("replace", path, lambda: self._inner.replace(path, seen, data))
 
     @property
     def copies_files(self) -> bool:

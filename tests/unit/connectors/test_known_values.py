@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import time
+from unittest.mock import Mock
 
 import pytest
 import structlog
 
 from compactor.errors import KeyfoldError
 from connectors import known_values, logging_setup
-from connectors.known_values import hide_all, hide_in, remember
+from connectors.config.secrets import printable_text
+from connectors.known_values import hide_all, hide_in, remember, remember_written_out, without_credentials
 from connectors.placeholders import resolve
 from connectors.rejection import shown
 from connectors.runtime import status
@@ -31,13 +35,17 @@ URL = "http://us3r:p4ssw0rt@reg1stry.example:8081/apis/"
         ("geheim-4711 " * 20, f"{'geheim-4711 ' * 20:.100} is no number"),
         (URL, "ConnectTimeout at http://reg1stry.example:8081"),
         (URL, "user us3r"),
+        ("user:geheim", f"sent {base64.b64encode(b'user:geheim').decode()}"),
+        ("user:geheim??>>", f"sent {base64.urlsafe_b64encode(b'user:geheim??>>').decode()}"),
+        ("user:geheim??>>", f"sent {base64.b64encode(b'user:geheim??>>').decode()}"),
+        ("user:geheim", f"sent {base64.b64encode(b'geheim').decode()}"),
     ],
 )
 def test_a_value_is_hidden_in_what_others_say(value: str, text: str) -> None:
     """In its place stands the placeholder, in lines of the log as in errors of the connector."""
     remember("${env:X}", value)
     assert "${env:X}" in hide_in(text, ["a ${env:X} b"])
-    for part in ("geheim", "4711", "us3r", "reg1stry"):
+    for part in ("geheim", "4711", "us3r", "reg1stry", "Z2VoZWlt", "dXNlcjpnZWhlaW"):
         assert part not in hide_in(text, ["${env:X}"])
 
 
@@ -68,6 +76,89 @@ def test_a_value_that_has_changed_is_hidden_as_it_is_now_and_the_oldest_are_forg
     assert hide_all("value-of-A value-of-B value-of-C value-of-D") == "value-of-A ${env:B} value-of-C ${env:C}"
 
 
+@pytest.mark.parametrize("form", ["//x/s.json", "/x/./s.json", "/x//././s.json", "/x/s.json/", "/x/y/../s.json"])
+def test_a_placeholder_is_the_same_one_however_its_path_is_written(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one request with many ways to write it would have all others forgotten."""
+    monkeypatch.setattr(known_values, "_MOST", 1)
+    remember("${file:/x/s.json:k}", "value-of-k")
+    remember(f"${{file:{form}:k}}", "value-of-k")
+    assert hide_in("value-of-k", [f"${{file:{form}:k}}"]) == f"${{file:{form}:k}}"
+    assert hide_in("value-of-k", ["${file:/x/s.json:k}"]) == "${file:/x/s.json:k}"
+    assert hide_in("value-of-k", ["${file:/x/s.json:j}", "${directory:/x/s.json:k}"]) == "value-of-k"
+
+
+def test_many_values_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a text is searched, not when each comes; and as many texts are searched for as a line of a log allows."""
+    known = known_values.KnownValues()
+    newest = Mock(side_effect=known._newest)
+    monkeypatch.setattr(known_values, "_known", known)
+    monkeypatch.setattr(known, "_newest", newest)
+    for number in range(300):
+        remember(f"${{env:N{number}}}", "\n".join(f"{number}-of-{line}" for line in range(100)))
+    assert newest.call_count == 0
+    assert hide_all("299-of-7 0-of-7") == "${env:N299} 0-of-7"
+    hide_all("another text")
+    assert newest.call_count == 1
+    assert len(known.all()) < 21_000
+
+
+def test_a_secret_that_is_written_out_is_hidden() -> None:
+    """Its password alone too, without the user's name, and what placeholders leave of it; other options stay."""
+    jaas = 'a.PlainLoginModule required username="kafka-user" password="${env:X}-l1teral" realm="my-realm-1";'
+    for secret in ("kafka-user:geheim4711", jaas):
+        remember_written_out(secret, over_rest=False)
+    text = f"kafka-user sent geheim4711, {base64.b64encode(b'kafka-user:geheim4711').decode()} in my-realm-1, x-l1teral"
+    assert hide_all(text) == "kafka-user sent [hidden], [hidden] in my-realm-1, x[hidden]"
+    assert hide_in(text, (), ["kafka-user:geheim4711", jaas]) == hide_all(text)
+
+
+def test_no_one_hides_words_of_the_log_by_calling_them_a_password() -> None:
+    """What was sent over REST is hidden in lines of the log only if it is no word; in its connector's texts always."""
+    for word in ("connector.failed", "connector", "2026-11-26", "T1", "Passw0rd-of-mine"):
+        remember_written_out(word, over_rest=True)
+    text = "2026-11-26 connector.failed T1 Passw0rd-of-mine"
+    assert hide_all(text) == "2026-11-26 connector.failed T1 [hidden]"
+    assert hide_in(text, (), ["connector.failed"]) == "2026-11-26 [hidden] T1 Passw0rd-of-mine"
+
+
+CREDENTIAL = base64.b64encode(b"user:geheim").decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"Authorization: Basic {CREDENTIAL} Accept: x", "Authorization: [hidden] Accept: x"),
+        (f"{{'authorization': 'Basic {CREDENTIAL}'}}", "{'authorization': '[hidden]'}"),
+        (f"(b'Authorization', b'Basic {CREDENTIAL}')", "(b'Authorization', b'[hidden]')"),
+        (f"sent basic {CREDENTIAL.rstrip('=')}", "sent basic [hidden]"),
+        ("sent Bearer abcdefg.1", "sent Bearer [hidden]"),
+        ("Authorization: xyz", "Authorization: [hidden]"),
+    ],
+)
+def test_credentials_of_http_are_hidden_in_any_text(text: str, shown: str) -> None:
+    """Whatever they are made of: user and password may come of two settings."""
+    assert without_credentials(text) == printable_text(text) == shown
+    assert without_credentials(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["Cluster authorization failed.", "basic authentication failed", "a bearer token; Bearer authentication"]
+)
+def test_sentences_about_authorization_stay(text: str) -> None:
+    """They hold no credential."""
+    assert without_credentials(text) == text
+
+
+@pytest.mark.parametrize(
+    "part", ["basic ", "bearer ", "authorization: ", "basic%20", "authorization", "basic" + " " * 99]
+)
+def test_long_texts_are_searched_in_time(part: str) -> None:
+    """Each is read once."""
+    before = time.monotonic()
+    without_credentials(part * (200_000 // len(part)))
+    assert time.monotonic() - before < 2.0
+
+
 def test_no_line_of_the_log_has_it_nor_a_cause_in_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     """It is hidden when it has been resolved, in any field."""
     resolve("${env:X}", environ={"X": "geheim-4711"})
@@ -91,3 +182,13 @@ def test_the_status_of_a_connector_does_not_have_it() -> None:
     error = KeyfoldError("geheim-4711 and geheim-of-worker do not answer")
     shown = status.failed(status.Status(), error, None, {"a": "${env:X}"}, {"b": "${env:W}"})
     assert shown.error == "${env:X} and ${env:W} do not answer"
+
+
+def test_the_status_of_a_connector_has_no_password_that_is_written_out() -> None:
+    """Its own and its worker's, which the connector's texts hide as its settings do."""
+    error = KeyfoldError("geheim-4711 and geheim-of-worker do not answer, c1 does")
+    own = {"value.converter.bearer.auth.token": "geheim-4711", "name": "c1"}
+    shown = status.failed(
+        status.Status(), error, None, own, {"value.converter.basic.auth.user.info": "u:geheim-of-worker"}
+    )
+    assert shown.error == "[hidden] and [hidden] do not answer, c1 does"

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from connectors import logging_setup
-from connectors.config.secrets import HIDDEN
+from connectors.known_values import HIDDEN
 from tests.support.cli import own_logging
 
 _log = structlog.get_logger("tests")

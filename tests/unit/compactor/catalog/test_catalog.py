@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from compactor.catalog.catalog import TRIM_GRACE_MS, Catalog, newest_epoch, trimmable
+from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, list_versions
+from compactor.catalog.newest_epoch import newest_epoch
+from compactor.catalog.trim import TRIM_GRACE_MS, trimmable
 from compactor.errors import CatalogError, FencedError, GapError, StorageError
 from compactor.model.actions import Create, SetBuckets, TakeOver
 from compactor.model.state import CatalogState
@@ -273,7 +275,7 @@ def test_file_has_the_fields_of_the_format(storage: Storage) -> None:
     """The first commit reads as docs/formats.md says."""
     owned(storage)
     body = json.loads(storage.read(commit_path(1)))
-    assert list(body) == ["format", "version", "epoch", "at_ms", "commit_id", "previous", "actions"]
+    assert list(body) == ["format", "version", "epoch", "at_ms", "commit_id", "catalog", "previous", "actions"]
     assert [body[name] for name in ("format", "version", "epoch", "at_ms", "previous")] == [1, 1, 1, NOW, ""]
     assert [action["do"] for action in body["actions"]] == ["create", "take-over"]
 

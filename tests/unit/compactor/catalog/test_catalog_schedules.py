@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from compactor import failpoints
-from compactor.catalog.catalog import CREATE_ATTEMPTS, TRIM_GRACE_MS, Catalog, newest_epoch
+from compactor.catalog.catalog import CREATE_ATTEMPTS, Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, list_versions
+from compactor.catalog.newest_epoch import newest_epoch
+from compactor.catalog.trim import TRIM_GRACE_MS
 from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
 from compactor.model.actions import AnyAction, SetBuckets
 from compactor.model.state import CatalogState
@@ -354,3 +357,103 @@ def test_processes_fight_for_one_catalog(tmp_path: Path) -> None:
     epochs = [int(path.split("/")[1].split("-")[0]) for path in kept]
     assert epochs == sorted(epochs)
     assert any(not fenced for _, _, fenced in told)
+
+
+def made_again(storage: Storage, commits: int) -> Catalog:
+    """The connector is deleted, and begins again: a new catalog of 2 versions and so many more."""
+    storage.delete_folder(FOLDER)
+    successor = owned(storage, owner="host:2")
+    grow(successor, commits)
+    return successor
+
+
+def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its owner slept, and creates 13 while the successor stands at 6; no owner fails, and 13 comes to be its own."""
+    old, storage, inner, _ = sleeper()
+    successors: list[Catalog] = []
+    storage.before("create", lambda: successors.append(made_again(inner, 4)), commit_path(13))
+    with pytest.raises(CatalogError, match="was there and is gone"):
+        old.commit(one_more, NOW)
+    (successor,) = successors
+    with pytest.raises(CatalogError, match="was there and is gone"):  # nor does it go on from its own 13
+        old.commit(one_more, NOW)
+    assert list_versions(inner).commits == (1, 2, 3, 4, 5, 6, 13)
+    reader = Catalog.open(inner, "c")
+    assert (reader.version, end(reader.state)) == (6, 4)
+    assert newest_epoch(inner, successor.state.catalog_id) == 1
+    grow(successor, 10)
+    assert capsys.readouterr().out.count("commits of a deleted catalog are passed over") == 2  # once a process
+    assert list_versions(inner).commits == tuple(range(1, 17))
+    assert reader.refresh() == successor.state == Catalog.open(inner, "c").state
+    assert end(successor.state) == 14
+
+
+def test_a_file_of_a_deleted_catalog_stands_right_above_its_successor() -> None:
+    """It finds a 12, which is not its own, and believes in its commit; the successor goes on all the same."""
+    old, storage, inner, _ = sleeper()
+    successors: list[Catalog] = []
+    storage.before("create", lambda: successors.append(made_again(inner, 10)), commit_path(13))
+    old.commit(one_more, NOW)
+    (successor,) = successors
+    assert Catalog.open(inner, "c").state == successor.state
+    old.commit(one_more, NOW)
+    grow(successor, 3)
+    assert Catalog.open(inner, "c").state == successor.state
+    with pytest.raises(CatalogError):
+        old.refresh()
+
+
+def test_a_sleeper_replaces_no_commit_of_the_catalog_that_has_taken_its_place() -> None:
+    """To it the successor's 13 is another catalog's: but its own 12 is gone."""
+    old, storage, inner, _ = sleeper()
+    storage.before("create", lambda: made_again(inner, 11), commit_path(13))
+    with pytest.raises(CatalogError):
+        old.commit(one_more, NOW)
+    truth = Catalog.open(inner, "c")
+    assert (truth.version, end(truth.state)) == (13, 11)
+
+
+def test_an_owner_that_slept_over_its_replacement_changes_nothing() -> None:
+    """Another owner has replaced the file meanwhile, and gone on: what is there now is not what was seen."""
+    old, storage, inner, _ = sleeper()
+    successors: list[Catalog] = []
+    storage.before("create", lambda: successors.append(made_again(inner, 10)), commit_path(13))
+    old.commit(one_more, NOW)
+    slow = FailingStorage(inner)
+    late = owned_on(slow, successors[0])
+    slow.before("replace", lambda: grow(owned(inner, owner="host:3"), 3), commit_path(13))
+    with pytest.raises(FencedError):
+        late.commit(one_more, NOW)
+    truth = Catalog.open(inner, "c")
+    assert (truth.version, end(truth.state), truth.state.owner) == (16, 13, "host:3")
+
+
+def owned_on(storage: Storage, owner: Catalog) -> Catalog:
+    """The same owner, whose calls a test can hold up."""
+    owner._storage = storage
+    owner._history._storage = storage
+    return owner
+
+
+def test_a_sleeper_leaves_no_file_where_its_catalog_was_deleted() -> None:
+    """The next connector of that name finds an empty folder."""
+    old, storage, inner, _ = sleeper()
+    storage.before("create", lambda: inner.delete_folder(FOLDER), commit_path(13))
+    with pytest.raises(CatalogError, match="was there and is gone"):
+        old.commit(one_more, NOW)
+    assert inner.list(FOLDER) == []
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["names its catalog", "of an earlier version"])
+def test_a_hole_in_a_catalog_is_an_error(named: bool) -> None:
+    """What lies above it is its own, or tells nothing."""
+    inner = MemoryStorage()
+    grow(owned(inner), 6)
+    if not named:
+        body = json.loads(inner.read(commit_path(8)))
+        inner.write(
+            commit_path(8), json.dumps({key: value for key, value in body.items() if key != "catalog"}).encode()
+        )
+    inner.delete(commit_path(5))
+    with pytest.raises(CatalogError, match="has a hole"):
+        Catalog.open(inner, "c")

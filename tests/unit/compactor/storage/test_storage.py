@@ -58,6 +58,33 @@ def test_write_replaces(storage: Storage) -> None:
     assert storage.read("a") == b"short"
 
 
+def test_what_was_seen_is_replaced_once(storage: Storage) -> None:
+    """The first caller replaces it; who has seen what was there before, or nothing at all, changes nothing."""
+    storage.create("a/b.json", b"one")
+    assert storage.replace("a/b.json", b"one", b"two")
+    assert not storage.replace("a/b.json", b"one", b"three")
+    assert not storage.replace("a/c.json", b"", b"three")
+    assert (storage.read("a/b.json"), storage.list("a")) == (b"two", ["b.json"])
+
+
+def test_two_replace_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller that sleeps between its look and its replacement keeps all others off."""
+    storage = LocalStorage(str(tmp_path))
+    storage.create("a", b"one")
+    others: list[bool] = []
+    samestat = os.path.samestat
+
+    def look(*about: os.stat_result) -> bool:
+        if not others:
+            others.append(False)
+            others[0] = storage.replace("a", b"one", b"other")
+        return samestat(*about)
+
+    monkeypatch.setattr(os.path, "samestat", look)
+    assert storage.replace("a", b"one", b"two")
+    assert (others, storage.read("a")) == ([False], b"two")
+
+
 @pytest.mark.parametrize("linked", ["data/part", "data"])
 def test_a_copy_follows_no_link(tmp_path: Path, linked: str) -> None:
     """The folder may be somebody else's, who could lead the copy to a file that he may not read."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 from unittest.mock import Mock
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -13,10 +15,12 @@ from compactor.model.record import SOURCE, TopicPartition
 from connectors.chain.chain import NO_KEY, Chain, RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
 from connectors.errors import ConfigError, DataError, PortionLateError, RegistryError
+from connectors.known_values import HIDDEN, hide_all
 from connectors.placeholders import resolve
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
 from connectors.source.plan import SourceRange
+from tests.unit.connectors.registry.test_schema_registry import registry
 
 PLAIN_JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
 BY_ID = {
@@ -27,6 +31,15 @@ BY_ID = {
     "transforms.key.fields": "id",
     "transforms.id.type": "org.apache.kafka.connect.transforms.ExtractField$Key",
     "transforms.id.field": "id",
+}
+
+AVRO = {
+    "value.converter": "keyfold.Avro",
+    "value.converter.schema.registry.url": "http://a:1",
+    "transforms": "i",
+    "transforms.i.type": "InsertField$Value",
+    "transforms.i.static.field": "z",
+    "transforms.i.static.value": "1",
 }
 
 
@@ -271,6 +284,29 @@ def test_a_rejection_does_not_show_what_a_placeholder_stands_for(secret: str, mo
     (rejected,) = made.apply(batch((b"k", value(a=1))))["rejected"].to_pylist()
     assert '"${env:MASK}" is no number' in rejected
     assert secret.split(maxsplit=1)[0] not in rejected
+
+
+@pytest.mark.parametrize("status", [404, 400])
+def test_no_error_shows_a_password_that_is_written_out(status: int) -> None:
+    """Neither that of a record nor the connector's: a registry may repeat what it was sent."""
+    of_registry = {
+        **AVRO,
+        "value.converter.basic.auth.credentials.source": "USER_INFO",
+        "value.converter.basic.auth.user.info": "u:geheim-4711",
+    }
+    found = chain(of_registry)
+    sent = base64.b64encode(b"u:geheim-4711").decode()
+    said = {"error_code": 40403, "message": f"{{'x': '{sent}'}} Basic {sent} geheim-4711"}
+    answer = httpx.MockTransport(lambda _: httpx.Response(status, json=said))
+    found._value.converter.registry = registry(answer)  # type: ignore[attr-defined]
+    try:
+        text = found.apply(batch((b"k", b"\0\0\0\0\1\2x")))["rejected"].to_pylist()[0]
+    except RegistryError as error:
+        text = error.message
+    assert "{'x': '[hidden]" in text
+    assert "geheim" not in text
+    assert sent.rstrip("=") not in text
+    assert hide_all("geheim-4711") == HIDDEN
 
 
 def test_a_registry_that_does_not_answer_is_named_by_its_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:

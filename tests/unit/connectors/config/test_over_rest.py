@@ -15,6 +15,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked, load_worker
 from connectors.config.worker import WorkerConfig
+from connectors.known_values import HIDDEN, hide_all
 from connectors.placeholders import FILES as ALLOWED
 from tests.support.cli import worker_file
 from tests.support.settings import LEAST, cases
@@ -109,6 +110,22 @@ def test_no_client_runs_code_or_sends_secrets_elsewhere(
         client_config(kind, worker, stored, {})
     of_file = ConnectorConfig.model_validate({**LEAST, key: value}, context=worker.limits(over_rest=False))
     assert client_config(kind, worker, of_file, {})[name] == value
+
+
+def test_passwords_that_are_written_out_are_hidden_from_then_on(folder: Path) -> None:
+    """Those of a worker file, whatever they are for, and those of a connector's clients."""
+    of_worker = {"storage.s3.secret.access.key": "store-pw-1", "producer.sasl.password": "worker-pw-1"}
+    worker = load_worker(worker_file(folder, **of_worker))
+    assert faults({**LEAST, "producer.override.sasl.password": "Client-pw-1"}, worker) == []
+    text = "store-pw-1 worker-pw-1 Client-pw-1"
+    assert hide_all(text) == " ".join([HIDDEN] * 3)
+
+
+def test_the_placeholders_of_a_connector_are_bounded(worker: WorkerConfig) -> None:
+    """Each is a file that is read, several times."""
+    given = {**LEAST, **{f"value.converter.s{number}": "${env:A}" * 50 for number in range(21)}}
+    (said,) = faults(given, worker)
+    assert said == "has more than 1000 placeholders; write out what is no secret."
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

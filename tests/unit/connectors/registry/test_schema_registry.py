@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from connectors.converters.wire_format import WireFormat
 from connectors.data.kept import KEPT_S, Refusals
 from connectors.errors import DataError, RegistryError, RegistryRefusedError, is_outage
 from connectors.options import OptionsError, read
-from connectors.registry.schema_registry import LIMIT_S, WAITS_S, RegisteredSchema, SchemaRegistry
+from connectors.registry.answers import RegisteredSchema
+from connectors.registry.schema_registry import LIMIT_S, WAITS_S, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 from tests.support.memory.schema_registry import MemoryRegistry
 
@@ -144,6 +147,28 @@ STRANGE = [
     httpx.Response(200, json={"id": None, "schema": None}),
     httpx.Response(200, json=["a"]),
     httpx.Response(200, text="It works."),
+    httpx.Response(404, json={"error_code": [40403]}),
+    *(
+        httpx.Response(200, text=f'{{"id": {number}}}')
+        for number in ("1e400", "-1", "99999999999", "true", "1.5", '"1"', "9" * 5_000)
+    ),
+]
+BAD_SCHEMAS = [
+    '{"schema": "\\ud800"}',
+    '{"schema": "a", "schemaType": ["AVRO"]}',
+    '{"schema": "a", "references": 5}',
+    '{"schema": "a", "references": ["name"]}',
+    *(
+        f'{{"schema": "a", "references": [{{"name": {name}, "subject": {subject}, "version": {version}}}]}}'
+        for name, subject, version in (
+            ('"a"', '"b"', "1e400"),
+            ('"a"', '"b"', "0"),
+            ('"a"', '"b"', "99999999999"),
+            ('"a"', '"\\ud800"', "1"),
+            ('"a"', '["b"]', "1"),
+            ("1", '"b"', "1"),
+        )
+    ),
 ]
 
 
@@ -173,6 +198,62 @@ def test_only_what_a_registry_says_of_a_schema_is_an_error_of_the_record(
         if expected is RegistryError:
             assert "http://a:1/" in str(found.value)
             assert "Check " in str(found.value) or "check " in str(found.value)
+
+
+@pytest.mark.parametrize("text", BAD_SCHEMAS)
+def test_a_schema_of_other_types_than_a_registry_has_is_no_error_of_the_record(text: str) -> None:
+    """Nothing is made of it, and no record is let go."""
+    client = registry(httpx.MockTransport(lambda _: httpx.Response(200, text=text)))
+    for way in ("schema", "version"):
+        with pytest.raises(RegistryRefusedError, match="no schema registry"):
+            WAYS[way](client)
+
+
+def test_an_id_that_cannot_be_written_is_no_error_of_the_record() -> None:
+    """With Apicurio's ids of 8 bytes it can."""
+    client = registry(httpx.MockTransport(lambda _: httpx.Response(200, json={"id": 1 << 31})))
+    with pytest.raises(RegistryRefusedError):
+        WAYS["register"](client)
+    client.largest_id = WireFormat("io.apicurio.Legacy8ByteIdHandler", is_key=False).largest_id
+    assert WAYS["register"](client) == 1 << 31
+    assert WireFormat("", is_key=False).written(WireFormat("", is_key=False).largest_id)
+
+
+CREDENTIALS = [
+    {"schema_registry_url": "http://reguser:regPass99@a:1"},
+    {"basic_auth_credentials_source": "USER_INFO", "basic_auth_user_info": "reguser:regPass99"},
+    {"basic_auth_credentials_source": "USER_INFO", "basic_auth_user_info": "reguser:??>>??>>regPass99"},
+    {"bearer_auth_token": "regPass99"},
+]
+
+
+@pytest.mark.parametrize("texts", CREDENTIALS)
+def test_what_is_sent_as_a_credential_is_not_shown_where_an_answer_repeats_it(texts: dict[str, Any]) -> None:
+    """Neither as it is nor as a header has it; whoever may see a status may not log in at the registry."""
+
+    def echo(request: httpx.Request) -> httpx.Response:
+        sent = request.headers["Authorization"]
+        scheme, credential = sent.split()
+        alone = credential if scheme == "Bearer" else base64.b64decode(credential).decode()
+        url = credential.translate(str.maketrans("+/", "-_")).rstrip("=")
+        said = f"request was: accept: x authorization: {sent} and {credential} {alone} {url} [{alone.split(':')[-1]}]"
+        return httpx.Response(404, json={"error_code": 40403, "message": said})
+
+    with pytest.raises(DataError) as caught:
+        registry(httpx.MockTransport(echo), **texts).schema(1)
+    said = caught.value.message
+    assert "request was: accept: x" in said
+    for secret in ("regPass99", base64.b64encode(b"reguser:")[:8].decode(), "cmVnUGFzczk5", "/Pj4", "Pz8-"):
+        assert secret not in said
+
+
+@pytest.mark.parametrize("message", ["x" * 100_000, ["x"], {"a": 1}, "\ud800", 7])
+def test_what_a_registry_says_is_shown_in_part(message: Any) -> None:
+    """A text, in one line of bounded length that UTF-8 can write."""
+    body = json.dumps({"error_code": 40403, "message": message})
+    with pytest.raises(DataError) as caught:
+        registry(httpx.MockTransport(lambda _: httpx.Response(404, text=body))).schema(1)
+    assert len(caught.value.message.encode()) < 600
 
 
 @pytest.mark.parametrize("answer", [*MISSING[:1], *REFUSED])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 from pathlib import Path
 from unittest.mock import Mock
@@ -70,6 +71,20 @@ def test_loggers(worker: RestWorker) -> None:
     assert (bad.status_code, message(bad)) == (404, "invalid log level 'loud'.")
     assert worker.ask("PUT", f"/admin/loggers/{name}", json={}).status_code == 400
     assert worker.ask("GET", "/admin/loggers/no.such.logger").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["py4j", "py4j.clientserver", "py4j.not.there.yet", "httpcore", "httpcore.http11"])
+def test_a_logger_that_writes_secrets_stays_above_them(worker: RestWorker, name: str) -> None:
+    """Py4J's token runs code in Spark's JVM: neither the logger itself nor one above it leads there."""
+    own = worker.ask("PUT", f"/admin/loggers/{name}", json={"level": "INFO"})
+    assert name in own.json()
+    refused = worker.ask("PUT", f"/admin/loggers/{name}", json={"level": "TRACE"})
+    assert refused.status_code == 400
+    assert f"Logger {name} is not set to TRACE: it writes secrets below INFO." in message(refused)
+    assert worker.ask("PUT", "/admin/loggers/root", json={"level": "DEBUG"}).status_code == 200
+    assert worker.ask("GET", f"/admin/loggers/{name}").json()["level"] == "INFO"
+    assert not logging.getLogger(f"{name}.new").isEnabledFor(logging.DEBUG)
+    assert worker.ask("PUT", "/admin/loggers/root", json={"level": "INFO"}).status_code == 200
 
 
 def test_levels_are_this_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

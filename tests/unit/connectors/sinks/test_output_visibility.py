@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from compactor.errors import NotVisibleError
 from compactor.model.log import OutputPoint, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
-from connectors.sinks.output_visibility import VISIBLE_S, HiddenEnd, await_visible, hidden_ends, published_ends, reason
+from connectors.sinks import output_visibility
+from connectors.sinks.output_visibility import (
+    VISIBLE_S,
+    HiddenEnd,
+    await_visible,
+    hidden_ends,
+    published_ends,
+    reason,
+    require_stable,
+)
 from tests.support.clocks import SleepingClock
 
 A, B = TopicPartition("o", 0), TopicPartition("o", 1)
@@ -90,3 +101,32 @@ def test_a_stop_ends_the_wait() -> None:
     stops = iter([False, True])
     await_visible({A: 9}, brokers.ends, lambda: next(stops), clock=clock, sleep=clock.sleep)
     assert len(brokers.asked) == 2
+
+
+class Hiding(Brokers):
+    """Brokers whose partition A holds records up to offset 9, some of them in a transaction that is open."""
+
+    def high_watermarks(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: {A: 9, B: 7}[place] for place in places}
+
+
+@pytest.mark.parametrize(
+    ("stable", "known", "hidden_up_to"),
+    [
+        pytest.param(9, 0, None, id="all is stable"),
+        pytest.param(8, 0, None, id="it comes to be stable"),
+        pytest.param(-(10**6), 0, 9, id="a transaction is open"),
+        pytest.param(-(10**6), 11, 11, id="records are known above the high watermark"),
+    ],
+)
+def test_nothing_may_be_hidden(
+    monkeypatch: pytest.MonkeyPatch, stable: int, known: int, hidden_up_to: int | None
+) -> None:
+    """If the last record decides, all below the high watermark must be visible, whichever producer wrote it."""
+    monkeypatch.setattr(output_visibility, "VISIBLE_S", 0.3)
+    brokers: Any = Hiding(stable)
+    if hidden_up_to is None:
+        require_stable("It cannot be told", {A: known, B: 0}, brokers)
+        return
+    with pytest.raises(NotVisibleError, match=f"It cannot be told: o-0 holds records up to offset {hidden_up_to}, "):
+        require_stable("It cannot be told", {A: known, B: 0}, brokers)

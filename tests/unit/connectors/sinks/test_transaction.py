@@ -173,7 +173,7 @@ def test_what_no_wait_mends_is_no_outage(code: int) -> None:
 @pytest.mark.parametrize("newest", [1, 2])
 def test_a_fenced_producer_of_the_newest_owner_is_no_newer_owner(newest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the catalog says who owns the connector: a later task of the same epoch is an interruption."""
-    monkeypatch.setattr("connectors.sinks.producer_session.newest_epoch", lambda _storage: newest)
+    monkeypatch.setattr("connectors.sinks.producer_session.newest_epoch", lambda _storage, _catalog: newest)
     expected: type[KeyfoldError] = FencedError if newest > 1 else PublishInterruptedError
     with pytest.raises(expected):
         send(Producer(error(KafkaError._FENCED, fatal=True)))

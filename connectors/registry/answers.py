@@ -1,0 +1,119 @@
+"""Reads the answers of a schema registry: each is checked by type and range before anything is made of it.
+
+What answers may be any server. An answer that is none of a registry's is never an error of the record: it is a
+RegistryRefusedError, as records would else be let go under errors.tolerance=all because a proxy is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import httpx
+from msgspec import Struct
+
+from connectors.errors import RegistryRefusedError
+from connectors.known_values import HIDDEN, without_credentials
+
+Result = TypeVar("Result")
+
+LARGEST_ID: Final = (1 << 31) - 1
+"""The largest id (Java's int) that Confluent's wire format and its registry have."""
+_LARGEST_VERSION: Final = (1 << 31) - 1
+_NOT_FOUND: Final = frozenset({40401, 40402, 40403})
+"""The error codes that say that a subject, a version or a schema is not there."""
+_SAID: Final = 500
+"""Characters that are shown of what a registry says: its own messages have 200 at most, apart from schemas in them."""
+_READ: Final = 10_000
+"""Characters of it that are searched for words before credentials: an answer may have 4 MiB."""
+
+
+class Reference(Struct, frozen=True):
+    """A schema that another one names as `name`; it is registered as `version` of `subject`."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class RegisteredSchema(Struct, frozen=True):
+    """A schema's text, its type (AVRO, JSON, PROTOBUF), and what it refers to."""
+
+    text: str
+    kind: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+
+
+class RegistryAnswer(Struct, frozen=True):
+    """What a registry has answered: `asked` is the method and the address, `body` what its JSON says.
+
+    `sent` has the forms of the credentials that were sent: an answer may repeat the request's headers.
+    """
+
+    asked: str
+    status: int
+    body: Any
+    sent: tuple[str, ...] = ()
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it says that a subject, a version or a schema is not there."""
+        code = self._part("error_code")
+        return self.status == httpx.codes.NOT_FOUND and type(code) is int and code in _NOT_FOUND
+
+    @property
+    def said(self) -> str:
+        """What it says of an error, in one line, without what was sent as credentials."""
+        message = self._part("message")
+        text = message.encode("utf-8", "replace").decode() if isinstance(message, str) else ""
+        for form in self.sent:
+            text = text.replace(form, HIDDEN)
+        return without_credentials(" ".join(text[:_READ].split()))[:_SAID] or "it says nothing"
+
+    def read(self, of: Callable[[Any], Result]) -> Result:
+        """Returns what `of` makes of the body of a success. Raises RegistryRefusedError for any other answer."""
+        if self.status == httpx.codes.OK:
+            with suppress(KeyError, TypeError, ValueError, AttributeError):
+                return of(self.body)
+        raise RegistryRefusedError(
+            f"What answers {self.asked} with {self.status} is no schema registry, or refuses the request: {self.said}.",
+            "Check that schema.registry.url is where its REST interface begins (Apicurio's: http://HOST:8080/apis/ccompat/v7).",
+        )
+
+    def _part(self, name: str) -> Any:
+        return self.body.get(name) if isinstance(self.body, dict) else None
+
+
+def schema_of(body: Mapping[str, Any]) -> RegisteredSchema:
+    """Reads a schema. Raises KeyError, TypeError, ValueError, AttributeError for a body that has none."""
+    return RegisteredSchema(
+        text=_text(body["schema"]),
+        kind=_text(body.get("schemaType") or "AVRO"),
+        references=tuple(map(_reference, body.get("references") or ())),
+    )
+
+
+def id_of(body: Mapping[str, Any], largest: int) -> int:
+    """Reads the id of a schema, up to `largest`. Raises KeyError, TypeError, ValueError for a body that has none."""
+    return _whole(body["id"], 0, largest)
+
+
+def _reference(reference: Mapping[str, Any]) -> Reference:
+    version = _whole(reference["version"], 1, _LARGEST_VERSION)
+    return Reference(_text(reference["name"]), _text(reference["subject"]), version)
+
+
+def _text(value: Any) -> str:
+    """Returns a text. Raises ValueError for one that UTF-8 cannot write: JSON may hold half of a surrogate pair."""
+    if not isinstance(value, str):
+        raise TypeError(type(value))
+    value.encode()
+    return value
+
+
+def _whole(value: Any, least: int, largest: int) -> int:
+    """Returns a whole number in its range: JSON's 1e400 is infinite, and true is 1 in Python."""
+    if type(value) is not int or not least <= value <= largest:
+        raise ValueError(type(value))
+    return value

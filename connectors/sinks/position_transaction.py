@@ -1,0 +1,83 @@
+"""Commits positions of a group in a transaction that stays undecided while older owners are shut out.
+
+While it is undecided, the positions in it block step 7 of every publish, which waits for pending ones. So a publish
+that may still commit one of them has a producer of before, and `init_transactions` of its transactional id ends that:
+it is shut out, or has committed. No process moves the positions from then until the decision (steps R4 to R6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as Partition
+
+from compactor.model.position import Position, encode
+from compactor.model.record import TopicPartition
+from connectors.kafka import groups, producers
+from connectors.kafka.admin import chunks
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.errors import FENCED, NOT_ALLOWED, UNFIT, cause, typed
+
+_ABORT_S: Final = 2.0
+"""How long (s) an abort is waited for: the next producer of the id, or the coordinator, ends the transaction anyway."""
+
+
+class PositionTransaction:
+    """A transaction of the transactional id `name` for positions of `group`; its producer shuts out all earlier ones.
+
+    Raises UnreachableError, NotAllowedError.
+    """
+
+    def __init__(self, clients: ClientSettings, name: str, group: str) -> None:
+        config = clients.producer()
+        self._producer = producers.initialised(producers.settings(config, name, producers.LARGEST_BATCH))
+        self._member = groups.member(clients.admin(), group)
+        self._bootstrap = str(config.get("bootstrap.servers"))
+        self._group = group
+
+    def put(self, positions: Mapping[TopicPartition, Position]) -> bool:
+        """Begins the transaction with `positions`; returns False if a newer producer has shut this one out."""
+        metadata = self._member.consumer_group_metadata()
+        offsets = [Partition(*tp, position.group_offset, encode(position)) for tp, position in positions.items()]
+        try:
+            self._producer.begin_transaction()
+            for part in chunks(offsets):
+                self._call(partial(self._producer.send_offsets_to_transaction, list(part), metadata))
+        except KafkaException as error:
+            return self._shut_out(cause(error))
+        return True
+
+    def commit(self) -> bool:
+        """Commits; returns False if nothing was, as a newer producer, or the coordinator, had ended the transaction.
+
+        Raises UnreachableError if the answer is lost: then the positions tell.
+        """
+        try:
+            self._call(self._producer.commit_transaction)
+        except KafkaException as error:
+            return self._shut_out(cause(error))
+        return True
+
+    def abort(self) -> None:
+        """Aborts, if that takes at most _ABORT_S."""
+        with suppress(KafkaException):
+            self._producer.abort_transaction(_ABORT_S)
+
+    def close(self) -> None:
+        """Closes the connections; a transaction that is undecided stays so until its time-out."""
+        self._member.close()
+
+    @staticmethod
+    def _call(ask: Callable[[float], object]) -> None:
+        producers.call_until_answered(ask, producers.DEADLINE_S, lambda: False)
+
+    def _shut_out(self, error: KafkaError) -> bool:
+        """Returns False if another producer has ended the transaction; raises what else `error` is."""
+        if error.code() not in NOT_ALLOWED and error.code() not in UNFIT and (error.code() in FENCED or error.fatal()):
+            return False
+        right = f"Read on group {self._group}" if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED else None
+        raise typed(error, f"Positions of group {self._group} cannot be committed", self._bootstrap, right)
