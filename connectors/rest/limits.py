@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from connectors.rest.listeners import CONNECTIONS
 from connectors.rest.slow_calls import WAIT_S
 
 
 class ClientLimits(Struct, frozen=True):
     """What a client may take of the REST interface."""
 
-    # Connections that are served at once. Another one takes the place of one that waits for its client; if none does,
-    # it is answered with 503. Slow calls and those that wait for one leave 64 of them (slow_calls.py).
-    connections: int = 384
+    # Connections that are served at once. Slow calls and those that wait for one leave 64 of them (slow_calls.py).
+    connections: int = CONNECTIONS
     # How long (s) a client may take for its TLS handshake: three answers over the slowest network. asyncio's own
     # default is 60 s.
     handshake_s: float = 5.0

@@ -12,19 +12,20 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import Listener
 from connectors.config.worker import WorkerConfig
 
-BACKLOG: Final = 384
-"""As many connections wait until they are accepted."""
+CONNECTIONS: Final = 384
+"""Connections that are served at once, and as many that wait until they are accepted. Another one takes the place of
+one that waits for its client; if none does, it is answered with 503."""
 
 
 class BoundListener:
     """A listener with its socket bound; `url` has the port that it really has."""
 
-    def __init__(self, key: str, listener: Listener) -> None:
+    def __init__(self, key: str, listener: Listener, backlog: int = CONNECTIONS) -> None:
         self.key = key
         self.listener = listener
         try:
             family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
+            self.socket = socket.create_server((listener.host, listener.port), family=family, backlog=backlog)
             # Connections inherit it. Without it a body waits 40 ms for the client's delayed acknowledgement of its
             # headers; asyncio sets it only if the socket's protocol is given, which create_server leaves out.
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -41,10 +42,10 @@ class BoundListener:
         return str(Listener(self.listener.scheme, self.listener.host, self.port))
 
 
-def bind(worker: WorkerConfig) -> tuple[BoundListener, ...]:
+def bind(worker: WorkerConfig, backlog: int = CONNECTIONS) -> tuple[BoundListener, ...]:
     """Binds `listeners` and `admin.listeners`. Raises FaultyConfigError with the key if a port is in use."""
-    bound = [BoundListener("listeners", listener) for listener in worker.listeners]
-    bound += [BoundListener("admin.listeners", listener) for listener in worker.admin_listeners or ()]
+    bound = [BoundListener("listeners", listener, backlog) for listener in worker.listeners]
+    bound += [BoundListener("admin.listeners", listener, backlog) for listener in worker.admin_listeners or ()]
     return tuple(bound)
 
 

@@ -134,7 +134,7 @@ def _listening(
     herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
     urls: list[str] = []
     found = RestWorker(herder, "", "")
-    with listening(config, herder, found, bind(config), urls.append, limits):
+    with listening(config, herder, found, bind(config, limits.connections), urls.append, limits):
         found.url, found.admin_url = urls[0], urls[-1]
         found.client = httpx.Client(base_url=urls[0], timeout=TIMEOUT_S)
         yield found
