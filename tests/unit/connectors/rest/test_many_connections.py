@@ -81,6 +81,7 @@ def test_clients_that_read_no_answer_make_room_for_others(worker: RestWorker, op
     """What was written for them waits in the worker."""
     opened("GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
     wait_until(lambda: _served(worker) <= MOST, "no more connections are open than are served")
+    wait_until(lambda: _ask(worker) == 200, "no answer is being made any more: all wait for their clients")
     assert {_ask(worker) for _ in range(3 * MOST)} == {200}
 
 
