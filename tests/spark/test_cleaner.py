@@ -327,7 +327,7 @@ def test_a_store_that_fails_is_no_damage(kept_of: KeptOf, monkeypatch: pytest.Mo
     def full(*_: object) -> object:
         raise StorageError("No space left on device.")
 
-    monkeypatch.setattr(Cleaner, "_clean", full)
+    monkeypatch.setattr(Cleaner, "_clean_part", full)
     with pytest.raises(StorageError, match="No space"):
         connector.cleaner.round(0)
     assert [connector.log(p).quarantine for p in range(2)] == [None, None]
@@ -342,7 +342,7 @@ def test_who_asks_for_a_fold_hears_that_it_failed(kept_of: KeptOf, monkeypatch: 
     def breaks(*_: object) -> object:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(Cleaner, "_clean", breaks)
+    monkeypatch.setattr(Cleaner, "_clean_part", breaks)
     assert not connector.cleaner.round(0)
     assert connector.cleaner.clean(0, asked=False) == ()
     with pytest.raises(FoldFailedError, match="t-0 failed: out of luck"):
@@ -412,7 +412,7 @@ def test_a_fold_that_keeps_failing_sets_its_partition_aside(kept_of: KeptOf, mon
             raise RuntimeError("of partition 1")
         return real(self, logs, now_ms)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Cleaner, "_clean", fails)
+    monkeypatch.setattr(Cleaner, "_clean_part", fails)
     connector.ingest([one for p in range(2) for one in some(0, 4, partition=p)])
     connector.publish()
     assert [connector.cleaner.round(now).cleaned for now in (0, 1, 2)] == [1, 0, 0]
