@@ -405,7 +405,7 @@ def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) 
 def test_a_fold_that_keeps_failing_sets_its_partition_aside(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the files are sound and one log's fold fails for another reason, it is set aside after the third time."""
     connector = kept_of(partitions=2)
-    real = Cleaner._clean
+    real = Cleaner._clean_part
 
     def fails(self: Cleaner, logs: list[object], now_ms: int) -> object:
         if any(log.partition == 1 for log in logs):  # type: ignore[attr-defined]
