@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pyarrow as pa
 from confluent_kafka import Consumer
@@ -75,7 +76,8 @@ class Changelog:
         self.admin = Admin({"bootstrap.servers": bootstrap})
         self.storage = open_storage(str(folder))
         self.catalog = Catalog.open(self.storage, self.connector)
-        self.take_over()
+        with patch("compactor.catalog.catalog.secrets.token_hex", lambda size: CATALOG_ID if size > 8 else "first"):
+            self.take_over()
         create_topic(bootstrap, topic, partitions)
         config: dict[str, str | int] = {"message.timestamp.after.max.ms": FOREVER, **(output_config or {})}
         create_topic(bootstrap, self.output, output_partitions or partitions, **config)

@@ -43,9 +43,11 @@ def target(
     )
 
 
-def send(outside: MemoryBroker, targets: Sequence[PublishTarget], rows: Sequence[Row]) -> Sequence[PublishResult]:
+def send(
+    outside: MemoryBroker, targets: Sequence[PublishTarget], rows: Sequence[Row], catalog_id: str = "cat"
+) -> Sequence[PublishResult]:
     """Publishes `rows` by a plan of `targets`."""
-    plan = PublishPlan(bucket=0, epoch=1, catalog_id="cat", targets=tuple(targets))
+    plan = PublishPlan(bucket=0, epoch=1, catalog_id=catalog_id, targets=tuple(targets))
     filled = [{"delete_horizon": None, "rejected": None, **one} for one in rows]
     return outside.publisher(STATE).publish(plan, iter([pa.RecordBatch.from_pylist(filled, schema=RUN)]))
 
@@ -120,11 +122,13 @@ def test_a_newer_owner_shuts_the_publisher_out() -> None:
     """The newest epoch of the catalog has to be the plan's."""
     connector = MemoryStorage()
     outside = MemoryBroker(MemoryStorage(), connector)
-    Catalog.open(connector, "c").take_over("one", 0)
-    send(outside, [target(0, 0, 2)], [row(0, 0, b"a", b"1")])
+    catalog = Catalog.open(connector, "c")
+    catalog.take_over("one", 0)
+    catalog_id = catalog.state.catalog_id
+    send(outside, [target(0, 0, 2)], [row(0, 0, b"a", b"1")], catalog_id)
     Catalog.open(connector, "c").take_over("two", 0)
     with pytest.raises(FencedError):
-        send(outside, [target(0, 2, 3, committed=2)], [row(0, 2, b"a", b"2")])
+        send(outside, [target(0, 2, 3, committed=2)], [row(0, 2, b"a", b"2")], catalog_id)
 
 
 def test_a_producer_shuts_out_older_ones_of_its_bucket_alone() -> None:

@@ -44,8 +44,7 @@ def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(
     again(mine, None, frozen)
     with monkeypatch.context() as other:
         other.setattr(owner_lock, "PROCESS", "other")
-        other.setattr(owner_starts, "PROCESS", "other")
-        later = draw(shared)
+        later = draw(shared, "other")
         for storage in (mine, theirs):
             again(storage, None, later)
     for storage in (mine, theirs):
