@@ -33,6 +33,13 @@ _NAMES: Final = {
 }
 
 
+# Characters of a logger's name. Python keeps an object for each prefix of a name for ever, so that a name of 60,000
+# characters with a dot after each took 870 MiB. The worker's own names have 60 at most.
+_LONGEST_NAME: Final = 200
+# Loggers that requests may add to those of the worker: setting one of them takes time for each that there is.
+_MOST_ADDED: Final = 1_000
+
+
 class LoggerLevels:
     """Levels of loggers, and when they were last set through it (ms)."""
 
@@ -52,8 +59,9 @@ class LoggerLevels:
         """Sets the level of a logger and those below it to one of LEVELS; returns their names, sorted.
 
         A logger that writes secrets at that level gets the lowest one at which it writes none. Raises UsageError if it
-        is the one that is named.
+        is the one that is named, and for a new name that is too long or one too many.
         """
+        self._check_new(name)
         if LEVELS[level] < lowest_level(name):
             lowest = _NAMES[lowest_level(name)]
             raise UsageError(
@@ -65,6 +73,20 @@ class LoggerLevels:
             _logger(logger).setLevel(max(LEVELS[level], lowest_level(logger)))
             self._set_ms[logger] = now_ms
         return touched
+
+    def _check_new(self, name: str) -> None:
+        if name == ROOT or name in _existing():
+            return
+        if len(name) > _LONGEST_NAME:
+            raise UsageError(
+                f"The name of a logger has {_LONGEST_NAME} characters at most; this one has {len(name)}.",
+                "GET /admin/loggers lists loggers.",
+            )
+        if len(self._set_ms) >= _MOST_ADDED:
+            raise UsageError(
+                f"The levels of {len(self._set_ms)} loggers are set, and there is no logger {name[:_LONGEST_NAME]}.",
+                "GET /admin/loggers lists loggers.",
+            )
 
     def _level(self, name: str) -> shapes.LoggerLevel:
         level = _logger(name).getEffectiveLevel()

@@ -1,0 +1,30 @@
+"""What requests may do to the worker's loggers: names are bounded, as Python keeps each prefix of one for ever."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from connectors.errors import UsageError
+from connectors.rest import logger_levels
+from connectors.rest.logger_levels import LoggerLevels
+
+
+def test_a_name_of_many_parts_is_refused_before_python_keeps_it() -> None:
+    """One of 60,000 characters took 870 MiB."""
+    before = len(logging.root.manager.loggerDict)
+    with pytest.raises(UsageError, match="200 characters at most; this one has 60001"):
+        LoggerLevels().set("b" + ".a" * 30_000, "INFO", 0)
+    assert len(logging.root.manager.loggerDict) == before
+
+
+def test_requests_add_a_bounded_number_of_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting one looks at all that there are; those that are there are set as ever."""
+    monkeypatch.setattr(logger_levels, "_MOST_ADDED", 2)
+    levels = LoggerLevels()
+    for number in range(2):
+        levels.set(f"test-added-{number}", "INFO", 0)
+    with pytest.raises(UsageError, match="there is no logger test-added-2"):
+        levels.set("test-added-2", "INFO", 0)
+    assert levels.set("test-added-1", "WARN", 0) == ["test-added-1"]
