@@ -339,7 +339,7 @@ class Supervisor:
             since_s = round((now_ms - failed.waiting_since_ms) / 1000)
             _log.warning("connector waits for an outage to end", error=failed.error, since_s=since_s, **restart)
         _log.debug("what failed", exc_info=error)
-        self._requests.answer_restarts(self._failure())
+        self._requests.answer_restarts(self._failure(begun=True))
 
     def _take_report(self, report: TaskReport) -> None:
         """Takes what the running task has counted: writes the status, answers restarts and looks for new ones."""
@@ -384,13 +384,19 @@ class Supervisor:
         storage = Outage(self._status.show, silent=not self._status.show())
         return Outages(self._clock, brokers, storage)
 
-    def _failure(self) -> Answer:
-        """Returns the answer to every request while the connector is FAILED, or waits for an outage to end."""
+    def _failure(self, *, begun: bool = False) -> Answer:
+        """Returns the answer to every request while the connector is FAILED, or waits for an outage to end.
+
+        `begun`: the run that has failed was for the request. It may have failed after the change of a resync.
+        """
         current = self._status.current
         at_ms = current.next_restart_ms
         state = "waits for an outage to end" if current.waits else "is FAILED"
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        action = MEND if at_ms is None else "Nothing was done of what was asked: run the command again then."
+        undone = "Nothing was done of what was asked: run the command again then."
+        if begun:
+            undone = "What was asked may have been done: see keyfold describe before you run the command again."
+        action = MEND if at_ms is None else undone
         unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
         message = f"Connector {self._name} {state}{when}: {current.error}"
         return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)

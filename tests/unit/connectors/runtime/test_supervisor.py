@@ -371,6 +371,18 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
     assert (answer.ok, str(again) in answer.message) == (False, True)
 
 
+def test_a_request_whose_run_fails_may_have_been_done(ground: Ground) -> None:
+    """A resync may have begun its generation before the brokers fell silent: nobody is told that nothing was done."""
+
+    def look(_: float) -> None:
+        if ground.request and requests.answered(ground.storage, ground.request):
+            ground.one.stop()
+        ground.ask("restart")
+
+    ground.run((0, CatalogError("Damaged.")), (0, BROKERS), at=look, comes_up=False)
+    assert ground.answer().action.startswith("What was asked may have been done: see keyfold describe")
+
+
 def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run ends as with any stop, and another begins at once; that is no failure."""
     seen: list[bool] = []
