@@ -65,11 +65,11 @@ class ConnectorDeletion:
         NotAllowedError, StorageError; CatalogError if the folder is another connector's.
         """
         if owner := self._waited_for(lambda: owner_lock.live_owner(self._storage)):
-            raise self._is_run_error(str(owner))
+            raise self._run_error(str(owner))
         stored = self._store.files_of(self._connector.name)
         # A live worker has the config in memory, and would run the connector again.
         if stored and (owner := self._waited_for(self._store.owner)):
-            raise self._is_kept_error(str(owner), stored)
+            raise self._kept_error(str(owner), stored)
         probe_all(self._connector.name, self._clients, PROBE_S)
         admin = Admin(self._clients.admin())
         preview = preview_of(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
@@ -84,7 +84,7 @@ class ConnectorDeletion:
         lock = OwnerLock(self._storage)
         with self._stored_kept(preview.stored):
             if not lock.claim(owner_lock.this_process()):
-                raise self._is_run_error(str(owner_lock.live_owner(self._storage) or "another process"))
+                raise self._run_error(str(owner_lock.live_owner(self._storage) or "another process"))
             try:
                 self._remove(preview)
             finally:
@@ -109,7 +109,7 @@ class ConnectorDeletion:
             yield
             return
         if not self._store.claim():
-            raise self._is_kept_error(str(self._store.owner() or "that has just begun"), stored)
+            raise self._kept_error(str(self._store.owner() or "that has just begun"), stored)
         try:
             yield
         finally:
@@ -119,13 +119,13 @@ class ConnectorDeletion:
         """Returns who holds a lock, None if it is free, once the lock of a worker that was killed can have ended."""
         return poll_until(lambda held: held is None, owner, abandoned_s(self._storage), LOCK_POLL_S)
 
-    def _is_run_error(self, owner: str) -> UsageError:
+    def _run_error(self, owner: str) -> UsageError:
         return UsageError(
             f"Connector {self._connector.name} is run by {owner} now; nothing was removed.",
             "Stop that worker, or take the connector's file off it, then try again.",
         )
 
-    def _is_kept_error(self, owner: str, stored: Collection[str]) -> UsageError:
+    def _kept_error(self, owner: str, stored: Collection[str]) -> UsageError:
         name = self._connector.name
         return UsageError(
             f"Connector {name} is one of the worker {owner}, which keeps {', '.join(stored)}; nothing was removed.",
