@@ -96,12 +96,17 @@ def await_visible(
 
 def reason(hidden: Iterable[HiddenEnd]) -> str:
     """Returns a sentence that says of `hidden` partitions what readers see; there is one at least."""
-    first, *others = hidden
-    more = f" ({len(others)} more like it)" if others else ""
+    first, more = _first(hidden)
     return (
         f"read_committed readers do not see all that was published: after {VISIBLE_S:.0f} s {first}{more}. Its "
         "transaction is committed, and the broker has not ended it there, or another producer's transaction is open."
     )
+
+
+def _first(hidden: Iterable[HiddenEnd]) -> tuple[HiddenEnd, str]:
+    """Returns the first of `hidden` partitions, and what a message says of the others."""
+    first, *others = hidden
+    return first, f" ({len(others)} more like it)" if others else ""
 
 
 def require_stable(doing: str, reached: Ends, admin: Admin, stopped: Callable[[], bool] = lambda: False) -> None:
@@ -116,8 +121,7 @@ def require_stable(doing: str, reached: Ends, admin: Admin, stopped: Callable[[]
     hidden = await_visible(held, admin.ends, stopped)
     if not hidden:
         return
-    first, *others = hidden
-    more = f" ({len(others)} more like it)" if others else ""
+    first, more = _first(hidden)
     raise NotVisibleError(
         f"{doing}: {first.place} holds records up to offset {first.end}, and read_committed readers see those below "
         f"{first.visible} only{more}. A transaction is open there, of another producer as ours were ended, or the "
