@@ -61,22 +61,23 @@ class LoggerLevels:
         A logger that writes secrets at that level gets the lowest one at which it writes none. Raises UsageError if it
         is the one that is named, and for a new name that is too long or one too many.
         """
-        self._check_new(name)
+        existing = _existing()
+        if name != ROOT and name not in existing:
+            self._check_new(name)
         if LEVELS[level] < lowest_level(name):
             lowest = _NAMES[lowest_level(name)]
             raise UsageError(
                 f"Logger {name} is not set to {level}: it writes secrets below {lowest}.",
                 f"Set it to {lowest} or above.",
             )
-        touched = sorted(logger for logger in {name, *_existing()} if logger == name or _is_below(logger, name))
+        touched = sorted(logger for logger in {name, *existing} if logger == name or _is_below(logger, name))
         for logger in touched:
             _logger(logger).setLevel(max(LEVELS[level], lowest_level(logger)))
             self._set_ms[logger] = now_ms
         return touched
 
     def _check_new(self, name: str) -> None:
-        if name == ROOT or name in _existing():
-            return
+        """Raises UsageError for the name of a logger that is not there, if it may not be added."""
         if len(name) > _LONGEST_NAME:
             raise UsageError(
                 f"The name of a logger has {_LONGEST_NAME} characters at most; this one has {len(name)}.",
