@@ -55,6 +55,16 @@ class Type(Enum):
     STRUCT = "struct"
 
 
+NUMBERS: Final = {
+    "int8": Type.INT8,
+    "int16": Type.INT16,
+    "int32": Type.INT32,
+    "int64": Type.INT64,
+    "float32": Type.FLOAT32,
+    "float64": Type.FLOAT64,
+}
+"""Types of numbers by the names that settings and JSON Schema's `connect.type` have for them, Schema.Type in lower
+case. JsonConverter writes `float` and `double` for the last two (`Type`)."""
 BITS: Final = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 """How many bits the whole numbers of a type have."""
 

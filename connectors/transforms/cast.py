@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
+from connectors.data.schema import BITS, DATE, DECIMAL, NUMBERS, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.data.values import convert_to_string, decimal_of, float32
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
@@ -23,16 +23,7 @@ from connectors.transforms.values import REPLACE_NULL, basics, field_value, requ
 
 _PURPOSE: Final = "cast types"
 _LOGICAL: Final = {DATE, DECIMAL, TIME, TIMESTAMP}
-_TYPES: Final = {
-    "int8": Type.INT8,
-    "int16": Type.INT16,
-    "int32": Type.INT32,
-    "int64": Type.INT64,
-    "float32": Type.FLOAT32,
-    "float64": Type.FLOAT64,
-    "boolean": Type.BOOLEAN,
-    "string": Type.STRING,
-}
+_TYPES: Final = {**NUMBERS, "boolean": Type.BOOLEAN, "string": Type.STRING}
 
 
 class Cast(SidedTransform):

@@ -12,19 +12,11 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.data.bounds import Extent, is_int
-from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Field, Schema, Type
+from connectors.data.schema import DATE, DECIMAL, NUMBERS, SCALE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.data.values import short_float
 from connectors.errors import DataError
 from connectors.rejection import shown
 
-_NUMBERS: Final = {
-    "int8": Type.INT8,
-    "int16": Type.INT16,
-    "int32": Type.INT32,
-    "int64": Type.INT64,
-    "float32": Type.FLOAT32,
-    "float64": Type.FLOAT64,
-}
 _PLAIN: Final = {"integer": Type.INT64, "number": Type.FLOAT64, "string": Type.STRING, "boolean": Type.BOOLEAN}
 _LOGICAL: Final = (DECIMAL, DATE, TIME, TIMESTAMP)
 ENUM: Final = "io.confluent.connect.json.Enum"
@@ -217,7 +209,7 @@ def _required(schema: Schema) -> dict[str, Any]:
 
 
 def _plain(schema: Schema) -> dict[str, Any]:
-    name = next((name for name, kind in _NUMBERS.items() if kind is schema.type), None)
+    name = next((name for name, kind in NUMBERS.items() if kind is schema.type), None)
     if name is not None:
         return {"type": "number" if name.startswith("float") else "integer", "connect.type": name}
     if schema.type is Type.STRING and ENUM in (schema.parameters or {}):
@@ -237,7 +229,7 @@ def _type_of(kind: str, node: Mapping[str, Any]) -> Type:
     said = node.get("connect.type")
     if said == "bytes" or (node.get("title") == DECIMAL and SCALE in (node.get("connect.parameters") or {})):
         return Type.BYTES
-    return _NUMBERS.get(str(said), _PLAIN[kind])
+    return NUMBERS.get(str(said), _PLAIN[kind])
 
 
 def _index(node: Any) -> int:
