@@ -63,6 +63,8 @@ MEND: Final = (
     "Mend what the error names. If that is in the connector's file, send the worker SIGHUP, which reads it again; "
     "otherwise `keyfold restart` starts the connector."
 )
+NOT_DONE: Final = "Nothing was done of what was asked: run the command again then."
+MAY_BE_DONE: Final = "What was asked may have been done: see keyfold describe before you run the command again."
 
 _log = structlog.get_logger()
 
@@ -393,10 +395,7 @@ class Supervisor:
         at_ms = current.next_restart_ms
         state = "waits for an outage to end" if current.waits else "is FAILED"
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        undone = "Nothing was done of what was asked: run the command again then."
-        if begun:
-            undone = "What was asked may have been done: see keyfold describe before you run the command again."
-        action = MEND if at_ms is None else undone
+        action = MEND if at_ms is None else MAY_BE_DONE if begun else NOT_DONE
         unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
         message = f"Connector {self._name} {state}{when}: {current.error}"
         return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)
