@@ -26,7 +26,7 @@ from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, perform, request
 from connectors.runtime.offset_change import ChangedLog, Choose, OffsetChanger, every_log
 from connectors.runtime.request_handler import RESYNC
-from connectors.runtime.takeover import Fenced, claimed, draw_start, take_over
+from connectors.runtime.takeover import Fenced, claimed, draw_start, ids_to_have, take_over
 
 
 def kept_state(worker: WorkerConfig, name: str) -> CatalogState:
@@ -102,7 +102,7 @@ def _change(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) ->
     storage = connector_storage(worker, connector.name)
     changed: list[ChangedLog] = []
     clients, clock = ClientSettings.of(worker, connector), SystemClock()
-    buckets = kept_catalog(storage, connector.name).state.buckets or connector.tasks_max or 1
+    buckets = ids_to_have(kept_catalog(storage, connector.name).state, connector)
 
     def change(fenced: Fenced) -> None:
         changed.extend(OffsetChanger(*fenced).change(choose, clock.now_ms()))

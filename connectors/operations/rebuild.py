@@ -33,7 +33,7 @@ from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.offset_change import comparison_of_keys, comparison_of_records
-from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, take_over
+from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, ids_to_have, take_over
 from connectors.sinks.output_keys import live_keys
 from connectors.sinks.output_records import last_records
 from connectors.sinks.output_visibility import require_stable
@@ -68,7 +68,7 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
     clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
     logs: list[RebuiltLog] = []
     with claimed(storage, connector.name, abandoned_s(storage)):
-        buckets = Catalog.open(storage, connector.name).state.buckets or connector.tasks_max or 1
+        buckets = ids_to_have(Catalog.open(storage, connector.name).state, connector)
         _, broker = take_over(
             storage,
             connector,
@@ -128,8 +128,9 @@ class Rebuilder:
         names = select(self._connector, self._admin.list_topics())
         sources = self._admin.describe(names)
         partitions = [TopicPartition(name, number) for name in sources for number in range(sources[name].partitions)]
-        self._lost(self._broker.positions(partitions))
-        held, ids = self._shut_out(partitions)
+        held = self._broker.positions(partitions)
+        self._lost(held)
+        held, ids = self._shut_out(partitions, held)
         lost = self._lost(held)
         outputs = self._outputs(lost)
         starts, ends = self._admin.starts(list(lost)), self._admin.ends(list(lost))
@@ -151,12 +152,13 @@ class Rebuilder:
         topics = {name: sources[name] for name in sorted({log.topic for log in logs})}
         return Remains(topics, logs, held, ids)
 
-    def _shut_out(self, partitions: Sequence[TopicPartition]) -> tuple[Held, int]:
+    def _shut_out(self, partitions: Sequence[TopicPartition], held: Held) -> tuple[Held, int]:
         """Initialises each transactional id that an older owner can have used; returns the positions and `ids_of` them.
 
-        Its open transactions would hide records of the output, also those of partitions of topics that are gone.
+        `held` are the positions as they were before. The owner's open transactions would hide records of the output,
+        also those of partitions of topics that are gone.
         """
-        held, done = self._broker.positions(partitions), 0
+        done = 0
         while (ids := ids_of(held, self._catalog.state.buckets)) > done:
             self._broker.fence(range(done, ids))
             held, done = self._broker.positions(partitions), ids
@@ -177,9 +179,7 @@ class Rebuilder:
         self._check_any(held, lost)
         return lost
 
-    def _check_any(
-        self, held: Mapping[TopicPartition, Position | None], lost: Mapping[TopicPartition, Position]
-    ) -> None:
+    def _check_any(self, held: Held, lost: Mapping[TopicPartition, Position]) -> None:
         name, group = self._connector.name, self._connector.group_id
         if not any(held.values()):
             raise RebuildError(

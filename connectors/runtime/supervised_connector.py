@@ -12,6 +12,7 @@ from connectors.errors import NoConnectorError
 from connectors.runtime.connectors import ConnectorSpec
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import Supervisor
+from connectors.runtime.takeover import ids_to_have
 
 if TYPE_CHECKING:
     from compactor.model.state import CatalogState
@@ -39,8 +40,7 @@ class Connector(Struct, frozen=True):
         """How many tasks publish for it, one for each transactional id: none while it is stopped."""
         if self.status.state is ConnectorState.STOPPED:
             return 0
-        state = self.catalog_state
-        return (state.buckets if state is not None else 0) or self.spec.config.tasks_max or 1
+        return ids_to_have(self.catalog_state, self.spec.config)
 
 
 class ActiveTopics:

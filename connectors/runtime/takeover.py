@@ -275,6 +275,11 @@ def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings
         catalog.commit(lambda _: [SetBuckets(count=tasks_max)], now_ms)
 
 
+def ids_to_have(state: CatalogState | None, connector: ConnectorConfig) -> int:
+    """Returns how many transactional ids a connector has, as its catalog says; of a new one, as its file does."""
+    return (state.buckets if state is not None else 0) or connector.tasks_max or 1
+
+
 def stored_state(storage: Storage, connector: str) -> CatalogState | None:
     """Returns the state of a connector's catalog without taking it over; None if there is none that can be read."""
     try:
