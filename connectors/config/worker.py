@@ -43,7 +43,12 @@ from connectors.config.snapshot_places import ALLOWED
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
 PREFIX: Final = "KEYFOLD_"
-OTHERS: Final = frozenset({"KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS", "KEYFOLD_REST_PASSWORD", "KEYFOLD_REST_URL"})
+OTHERS: Final = frozenset(
+    {
+        *("KEYFOLD_FAILPOINTS", "KEYFOLD_IVY_SETTINGS", "KEYFOLD_REST_PASSWORD", "KEYFOLD_REST_URL"),
+        "KEYFOLD_SPARK_WITHOUT",
+    }
+)
 """Variables of keyfold that are no settings of a worker."""
 PINNED: Final[dict[str, tuple[str, str]]] = {
     "spark.speculation": ("false", "two attempts of one publish task would fence each other"),

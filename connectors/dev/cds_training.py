@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from compactor.model.record import RUN, SOURCE, ddl
 from connectors.jvm.cds_archive import KAFKA
-from connectors.spark import session
+from connectors.spark import private, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,13 +131,14 @@ def train_spark(option: str) -> None:
     """Runs a JVM of Spark with `option` to its end: that is when it writes its archive."""
     options = f"{session.DEFAULTS[session.JAVA_OPTIONS]} {shlex.quote(option)}"
     spark = session.get_session("local[2]", {session.JAVA_OPTIONS: options, "spark.sql.shuffle.partitions": "2"})
-    gateway = spark.sparkContext._gateway  # PySpark has no other way to its JVM's process
-    assert gateway is not None
+    process = private.jvm_process(spark)
+    if process is None or process.stdin is None:
+        sys.exit("PySpark does not show the JVM's process, which has to end to write its archive")
     with tempfile.TemporaryDirectory() as folder:
         fold_once(spark, Path(folder))
     spark.stop()
-    gateway.proc.stdin.close()  # which ends a JVM of PySpark's
-    if gateway.proc.wait(_WAIT_S) != 0:
+    process.stdin.close()  # which ends a JVM of PySpark's
+    if process.wait(_WAIT_S) != 0:
         sys.exit("the JVM did not end well")
 
 

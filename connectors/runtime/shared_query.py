@@ -24,7 +24,6 @@ from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
-from connectors.source import stream
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.options import SourceOptions
@@ -34,7 +33,7 @@ from connectors.source.read_task import read_in_driver
 from connectors.source.source_errors import reading_stopped
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SourceTopics
-from connectors.spark import session
+from connectors.spark import session, stream
 from connectors.threads import CancellableThread, let_go
 
 if TYPE_CHECKING:

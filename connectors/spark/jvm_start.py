@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from subprocess import Popen
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import structlog
 
@@ -15,9 +15,7 @@ from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
 from connectors.jvm.stderr import quietly
 from connectors.jvm.surroundings import nameless_user
-
-if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
+from connectors.spark import private
 
 _log = structlog.get_logger()
 
@@ -57,26 +55,37 @@ def check_home(environment: Mapping[str, str]) -> None:
         )
 
 
-def launch() -> JavaGateway:
-    """Starts a JVM for Spark and returns PySpark's way to it.
+def launch() -> None:
+    """Starts a JVM for Spark if this process has none, with the settings of its settings file.
 
     Raises ConfigError if its options or Spark's are not taken, SparkGoneError if the machine has no room for it.
     """
-    from pyspark import java_gateway
     from pyspark.errors import PySparkRuntimeError
 
-    pyspark: Any = java_gateway
-    before, pyspark.Popen = pyspark.Popen, _Starting
+    if private.is_launched():
+        return
     try:
-        with quietly() as stderr:  # without a SparkConf, which would go on the JVM's command line
-            gateway: JavaGateway = pyspark.launch_gateway(popen_kwargs={"stderr": stderr.descriptor})
+        with quietly() as stderr:
+            gateway = private.launch(_Starting, stderr.descriptor)
     except PySparkRuntimeError as error:
         raise not_started(stderr.reason(), os.environ) from error
-    finally:
-        pyspark.Popen = before
+    if gateway is None:
+        _launch_with_session()
+        return
     gateway.proc.started = True
-    _name_user(gateway.jvm)
-    return gateway
+    if (name := nameless_user(os.environ)) is not None:
+        private.name_user(gateway, name)
+
+
+def _launch_with_session() -> None:
+    """Has PySpark start the JVM with a session: without settings, which would stand on the JVM's command line."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        SparkSession.builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise not_started("what it wrote to stderr says why", os.environ) from error
 
 
 class _Starting(Popen[bytes]):
@@ -105,10 +114,3 @@ def _places(environment: Mapping[str, str]) -> str:
     given = environment.get(_NOTED, "").replace(",", ", ")
     also = f", and takes of the environment {given}" if given else ""
     return f"It is started with the spark.* keys of the worker file{also}."
-
-
-def _name_user(jvm: Any) -> None:
-    """Gives a user without an account a name in Hadoop, which fails without one, even with HADOOP_USER_NAME set."""
-    if (name := nameless_user(os.environ)) is not None:
-        users = jvm.org.apache.hadoop.security.UserGroupInformation
-        users.setLoginUser(users.createRemoteUser(name))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from compactor.errors import KeyfoldError
 from connectors.config.worker import PINNED
 from connectors.errors import SparkGoneError
 from connectors.jvm.cache import default_cache
@@ -25,6 +26,7 @@ from connectors.jvm.cds_archive import sharing
 from connectors.jvm.java import find_java
 from connectors.jvm.spark_home import JARS, ensure_home, installed
 from connectors.jvm.surroundings import java_properties, java_variables
+from connectors.spark import private
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
 from connectors.spark.jvm_start import OPTION_VARIABLES, check_home, launch, note_variables
@@ -32,8 +34,6 @@ from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from pyspark.sql import SparkSession
 
 _log = structlog.get_logger()
@@ -72,9 +72,6 @@ DEFAULTS: Final[dict[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.streaming.minBatchesToRetain": "2",
-    # The default one runs a process of the system for each file that it looks at.
-    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
-    "FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Spark measures a batch's bytes at each row, over all its nested columns: small batches are 5 to 14 times faster.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
@@ -94,13 +91,6 @@ FOR_RECORDS: Final[dict[str, str]] = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
 }
 """In place of defaults, if Spark's JVM is to work on records itself: both take time at first."""
-
-_PLANNING: Final[dict[str, str]] = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""No Java is written and compiled for frames with the answers of tasks as rows. Of the worker's session alone: one
-that is made from it (`newSession`), as Spark's fold does, has Spark's defaults, or what the user has set."""
 
 _ON_CLUSTERS: Final[dict[str, str]] = {EXECUTOR_OPTIONS: f"{_QUICK} {_METADATA}"}
 """Defaults for executors of a cluster: what they do in Java, on one machine the driver's JVM does, with its options."""
@@ -127,20 +117,10 @@ def _started(master: str, settings: Mapping[str, str], settings_file: SettingsFi
         spark = create(master, settings)
     finally:
         settings_file.remove()
-    _quiet_updates(spark)
+    private.adapt(spark, settings)
     if is_cluster(master):
         check_executors(spark)
     return spark
-
-
-def _quiet_updates(spark: SparkSession) -> None:
-    """Keeps PySpark's server for accumulators, which nothing here uses, from printing a traceback to stderr.
-
-    It does so when the JVM ends its connection: at each end, and if a signal to the process group ends the JVM first.
-    """
-    updates = getattr(getattr(spark, "sparkContext", None), "_accumulatorServer", None)
-    if updates is not None:
-        updates.handle_error = lambda *_: None
 
 
 def write_settings(master: str, settings: Mapping[str, str], environment: MutableMapping[str, str]) -> SettingsFile:
@@ -154,22 +134,21 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
     What the JVM and its Python processes put into spark.local.dir, records included, only this account can read.
     Raises SparkClusterError if a cluster does not take it, ConfigError if it refuses a setting.
     """
-    from pyspark.core.context import SparkContext
     from pyspark.sql import SparkSession
 
     before = os.umask(_PRIVATE)
     try:
-        if SparkContext._gateway is None:
-            SparkContext._ensure_initialized(gateway=launch())
         builder = SparkSession.builder.master(master).appName(_NAME)
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
+            launch()
             spark = builder.getOrCreate()
+        except KeyfoldError:
+            raise
         except Exception as error:
             raise not_taken(master, error) from error
-        for key in _PLANNING.keys() - settings.keys():
-            spark.conf.set(key, _PLANNING[key])
+        private.plan_quickly(spark, settings)
         return spark
     finally:
         os.umask(before)
@@ -221,7 +200,7 @@ def _properties(environment: Mapping[str, str]) -> list[str]:
 def _set_home(environment: MutableMapping[str, str], *, without_python: bool) -> None:
     """Sets SPARK_HOME unless the user has: without it Spark's scripts ask a Python, and split its path at blanks."""
     if not environment.get("SPARK_HOME"):
-        home = (ensure_home() if without_python else None) or installed()
+        home = (ensure_home() if without_python and private.is_used("home") else None) or installed()
         environment.update({} if home is None else {"SPARK_HOME": str(home)})
 
 
@@ -286,33 +265,34 @@ def cores(spark: SparkSession) -> int:
 
 def gone(spark: SparkSession) -> SparkGoneError | None:
     """Returns the error of a worker if the JVM that it started has ended; None while the JVM runs."""
-    process = _process(spark)
-    code = None if process is None else process.poll()
-    if code is None:
+    how = _end_of(spark)
+    if how is None:
         return None
-    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
     return SparkGoneError(
-        f"Spark's JVM has ended ({how}), and with it everything that this worker had under way.",
+        f"Spark's JVM has ended{how}, and with it everything that this worker had under way.",
         "Start the worker again: it goes on from its catalogs. Where the system has killed the JVM for its memory "
         "(see its log), lower spark.driver.memory or give the machine more.",
     )
 
 
 def close(spark: SparkSession) -> None:
-    """Ends Spark before this process ends: its tasks, its Python processes and its folders in /tmp.
-
-    PySpark's own `stop` waits nearly a second more, for threads of its own that end with this process.
-    """
-    spark._jsparkSession.stop()
+    """Ends Spark before this process ends: its tasks, its Python processes and its folders in /tmp."""
+    private.stop(spark)
 
 
 def kill(spark: SparkSession) -> None:
-    """Kills the JVM that this process started."""
-    process = _process(spark)
+    """Kills the JVM that this process started; one that PySpark does not show ends with this process."""
+    process = private.jvm_process(spark)
     if process is not None:
         process.kill()
 
 
-def _process(spark: SparkSession) -> Popen[bytes] | None:
-    gateway = getattr(getattr(spark, "sparkContext", None), "_gateway", None)
-    return getattr(gateway, "proc", None)
+def _end_of(spark: SparkSession) -> str | None:
+    """Returns how the JVM has ended, "" if that is not known; None while it runs."""
+    process = private.jvm_process(spark)
+    if process is None:
+        return None if private.answers(spark) else ""
+    code = process.poll()
+    if code is None:
+        return None
+    return f" (exit code {code})" if code >= 0 else f" (signal {-code})"

@@ -19,7 +19,7 @@ from connectors.clock import SystemClock
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError
 from connectors.kafka.admin import Admin
-from connectors.source import read_route, stream
+from connectors.source import read_route
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import TopicOffsets
@@ -28,6 +28,7 @@ from connectors.source.portion import Offer
 from connectors.source.read_task import read_apart
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SourceTopics
+from connectors.spark import stream
 from tests.support.broker_source import numbered_records
 from tests.support.engine import intake
 from tests.support.kafka import (

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from compactor.spark.errors import briefly
 from connectors.config.secrets import printable_text
-from connectors.source import stream
 from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
+from connectors.spark import stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,8 +32,8 @@ PYSPARKS: Final = ("4.3.0",)
 SELECTED: Final = (
     *("tests/unit/connectors/spark", "tests/unit/connectors/jvm", "tests/unit/compactor/fold"),
     *("tests/spark/test_fold.py", "tests/spark/test_ingest.py", "tests/spark/test_publish.py"),
-    *("tests/spark/test_stream.py", "tests/spark/test_snapshot.py", "tests/spark/test_start_failures.py"),
-    *("tests/e2e/test_once.py", "tests/e2e/test_elsewhere.py"),
+    *("tests/spark/test_private.py", "tests/spark/test_snapshot.py", "tests/spark/test_start_failures.py"),
+    *("tests/e2e/test_once.py", "tests/e2e/test_elsewhere.py", "tests/e2e/test_without_private.py"),
 )
 """What meets Python, Java and Spark: starts, tasks in Python, private switches of Spark, a worker with a broker."""
 _FOLDER: Final = ROOT / "build" / "versions"

@@ -9,7 +9,8 @@ import pytest
 
 from connectors.config.definitions import definitions
 from connectors.config.errors import FaultyConfigError
-from connectors.config.worker import WorkerConfig, settings_of, strange
+from connectors.config.worker import OTHERS, WorkerConfig, settings_of, strange
+from connectors.spark import private
 
 LEAST: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9092"}
 
@@ -67,6 +68,12 @@ def test_what_kubernetes_sets_is_passed_over(service: str) -> None:
 def test_a_port_of_sparks_is_a_setting() -> None:
     """A setting whose name ends as those of Kubernetes' do is one where its value is none of theirs."""
     assert settings_of({"KEYFOLD_SPARK_DRIVER_PORT": "7078"}) == {"spark.driver.port": "7078"}
+
+
+def test_what_is_left_out_of_spark_is_no_setting_of_sparks() -> None:
+    """Its variable is named as one would be."""
+    assert private.VARIABLE in OTHERS
+    assert settings_of({private.VARIABLE: private.ALL}) == {}
 
 
 @pytest.mark.parametrize("key", sorted(definitions(WorkerConfig)))

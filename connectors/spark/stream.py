@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from compactor.ingest.ingest import WRITTEN
 from compactor.model.record import ddl
 from connectors.source.datasource import NAME, Address, KafkaSource
+from connectors.spark import private
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,8 +23,8 @@ def start(spark: SparkSession, address: Address, checkpoint: str, take: Callable
     A micro-batch begins as soon as the one before it has ended and the driver at `address` has planned it. `checkpoint`
     is the URL of an empty folder, for Spark alone: nothing is ever read from it again.
     """
-    writer = load(spark, address).writeStream.foreachBatch(lambda batch, _: take(batch)).options(**_PROGRESS)
-    return writer.option("checkpointLocation", checkpoint).start()
+    writer = load(spark, address).writeStream.foreachBatch(lambda batch, _: take(batch))
+    return private.start_query(writer.option("checkpointLocation", checkpoint))
 
 
 def load(spark: SparkSession, address: Address) -> DataFrame:
@@ -35,34 +35,12 @@ def load(spark: SparkSession, address: Address) -> DataFrame:
 
 
 def _register(spark: SparkSession) -> None:
-    """Registers the source with `spark`, once, as the only one in Python."""
+    """Registers the source with `spark`, once."""
     with _registering:
         if spark not in _registered:
-            _look_for_no_others(spark)
             spark.dataSource.register(KafkaSource)
             _registered.add(spark)
 
 
-def _look_for_no_others(spark: SparkSession) -> None:
-    """Tells Spark that no other Python sources are installed; it would start a process to look for them, 0.45 s.
-
-    Nothing public says so: this is a variable of Spark's `DataSourceManager`, which its own tests set. A Spark without
-    that variable looks for them.
-    """
-    with suppress(Exception):
-        java = spark._jvm.java.lang.Class  # type: ignore[union-attr]
-        manager, maps = (java.forName(name).getField("MODULE$").get(None) for name in (_MANAGER, _MAP))
-        getattr(manager, "dataSourceBuilders_$eq")(spark._jvm.scala.Option.apply(maps.empty()))  # type: ignore[union-attr]
-
-
-_MANAGER: Final = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
-_MAP: Final = "scala.collection.immutable.Map$"
-_PROGRESS: Final = {
-    "asyncProgressTrackingEnabled": "true",
-    "asyncProgressTrackingCheckpointIntervalMs": "60000",
-    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
-}
-"""Spark writes its record of progress once a minute, while the query runs: two files for each micro-batch took 100 ms.
-Spark allows that for its Kafka sink only, as another sink might trust that record. This one never reads it."""
 _registering: Final = threading.Lock()
 _registered: Final[WeakSet[SparkSession]] = WeakSet()

@@ -1,0 +1,110 @@
+"""A Spark that has none of what keyfold uses of its insides: what a worker needs still works."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectors.spark import private
+from tests.support.cli import ROOT, environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SECRET = "marker-of-a-secret"
+
+_SCRIPT = """
+import json, os, signal, sys
+from compactor.ingest.ingest import WRITTEN
+from connectors.source.datasource import KafkaSource
+from connectors.spark import private, session
+from tests.support.kafka import wait_until
+import psutil
+
+spark = session.get_session("local[2]", {"spark.hadoop.fs.s3a.secret.key": sys.argv[1]})
+(jvm,) = [each for each in psutil.Process().children() if each.name() == "java"]
+rows = []
+spark.dataSource.register(KafkaSource)
+stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+writer = stream.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+query = private.start_query(writer.option("checkpointLocation", "file://" + sys.argv[2]))
+wait_until(lambda: len(rows) >= 30, "three micro-batches", 60)
+query.stop()
+before = session.gone(spark)
+commands = " ".join(jvm.cmdline())
+if sys.argv[3] == "kill":
+    jvm.kill()
+    wait_until(lambda: session.gone(spark) is not None, "the end of the JVM is seen", 60)
+else:
+    session.close(spark)
+print(json.dumps({"before": str(before or ""), "secret": sys.argv[1] in commands, "rows": len(rows) >= 30}))
+"""
+
+
+def _run(folder: Path, end: str) -> tuple[dict[str, Any], str]:
+    own = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, SECRET, str(folder / "checkpoint"), end],
+        env={**own, private.VARIABLE: private.ALL},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
+
+
+def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) -> None:
+    """Its settings are on no command line there either, and each switch that it goes without is logged once."""
+    answer, printed = _run(tmp_path, "close")
+    assert answer == {"before": "", "secret": False, "rows": True}
+    logged = [name for name in private.SWITCHES if printed.count(f"switch={name} ") or f"switch={name}\n" in printed]
+    assert set(private.SWITCHES) - set(logged) <= {"user"}, printed
+
+
+def test_the_end_of_the_jvm_is_seen_without_its_process(tmp_path: Path) -> None:
+    """By a call that nobody answers."""
+    answer, _ = _run(tmp_path, "kill")
+    assert answer["before"] == ""
+
+
+def test_spark_looks_for_no_other_python_sources(spark: SparkSession) -> None:
+    """It would start a process for that. The variable is Spark's own: if this fails, a new Spark has another way."""
+    jvm: Any = spark._jvm
+    manager = jvm.java.lang.Class.forName(private._SOURCES).getField("MODULE$").get(None)
+    before = manager.dataSourceBuilders()
+    set_builders = getattr(manager, "dataSourceBuilders_$eq")
+    set_builders(jvm.scala.Option.empty())  # as in a new JVM: it has not looked yet
+    try:
+        private.adapt(spark, {})
+        assert manager.dataSourceBuilders().isDefined()
+        assert manager.dataSourceBuilders().get().isEmpty()
+    finally:
+        set_builders(before)
+
+
+def test_a_query_that_spark_refuses_with_the_switch_runs_without_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark refuses to write its progress later with this trigger, as another Spark may with every one."""
+    rows: list[Any] = []
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    writer = stream.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect())).trigger(availableNow=True)
+    private._missing.discard("progress")
+    try:
+        query = private.start_query(writer.option("checkpointLocation", tmp_path.as_uri()))
+        assert private._missing == {"progress"}
+    finally:
+        private._missing.discard("progress")
+    assert query.awaitTermination(60)
+    assert len(rows) >= 10
+
+
+def test_this_spark_has_every_switch(spark: SparkSession) -> None:
+    """None was missed in this session. If this fails, a new Spark lacks one, and its function needs another way."""
+    assert private._missing == set()
+    assert private.jvm_process(spark) is not None
+    assert spark.conf.get(private.FILES) == private._FILE_MANAGER
