@@ -25,6 +25,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from compactor.errors import DEFECT, MissingFileError, StorageError, StorageRefusedError, UnsupportedStorageError
 from compactor.storage.base import UNHEALTHY, refused
 from compactor.storage.request_counts import REQUESTS
+from compactor.storage.store_errors import StoreCredentials, brief
 
 if TYPE_CHECKING:
     from obstore import WritableFile
@@ -133,6 +134,7 @@ class ObjectClient:
         self._store = _open(bucket, {"max_retries": 100, "retry_timeout": retry_timeout})
         self._refuses_copies = False
         """Whether the store has answered a copy with "not implemented"; set by `copy`, for the life of the process."""
+        self._credentials = StoreCredentials(bucket.options, os.environ)
         # Sends a create once: only `create` knows whether another try is right.
         self._once = _open(bucket, {"max_retries": 0, "retry_timeout": retry_timeout})
 
@@ -385,16 +387,17 @@ class ObjectClient:
         from obstore import exceptions
 
         try:
-            yield
+            with self._credentials.hidden():
+                yield
         except FileNotFoundError as error:
             kind, action = (MissingFileError, UNHEALTHY) if missing else (StorageError, absent)
-            raise kind(f"Could not {what} {self.url(key)}: {_brief(error)}.", action) from error
+            raise kind(f"Could not {what} {self.url(key)}: {brief(error)}.", action) from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise refused(what, self.url(key), _brief(error), _DENIED) from error
+            raise refused(what, self.url(key), brief(error), _DENIED) from error
         except (exceptions.NotSupportedError, NotImplementedError) as error:
-            raise UnsupportedStorageError(f"Could not {what} {self.url(key)}: {_brief(error)}.", _NO_CREATES) from error
+            raise UnsupportedStorageError(f"Could not {what} {self.url(key)}: {brief(error)}.", _NO_CREATES) from error
         except (exceptions.BaseError, OSError, ValueError) as error:
-            why = _brief(error)
+            why = brief(error)
             kind = OutOfRangeError if _NO_RANGE in why else StorageError
             action = _NO_URL if why.endswith(_NOT_SENT) else UNHEALTHY
             raise kind(f"Could not {what} {self.url(key)}: {why}.", action) from error
@@ -433,15 +436,10 @@ def _open(bucket: StoreBucket, retry: dict[str, Any]) -> ObjectStore:
         return kind(bucket.name, config=dict(bucket.options), client_options=client, retry_config=retry)
     except (exceptions.BaseError, ValueError) as error:
         raise UnsupportedStorageError(
-            f"Storage {bucket.url} cannot be opened: {_brief(error)}.", "Correct the storage.* keys of the worker file."
+            f"Storage {bucket.url} cannot be opened: {brief(error)}.", "Correct the storage.* keys of the worker file."
         ) from error
 
 
 def _info(meta: Mapping[str, Any]) -> ObjectInfo:
     modified: datetime = meta["last_modified"]
     return ObjectInfo(meta["path"], meta["size"], round(modified.timestamp() * 1000))
-
-
-def _brief(error: BaseException) -> str:
-    """Returns the first line of what obstore says, without the debug text after it."""
-    return (str(error).partition("\n")[0].strip() or type(error).__name__).rstrip(".")

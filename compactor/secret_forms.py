@@ -1,0 +1,77 @@
+"""Finds a secret in a text in every form in which others write it, and puts HIDDEN in its place.
+
+A server may repeat what a client has sent to it: as it is, as JSON or Python quotes it, as a URL has it, or in base64
+as HTTP's Basic does. Only texts for people go through here, never a record, a schema or a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+HIDDEN: Final = "[hidden]"
+"""In place of a secret that no placeholder stands for."""
+SHORTEST_PART: Final = 4
+"""The shortest part of a secret that is hidden: three characters stand in many words, and a text without them would say
+nothing. A password that is shorter is hidden only together with its user's name."""
+SHORTEST_ANYWHERE: Final = 6
+"""The shortest text (characters) that is replaced within a word; a shorter one is replaced as a word alone: `true` or
+`9092` would be hidden in texts that do not mean it."""
+
+
+def forms(text: str) -> Iterator[str]:
+    """Yields `text` as it is, as Python, JSON and a URL write it, and in base64, as HTTP's Basic has a user's login."""
+    yield text
+    yield repr(text)[1:-1]
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    data = text.encode("utf-8", "surrogatepass")
+    escaped = quote(data, safe="")
+    yield from (escaped, re.sub("%..", lambda byte: byte[0].lower(), escaped), quote_plus(data))
+    # Without the padding at the end: a text with it has this one too.
+    yield base64.b64encode(data).decode().rstrip("=")
+    yield base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def forms_of(*texts: str) -> tuple[str, ...]:
+    """Returns `texts` and their other forms, the longest first; a text below SHORTEST_PART is left out."""
+    distinct = {form for text in texts if len(text) >= SHORTEST_PART for form in forms(text)}
+    return tuple(sorted(distinct, key=lambda form: (-len(form), form)))
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """Returns `text` with HIDDEN in place of `secrets`, which `forms_of` has put into their forms and order."""
+    return replaced(text, ((form, HIDDEN) for form in secrets))
+
+
+def without_parts(text: str, secrets: Iterable[str]) -> str:
+    """Returns `text` with HIDDEN in place of all that it has in common with `secrets`, from SHORTEST_ANYWHERE on.
+
+    For what a server says that repeats secrets on purpose, in a text that is cut anywhere. What others may write must
+    not go through here: they would learn from what is hidden whether they have guessed a part.
+    """
+    common = bytearray(len(text))  # 1 for each character to hide
+    for secret in secrets:
+        for start in range(len(secret) - SHORTEST_ANYWHERE + 1):
+            part = secret[start : start + SHORTEST_ANYWHERE]
+            at = text.find(part)
+            while at >= 0:
+                common[at : at + SHORTEST_ANYWHERE] = b"\1" * SHORTEST_ANYWHERE
+                at = text.find(part, at + 1)
+    return re.sub("\1+", HIDDEN, "".join("\1" if hides else char for char, hides in zip(text, common, strict=True)))
+
+
+def replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """Returns `text` with the second of each pair in place of the first; a short one is replaced as a word alone."""
+    for part, shown in pairs:
+        if part not in text:
+            continue
+        if len(part) >= SHORTEST_ANYWHERE:
+            text = text.replace(part, shown)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _, by=shown: by, text)  # type: ignore[misc]
+    return text

@@ -1,0 +1,40 @@
+"""A server on 127.0.0.1 that repeats what it was asked: each answer is made of the request's path and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+Answer = Callable[[str, Mapping[str, str]], tuple[int, bytes]]
+"""Makes the status and the body of an answer, of a request's path and headers."""
+
+
+@contextmanager
+def echo_server(answer: Answer) -> Iterator[str]:
+    """Gives the URL of a server that answers with `answer` during the block."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answer(self.path, dict(self.headers))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_PUT = do_GET  # noqa: N815  # BaseHTTPRequestHandler finds it by the method
+
+        def log_message(self, *_: Any) -> None:
+            """Prints nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
