@@ -16,26 +16,24 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
-from urllib.parse import quote, urlsplit
+from functools import lru_cache
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-HIDDEN: Final = "[hidden]"
-"""In place of a secret that no placeholder stands for."""
-BRACES: Final = re.compile(r"\$\{([^}]*+)\}")
-"""What may be a placeholder; it is one if there is a colon in it."""
+from compactor.secret_forms import HIDDEN, SHORTEST_ANYWHERE, SHORTEST_PART, forms, forms_of, replaced
+from connectors.credentials import BRACES, is_no_word, secrets_in
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 _MOST: Final = 2_000
 """How many placeholders are remembered, and as many secrets that are written out; the newest."""
 _MOST_TEXTS: Final = 20_000
 """How many texts are searched for in all: each line of a log costs 3 ms with as many, and 0.1 ms with 1,000."""
 _MOST_PARTS: Final = 200
 """How many parts of one value are searched for: a file of certificates has as many lines."""
-_SHORTEST: Final = 6
-"""The shortest value (characters) that is hidden everywhere: `true` or `9092` would be hidden in texts that do not mean
-it."""
-SHORTEST_PART: Final = 4
-"""The shortest part of a value that is hidden: a line, an element of a list, the password of USER:PASSWORD."""
 _QUOTED: Final = 100
 _ENDS: Final = (47, 48)
 """How messages quote a value that is longer than `_QUOTED` characters: as many of its beginning, or of both its ends.
@@ -43,13 +41,7 @@ These pieces are searched for, and no shorter beginning: each hit would tell the
 character of a guess."""
 # Characters of a value that are looked at: the parts of a longer one are found in its beginning alone.
 _LONGEST: Final = 1 << 20
-_LONGEST_WRITTEN_OUT: Final = 4 << 10
-"""Characters of a secret that is written out and hidden: a longer one is a key, which is hidden by its form."""
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
-_OF_JAAS: Final = re.compile(r"(?i)(?:password|secret)\w*+\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s;\"']++))")
-"""The secrets in an entry of `sasl.jaas.config`."""
-_MANY: Final = 8
-"""Characters that a secret which was sent over REST must have to be hidden in the log, see `_is_no_word`."""
 _AUTHORIZATION: Final = re.compile(
     r"(?i)(authorization\\?['\"]?\s*+[:=,]\s*+(?!\S{0,3}\[hidden\])(?:b?\\?['\"])?)(?:(?:basic|bearer)\s++)?[^\s'\",;]++"
 )
@@ -61,7 +53,7 @@ _LONG_TOKEN: Final = 20
 
 
 class _Known(Struct, frozen=True):
-    """A value, its parts in all their forms, and what is shown in place of each. Its repr shows none."""
+    """The value of a placeholder, the forms of its parts, and what is shown in place of each. Its repr shows none."""
 
     shown: str
     value: str
@@ -71,14 +63,29 @@ class _Known(Struct, frozen=True):
         return f"_Known({self.shown!r})"
 
 
+class _WrittenOut(Struct, frozen=True):
+    """A setting as a file has it, or a request (`over_rest`); `is_secret` by name or type. Its repr shows nothing."""
+
+    text: str
+    is_secret: bool
+    over_rest: bool
+
+    def __repr__(self) -> str:
+        return "_WrittenOut()"
+
+
 class KnownValues:
-    """The values that are remembered, by the name of their placeholder; of a secret that is written out, by itself."""
+    """The values of placeholders that are remembered, by their names, and the settings that secrets stand in."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # The newest values, the oldest first; changed under the lock.
         self._placeholders: dict[str, _Known] = {}
-        self._written_out: dict[str, _Known] = {}
+        # The newest settings, the oldest first, with the forms of their secrets; those of a setting with placeholders
+        # are None, as they follow from these. Changed under the lock.
+        self._written_out: dict[_WrittenOut, tuple[str, ...] | None] = {}
+        # How often something was remembered: what was made of all this is made anew once it has changed.
+        self.version = 0
         # The parts that are hidden everywhere, each with what is shown, the longest first; replaced as a whole, and
         # None once a value has come that is not among them. It is made when it is read: many values come at a time.
         self._everywhere: list[tuple[str, str]] | None = []
@@ -88,13 +95,20 @@ class KnownValues:
         name = _name(written)
         old = self._placeholders.get(name)
         if old is None or old.value != value:
-            self._put(self._placeholders, name, _Known(written, value, _distinct(_parts(value))))
+            known = _Known(written, value, _distinct(_parts(value)))
+            with self._lock:
+                self._make_room(self._placeholders, name)
+                self._placeholders[name] = known
 
-    def remember_written_out(self, text: str, *, over_rest: bool) -> None:
-        """Remembers `text`, the value of a secret setting; what its placeholders stand for is none of it."""
-        if text not in self._written_out:
-            parts = _distinct(form for part in _written_out(text, over_rest=over_rest) for form in _forms(part))
-            self._put(self._written_out, text, _Known(HIDDEN, text, parts))
+    def remember_setting(self, text: str, *, is_secret: bool, over_rest: bool) -> None:
+        """Remembers the secrets in a setting; if it is none itself, they are the logins of the URLs in it."""
+        setting = _WrittenOut(text, is_secret, over_rest)
+        if setting in self._written_out or not (is_secret or "://" in text):
+            return
+        parts = None if BRACES.search(text, 0, text.rfind("}") + 1) else _forms_of_setting(setting, text)
+        with self._lock:
+            self._make_room(self._written_out, setting)
+            self._written_out[setting] = parts
 
     def all(self) -> list[tuple[str, str]]:
         """Returns what is hidden everywhere, each with what is shown in its place, the longest first."""
@@ -104,30 +118,47 @@ class KnownValues:
                 everywhere = self._everywhere = sorted(self._newest().items(), key=_by_length)
         return everywhere
 
-    def of(self, names: Iterable[str]) -> list[tuple[str, str]]:
-        """Returns what is known of the placeholders `names`, each as one of them writes it."""
+    def of(self, texts: Iterable[str]) -> list[tuple[str, str]]:
+        """Returns what is known of the placeholders in `texts`, each as one of them writes it."""
+        written = {match[0] for text in texts for match in BRACES.finditer(text, 0, text.rfind("}") + 1)}
         with self._lock:
-            known = [(written, self._placeholders.get(_name(written))) for written in names]
-        return [(part, written) for written, value in known if value for part in value.parts]
+            known = [(name, self._placeholders.get(_name(name))) for name in sorted(written)]
+        return [(part, name) for name, value in known if value for part in value.parts]
 
-    def _put(self, values: dict[str, _Known], name: str, value: _Known) -> None:
-        with self._lock:
-            values.pop(name, None)
-            while len(values) >= _MOST:
-                del values[next(iter(values))]
-            values[name] = value
-            self._everywhere = None
+    def resolved(self, text: str) -> str:
+        """Returns `text` with the values of its placeholders, as far as they are known."""
+
+        def value_of(match: re.Match[str]) -> str:
+            known = self._placeholders.get(_name(match[0])) if ":" in match[1] else None
+            return known.value if known else match[0]
+
+        end = text.rfind("}") + 1
+        return BRACES.sub(value_of, text[:end]) + text[end:]
+
+    def _make_room(self, values: dict[Key, Value], name: Key) -> None:
+        """Lets go of the oldest of `values`, and of that of `name`: it is the newest now."""
+        values.pop(name, None)
+        while len(values) >= _MOST:
+            del values[next(iter(values))]
+        self.version += 1
+        self._everywhere = None
 
     def _newest(self) -> dict[str, str]:
         """Returns the parts of the newest values, `_MOST_TEXTS` in all, and what is shown in place of each."""
         newest: dict[str, str] = {}
-        for value in (*reversed(self._placeholders.values()), *reversed(self._written_out.values())):
+        for shown, parts in self._newest_first():
             if len(newest) >= _MOST_TEXTS:
                 break
-            for part in value.parts:
-                if len(part) >= _SHORTEST:
-                    newest.setdefault(part, value.shown)
+            for part in parts:
+                if len(part) >= SHORTEST_ANYWHERE:
+                    newest.setdefault(part, shown)
         return newest
+
+    def _newest_first(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for known in reversed(self._placeholders.values()):
+            yield known.shown, known.parts
+        for setting, parts in reversed(self._written_out.items()):
+            yield HIDDEN, _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
 
 
 _known = KnownValues()
@@ -138,37 +169,60 @@ def remember(written: str, value: str) -> None:
     _known.remember(written, value)
 
 
-def remember_written_out(text: str, *, over_rest: bool) -> None:
-    """Remembers the value of a setting that is a secret, as a file has it, or a request (`over_rest`)."""
-    _known.remember_written_out(text, over_rest=over_rest)
+def remember_setting(text: str, *, is_secret: bool, over_rest: bool) -> None:
+    """Remembers the secrets in a setting, as a file has it, or a request (`over_rest`).
+
+    Of a setting that is no secret itself these are users and passwords in URLs. Placeholders in `text` count as what
+    they stand for, also if they are resolved later.
+    """
+    _known.remember_setting(text, is_secret=is_secret, over_rest=over_rest)
 
 
 def hide_all(text: str) -> str:
     """Returns `text` without the values of placeholders and the secrets that this process has come to know."""
-    return _replaced(text, _known.all())
+    return replaced(text, _known.all())
 
 
 def hide_in(text: str, settings: Iterable[str], secrets: Iterable[str] = ()) -> str:
     """Returns `text` without the values of the placeholders in `settings`, texts as a file has them, however short.
 
-    `secrets` are those of them whose names are secrets': what is written out there is hidden too.
+    Logins of URLs in them are hidden too, and what is written out in `secrets`, those of them that are secrets by their
+    names or types.
     """
-    names = {match[0] for setting in settings for match in BRACES.finditer(setting, 0, setting.rfind("}") + 1)}
-    pairs = _known.of(sorted(names))
-    written_out = {part for secret in secrets for part in _written_out(secret, over_rest=False)}
-    pairs += [(form, HIDDEN) for form in forms_of(*written_out)]
-    return _replaced(text, sorted(pairs, key=_by_length))
+    return replaced(text, _pairs(_known, _known.version, tuple(settings), tuple(secrets)))
+
+
+@lru_cache(maxsize=64)  # one record after the other is refused, each with the same settings
+def _pairs(
+    known: KnownValues,
+    _version: int,
+    settings: tuple[str, ...],
+    secrets: tuple[str, ...],
+) -> tuple[tuple[str, str], ...]:
+    """Returns what `hide_in` replaces, each with what is shown in its place, the longest first."""
+    values = known.of((*settings, *secrets))
+    texts = [(text, False) for text in settings] + [(text, True) for text in secrets]
+    written_out = {
+        secret
+        for text, is_secret in texts
+        for each in {text, known.resolved(text)}
+        for secret in secrets_in(each, is_secret=is_secret)
+    }
+    shown = dict(values)
+    for form in forms_of(*written_out):
+        shown.setdefault(form, HIDDEN)
+    return tuple(sorted(shown.items(), key=_by_length))
+
+
+def _forms_of_setting(setting: _WrittenOut, text: str) -> tuple[str, ...]:
+    """Returns the forms of the secrets in a setting, `text` once it is resolved; over REST only what is no word."""
+    secrets = secrets_in(text, is_secret=setting.is_secret)
+    return forms_of(*(secret for secret in secrets if not setting.over_rest or is_no_word(secret)))
 
 
 def without_credentials(text: str) -> str:
     """Hides what stands in `text` as HTTP sends credentials: `Authorization: …`, `Basic …`, `Bearer …`."""
     return _SCHEME.sub(_hidden_credential, _AUTHORIZATION.sub(lambda header: header[1] + HIDDEN, text))
-
-
-def forms_of(*texts: str) -> tuple[str, ...]:
-    """Returns `texts` and their other forms (see `_forms`), the longest first."""
-    forms = _distinct(form for text in texts for form in _forms(text))
-    return tuple(sorted(forms, key=len, reverse=True))
 
 
 def _hidden_credential(match: re.Match[str]) -> str:
@@ -209,43 +263,8 @@ def _by_length(pair: tuple[str, str]) -> int:
     return -len(pair[0])
 
 
-def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
-    for part, shown in pairs:
-        if part not in text:
-            continue
-        if len(part) >= _SHORTEST:
-            text = text.replace(part, shown)
-        else:  # as a word alone: a single digit stands in many others
-            text = re.sub(rf"(?<!\w){re.escape(part)}(?!\w)", lambda _, by=shown: by, text)  # type: ignore[misc]
-    return text
-
-
 def _distinct(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for part in parts if part))
-
-
-def _written_out(text: str, *, over_rest: bool) -> Iterator[str]:
-    """Yields what of a secret stands in its setting itself: what is between placeholders, the password of a pair.
-
-    Of an entry of JAAS these are the passwords. `over_rest`: only what is no word, see `_is_no_word`.
-    """
-    if len(text) > _LONGEST_WRITTEN_OUT:
-        return
-    options = ["".join(option) for option in _OF_JAAS.findall(text)]
-    for piece in (piece.strip() for value in options or [text] for piece in BRACES.sub("\0", value).split("\0")):
-        password = piece.partition(":")[2]
-        for part in (piece, password):
-            if len(part) >= SHORTEST_PART and not part.endswith(":") and (not over_rest or _is_no_word(part)):
-                yield part
-
-
-def _is_no_word(text: str) -> bool:
-    """Returns whether no line of the log has `text` of itself: it is long, and has letters and a digit or a capital.
-
-    Who may make a connector could else make `connector.failed` a password, and hide these words from operators.
-    """
-    is_mixed = any(character.isdigit() or character.isupper() for character in text)
-    return len(text) >= _MANY and is_mixed and any(character.isalpha() for character in text)
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -253,22 +272,12 @@ def _parts(value: str) -> Iterator[str]:
     whole = value[:_LONGEST].strip()
     some = [whole, *(part.strip() for part in _SEPARATORS.split(whole)[:_MOST_PARTS])]
     some += [piece for part in some[:_MOST_PARTS] for piece in _of_address(part)]
+    some += secrets_in(whole, is_secret=True)  # of an entry of JAAS, and logins as a client decodes them
     for number, part in enumerate(some):
         if number == 0 or len(part) >= SHORTEST_PART:
-            yield from _forms(part)
+            yield from forms(part)
         if len(part) > _QUOTED:
             yield from (part[:_QUOTED], part[: _ENDS[0]], part[-_ENDS[1] :])
-
-
-def _forms(text: str) -> Iterator[str]:
-    """Yields `text` as it is, as Python and a URL write it, and in base64, as HTTP's Basic has user and password."""
-    yield text
-    yield repr(text)[1:-1]
-    data = text.encode("utf-8", "surrogatepass")
-    yield quote(data, safe="")
-    # Without the padding at the end: a text with it has this one too.
-    yield base64.b64encode(data).decode().rstrip("=")
-    yield base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _of_address(text: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ from typing import Any, Final, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from compactor.secret_forms import HIDDEN
 from connectors.config.secrets import is_secret, logged_text
-from connectors.known_values import HIDDEN
 from connectors.progress.terminal import is_coloured
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"

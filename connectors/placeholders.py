@@ -22,9 +22,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from compactor.storage.no_links import open_below
+from connectors.credentials import BRACES
 from connectors.errors import ConfigError, PatternError
 from connectors.java_pattern import java_pattern
-from connectors.known_values import BRACES, remember
+from connectors.known_values import remember
 
 FILES: Final = "config.providers.file.param.allowed.paths"
 DIRECTORIES: Final = "config.providers.directory.param.allowed.paths"

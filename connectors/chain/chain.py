@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
+from compactor.secret_forms import without_parts
 from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
 from connectors.chain.spec import (
     ChainSpec,
@@ -25,7 +26,7 @@ from connectors.chain.spec import (
     made_converter,
     options_of,
     passwords_of,
-    settings_with_placeholders,
+    texts_of,
 )
 from connectors.converters.converter import Converter
 from connectors.converters.header_converters import header_converter
@@ -45,8 +46,10 @@ NO_TIMESTAMP: Final = -1
 """What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
-_SEARCHED: Final = 20_000
-"""Characters of it in which values of placeholders are looked for, before it is cut."""
+_SEARCHED: Final = 40_000
+"""Characters of it in which secrets are looked for, before it is cut."""
+_LONGEST_FORM: Final = 16_000
+"""Characters at the end of these that are left out, as a secret may be cut there: one of 4,096 as a URL writes it."""
 _RANGE: Final = SOURCE.get_field_index("range")
 _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
@@ -69,7 +72,8 @@ class RejectedError(Exception):
         """Returns why the record is rejected, without what `hide` takes out of a text."""
         error = self._error
         said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
-        message = f"{hide(said[:_SEARCHED])[:_LONGEST]} {hide(action)}".rstrip()
+        shown = hide(said) if len(said) <= _SEARCHED else hide(said[:_SEARCHED])[:-_LONGEST_FORM]
+        message = f"{shown[:_LONGEST]} {hide(action)}".rstrip()
         # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
         message = message.encode("utf-8", "replace").decode()
         return Rejection(self._stage, self._class_name, type(error).__name__, message)
@@ -154,8 +158,8 @@ class Chain:
         self._output = spec.output
         # The output topic of each topic that records had so far, as `output.topic` makes it; one entry a topic.
         self._outputs: dict[str, str] = {}
-        # Texts of settings in which placeholders stand, and passwords: what is said to be wrong is shown without them.
-        self._settings = settings_with_placeholders(spec)
+        # The texts of all settings, and of the passwords: what is said to be wrong is shown without their secrets.
+        self._settings = texts_of(spec)
         self._passwords = passwords_of(spec)
         self._keyed = keyed
         # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
@@ -218,7 +222,11 @@ class Chain:
         return str(error.without_values(self._hidden))
 
     def _hidden(self, text: str) -> str:
-        return without_credentials(hide_in(text, self._settings, self._passwords))
+        """Hides the chain's secrets; those that a registry has put into a schema also in part, as names are cut."""
+        hidden = without_credentials(hide_in(text, self._settings, self._passwords))
+        for conversion in (self._key, self._value):
+            hidden = without_parts(hidden, conversion.converter.repeated())
+        return hidden
 
     def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
         """Finds the identity of each key. A record with a key that has none is rejected and restored as it was read."""

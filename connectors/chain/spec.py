@@ -18,7 +18,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import AVRO as AVRO_CONVERTER
 from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
 from connectors.errors import ConfigError
-from connectors.known_values import remember_written_out
+from connectors.known_values import remember_setting
 from connectors.options import Option, OptionsError, read, unknown
 from connectors.placeholders import SHOWN, UNLIMITED, Limits, SecretError, check_path, has_placeholder
 from connectors.transforms.names import PREDICATES, TRANSFORMS
@@ -141,8 +141,10 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
 def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[str, Any]:
     """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError."""
     kind = classes.find(spec.name).of.load()
-    for password in _passwords(spec, kind.OPTIONS):
-        remember_written_out(password, over_rest=spec.limits.over_rest)
+    passwords = _password_names(kind.OPTIONS)
+    for name, text in spec.texts.items():
+        is_secret = OTHER_NAMES.get(name, name) in passwords
+        remember_setting(text, is_secret=is_secret, over_rest=spec.limits.over_rest)
     texts = {name: _resolved(text, spec.limits, resolve) for name, text in spec.texts.items()}
     texts = settled(kind.OPTIONS, texts, converts=not issubclass(kind, Step))
     if faults := tuple(_file_faults(kind.OPTIONS, texts, spec.limits)):
@@ -202,21 +204,30 @@ def is_plain(spec: ChainSpec) -> bool:
     return all(map(is_router, spec.steps)) and spec.identity == BYTES_IDENTITY
 
 
-def settings_with_placeholders(spec: ChainSpec) -> tuple[str, ...]:
-    """Returns the texts of all settings in which a placeholder stands."""
-    classes = (spec.key, spec.value, spec.header, *(step.of for step in spec.steps), *spec.predicates.values())
-    return tuple(text for class_spec in classes for text in class_spec.texts.values() if has_placeholder(text))
+def texts_of(spec: ChainSpec) -> tuple[str, ...]:
+    """Returns the texts of all settings of its classes, as the files have them."""
+    return tuple(text for own, _ in _classes_of(spec) for text in own.texts.values())
 
 
 def passwords_of(spec: ChainSpec) -> tuple[str, ...]:
-    """Returns the texts of all settings of its converters that are passwords, as the files have them."""
-    converters = ((own, CONVERTERS.find(own.name).of.load()) for own in (spec.key, spec.value))
-    return tuple(text for own, kind in converters for text in _passwords(own, kind.OPTIONS))
+    """Returns the texts of all settings of its classes that are passwords, as the files have them."""
+    classes = ((own, _password_names(names.find(own.name).of.load().OPTIONS)) for own, names in _classes_of(spec))
+    return tuple(
+        text
+        for own, passwords in classes
+        for name, text in own.texts.items()
+        if OTHER_NAMES.get(name, name) in passwords
+    )
 
 
-def _passwords(spec: ClassSpec, options: Iterable[Option]) -> Iterator[str]:
-    names = {option.name for option in options if option.kind == "PASSWORD"}
-    return (text for name, text in spec.texts.items() if OTHER_NAMES.get(name, name) in names)
+def _classes_of(spec: ChainSpec) -> Iterator[tuple[ClassSpec, ClassNames]]:
+    yield from ((spec.key, CONVERTERS), (spec.value, CONVERTERS), (spec.header, HEADER_CONVERTERS))
+    yield from ((step.of, TRANSFORMS) for step in spec.steps)
+    yield from ((predicate, PREDICATES) for predicate in spec.predicates.values())
+
+
+def _password_names(options: Iterable[Option]) -> frozenset[str]:
+    return frozenset(option.name for option in options if option.kind == "PASSWORD")
 
 
 def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str], limits: Limits) -> ClassSpec:

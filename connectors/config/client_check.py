@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from compactor.secret_forms import without
 from connectors.config import librdkafka
 from connectors.config.client_names import FILES, SYSTEMS
 from connectors.config.client_translate import JAVA
@@ -14,9 +15,8 @@ from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.librdkafka import ClientKind
-from connectors.config.secrets import is_secret
+from connectors.config.secrets import credentials_of, is_secret
 from connectors.config.worker import WorkerConfig
-from connectors.known_values import HIDDEN
 from connectors.placeholders import has_placeholder
 
 _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
@@ -24,8 +24,6 @@ _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
     "producer": {"transactional.id": "keyfold-check"},
     "admin": {},
 }
-# Characters. A shorter value is not masked in librdkafka's words: it would be replaced in the middle of other words.
-_SHORTEST_SECRET: Final = 4
 _STORE: Final = "ssl.keystore.location with ssl.keystore.type=PEM"
 _JAVA: Final = {
     **{name: java for java, name in JAVA.items() if name.startswith("ssl.")},
@@ -97,8 +95,4 @@ def _with_java(text: str) -> str:
 
 
 def _without_secrets(text: str, config: Mapping[str, Any]) -> str:
-    secrets = (str(value) for name, value in config.items() if is_secret(name))
-    for secret in secrets:
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    return text
+    return without(text, credentials_of(config))

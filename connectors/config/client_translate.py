@@ -9,10 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from connectors import jaas
 from connectors.config import client_names, errors, librdkafka
 from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
 from connectors.config.errors import Fault, RefusedValueError, refused
 from connectors.config.librdkafka import ClientKind
+from connectors.jaas import JaasError
 from connectors.placeholders import has_placeholder
 
 EXPORT_TRUST: Final = (
@@ -219,9 +221,6 @@ def _faults(kind: ClientKind, name: str, text: str) -> Iterator[Fault]:
             yield refused(name, text, str(error))
 
 
-_ENTRY = re.compile(r"([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*)", re.DOTALL | re.IGNORECASE)
-_OPTION = re.compile(r"\s*([\w.]+)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)'|([^\s;\"']+))", re.DOTALL)
-_END: Final = re.compile(r"\s*")
 _PASSWORDS: Final = {"username": "sasl.username", "password": "sasl.password"}
 _MODULES: Final[dict[str, dict[str, str]]] = {
     "PlainLoginModule": _PASSWORDS,
@@ -240,30 +239,14 @@ def parse_jaas(text: str) -> dict[str, str]:
 
     Raises ValueError, which never holds the entry's values, for another module, an unknown option or bad form.
     """
-    entry = _ENTRY.fullmatch(text.strip())
-    if not entry:
-        raise RefusedValueError('it must have the form MODULE required NAME="VALUE" …;')
-    names = _MODULES.get(entry[1].rpartition(".")[2])
+    try:
+        entry = jaas.read_entry(text)
+    except JaasError as error:
+        raise RefusedValueError(str(error)) from None
+    names = _MODULES.get(entry.module.rpartition(".")[2])
     if names is None:
         raise RefusedValueError(f"the login modules known are {', '.join(_MODULES)}.")
-    return _settings(names, _options(entry[2].removesuffix(";")))
-
-
-def _options(text: str) -> dict[str, str]:
-    options: dict[str, str] = {}
-    at = 0
-    while not _END.fullmatch(text, at):
-        option = _OPTION.match(text, at)
-        if not option:
-            raise RefusedValueError('an option after the module\'s name does not have the form NAME="VALUE".')
-        options[option[1]] = _value(option)
-        at = option.end()
-    return options
-
-
-def _value(option: re.Match[str]) -> str:
-    quoted = option[2] if option[2] is not None else option[3]
-    return option[4] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+    return _settings(names, entry.options)
 
 
 def _settings(names: dict[str, str], options: dict[str, str]) -> dict[str, str]:

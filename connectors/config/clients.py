@@ -20,7 +20,7 @@ from connectors.config.inline_pem import check_text
 from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import is_placeholder, is_secret
 from connectors.config.worker import WorkerConfig
-from connectors.known_values import remember_written_out
+from connectors.known_values import remember_setting
 from connectors.placeholders import UNLIMITED, Limits, check_path, resolve
 
 
@@ -67,8 +67,7 @@ def _merge(
     faults: list[Fault] = []
     for prefix, settings, limits in layers:
         for name, text in settings.items():
-            if is_secret(name):
-                remember_written_out(text, over_rest=limits.over_rest)
+            remember_setting(text, is_secret=is_secret(name), over_rest=limits.over_rest)
             try:
                 translated = _resolved(kind, name, text, limits)
             except ValueError as error:

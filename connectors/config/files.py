@@ -24,7 +24,7 @@ from connectors.config.snapshot_places import place_clash, place_of, rest_faults
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import PatternError
-from connectors.known_values import remember_written_out
+from connectors.known_values import remember_setting
 from connectors.placeholders import MOST_OVER_REST, UNLIMITED, Limits, has_placeholder, placeholders_in, resolve
 
 STORAGE: Final = "storage.location"
@@ -58,8 +58,7 @@ def load_worker(path: Path | None) -> WorkerConfig:
     except FaultyConfigError as error:
         raise error.of(where) from None
     for name, text in config.given.items():
-        if is_secret(name):
-            remember_written_out(text, over_rest=False)
+        remember_setting(text, is_secret=is_secret(name), over_rest=False)
     faults = (*client_faults(config, None), *rest_faults(config))
     if faults:
         raise FaultyConfigError(where, faults)

@@ -11,8 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from compactor.secret_forms import HIDDEN, forms_of
 from compactor.spark.errors import without_plan
-from connectors.known_values import HIDDEN, hide_all, hide_in, without_credentials
+from connectors.credentials import without_logins
+from connectors.known_values import hide_all, hide_in, without_credentials
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
 """A text that is a placeholder."""
@@ -42,6 +44,11 @@ _USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
 """The place at which a user and a password begin, in a text that ends with its only @: not at a port."""
 _QUERY: Final = re.compile(r"(?P<url>://[^\s\"'<>?#]*+)(?P<query>[?#][^\s\"'<>]*+)?")
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
+_LOGINS: Final = (
+    ("sasl.username", "sasl.password"),
+    ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
+)
+"""What librdkafka sends together, as HTTP's Basic to a server of tokens."""
 _NAME_MAX: Final = 1_000
 """Names that are longer count as those of secrets, unseen: there is no such setting."""
 
@@ -60,7 +67,7 @@ def printable(key: str, text: str) -> str:
     """Masks the value of `key` for printing: a secret's placeholder stays, a secret written out becomes `[hidden]`."""
     if is_secret(key):
         return text if is_placeholder(text) else HIDDEN
-    return printable_text(text)
+    return printable_text(without_logins(text, HIDDEN))
 
 
 def logged_text(text: str) -> str:
@@ -103,6 +110,13 @@ def _hidden_query(match: re.Match[str]) -> str:
     return match["url"] + _PARAMETER.sub(
         lambda parameter: parameter[0] if _PLACEHOLDER.fullmatch(parameter[0]) else HIDDEN, query
     )
+
+
+def credentials_of(client: Mapping[str, object]) -> tuple[str, ...]:
+    """Returns the forms of the secrets among librdkafka's settings, for `secret_forms.without`; resolved ones."""
+    secrets = [str(value) for name, value in client.items() if is_secret(name)]
+    logins = (f"{client[user]}:{client[own]}" for user, own in _LOGINS if user in client and own in client)
+    return forms_of(*secrets, *logins)
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:

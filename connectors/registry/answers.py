@@ -13,8 +13,9 @@ from typing import Any, Final, TypeVar
 import httpx
 from msgspec import Struct
 
+from compactor.secret_forms import without
 from connectors.errors import RegistryRefusedError
-from connectors.known_values import HIDDEN, without_credentials
+from connectors.known_values import without_credentials
 
 Result = TypeVar("Result")
 
@@ -67,9 +68,8 @@ class RegistryAnswer(Struct, frozen=True):
         """What it says of an error, in one line, without what was sent as credentials."""
         message = self._part("message")
         text = message.encode("utf-8", "replace").decode() if isinstance(message, str) else ""
-        for form in self.sent:
-            text = text.replace(form, HIDDEN)
-        return without_credentials(" ".join(text[:_READ].split()))[:_SAID] or "it says nothing"
+        text = without(text, self.sent)[:_READ]
+        return without_credentials(" ".join(text.split()))[:_SAID] or "it says nothing"
 
     def read(self, of: Callable[[Any], Result]) -> Result:
         """Returns what `of` makes of the body of a success. Raises RegistryRefusedError for any other answer."""

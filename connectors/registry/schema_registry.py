@@ -62,6 +62,8 @@ class SchemaRegistry:
         self._urls = settings.urls
         # Texts that an answer is shown without: whoever may see a status is not whoever may log in at the registry.
         self._sent = settings.sent
+        # The same once a schema has one of them in it, by which messages name types; empty until then.
+        self.repeated: tuple[str, ...] = ()
         self._client = HttpClient(
             httpx.Client(
                 auth=(settings.user, settings.password) if settings.user else None,
@@ -111,7 +113,10 @@ class SchemaRegistry:
         answer = self._ask("GET", path, what)
         if answer.is_missing:
             raise DataError(f"The registry has no {what}: {answer.said}.", _WRITER)
-        return answer.read(schema_of)
+        schema = answer.read(schema_of)
+        if not self.repeated and _repeats(schema, self._sent):
+            self.repeated = self._sent
+        return schema
 
     def _id_of(self, path: str, subject: str, schema: RegisteredSchema, *, normalize: bool) -> int:
         body: dict[str, Any] = {"schema": schema.text}
@@ -197,6 +202,12 @@ class SchemaRegistry:
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
+
+
+def _repeats(schema: RegisteredSchema, sent: tuple[str, ...]) -> bool:
+    names = (text for each in schema.references for text in (each.name, each.subject))
+    said = "\n".join((schema.text, schema.kind, *names))
+    return any(form in said for form in sent)
 
 
 def _address(url: str) -> str:

@@ -9,7 +9,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from connectors.known_values import SHORTEST_PART, forms_of
+from compactor.secret_forms import forms_of
+from connectors.credentials import login
 from connectors.options import REQUIRED, Option, OptionsError
 
 
@@ -94,9 +95,7 @@ class RegistrySettings(Struct, frozen=True):
     @property
     def sent(self) -> tuple[str, ...]:
         """What an answer must not be shown with: password and token, as they are and as HTTP's headers have them."""
-        whole = [self.token or "", f"{self.user}:{self.password}" if self.user else ""]
-        alone = [self.password] if len(self.password) >= SHORTEST_PART else []
-        return forms_of(*(text for text in (*whole, *alone) if text))
+        return forms_of(*login(self.user, self.password) if self.user else (), self.token or "")
 
 
 def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:

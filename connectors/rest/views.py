@@ -8,10 +8,10 @@ from typing import Final
 
 from compactor.model.state import Topic
 from compactor.model.times import moment
+from compactor.secret_forms import HIDDEN
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.secrets import masked, printable_text
-from connectors.known_values import HIDDEN
 from connectors.rest import shapes
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector

@@ -13,7 +13,7 @@ import structlog
 from compactor.errors import KeyfoldError
 from connectors import known_values, logging_setup
 from connectors.config.secrets import printable_text
-from connectors.known_values import hide_all, hide_in, remember, remember_written_out, without_credentials
+from connectors.known_values import hide_all, hide_in, remember, remember_setting, without_credentials
 from connectors.placeholders import resolve
 from connectors.rejection import shown
 from connectors.runtime import status
@@ -106,7 +106,7 @@ def test_a_secret_that_is_written_out_is_hidden() -> None:
     """Its password alone too, without the user's name, and what placeholders leave of it; other options stay."""
     jaas = 'a.PlainLoginModule required username="kafka-user" password="${env:X}-l1teral" realm="my-realm-1";'
     for secret in ("kafka-user:geheim4711", jaas):
-        remember_written_out(secret, over_rest=False)
+        remember_setting(secret, is_secret=True, over_rest=False)
     text = f"kafka-user sent geheim4711, {base64.b64encode(b'kafka-user:geheim4711').decode()} in my-realm-1, x-l1teral"
     assert hide_all(text) == "kafka-user sent [hidden], [hidden] in my-realm-1, x[hidden]"
     assert hide_in(text, (), ["kafka-user:geheim4711", jaas]) == hide_all(text)
@@ -115,7 +115,7 @@ def test_a_secret_that_is_written_out_is_hidden() -> None:
 def test_no_one_hides_words_of_the_log_by_calling_them_a_password() -> None:
     """What was sent over REST is hidden in lines of the log only if it is no word; in its connector's texts always."""
     for word in ("connector.failed", "connector", "2026-11-26", "T1", "Passw0rd-of-mine"):
-        remember_written_out(word, over_rest=True)
+        remember_setting(word, is_secret=True, over_rest=True)
     text = "2026-11-26 connector.failed T1 Passw0rd-of-mine"
     assert hide_all(text) == "2026-11-26 connector.failed T1 [hidden]"
     assert hide_in(text, (), ["connector.failed"]) == "2026-11-26 [hidden] T1 Passw0rd-of-mine"

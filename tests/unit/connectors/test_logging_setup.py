@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
+from compactor.secret_forms import HIDDEN
 from connectors import logging_setup
-from connectors.known_values import HIDDEN
 from tests.support.cli import own_logging
 
 _log = structlog.get_logger("tests")

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from compactor.model.record import SOURCE, TopicPartition
+from compactor.secret_forms import HIDDEN
 from connectors.chain.chain import NO_KEY, Chain, RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
 from connectors.errors import ConfigError, DataError, PortionLateError, RegistryError
-from connectors.known_values import HIDDEN, hide_all
+from connectors.known_values import hide_all
 from connectors.placeholders import resolve
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows

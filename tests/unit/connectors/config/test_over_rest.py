@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compactor.secret_forms import HIDDEN
 from connectors.config import librdkafka
 from connectors.config.client_names import CLIENT_SETTINGS, FILES, NOT_OVER_REST
 from connectors.config.clients import client_config
@@ -15,7 +16,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked, load_worker
 from connectors.config.worker import WorkerConfig
-from connectors.known_values import HIDDEN, hide_all
+from connectors.known_values import hide_all
 from connectors.placeholders import FILES as ALLOWED
 from tests.support.cli import worker_file
 from tests.support.settings import LEAST, cases

@@ -8,8 +8,8 @@ from pathlib import Path
 import javaproperties
 import pytest
 
+from compactor.secret_forms import HIDDEN
 from connectors.config.secrets import is_secret, masked, printable_text
-from connectors.known_values import HIDDEN
 from connectors.placeholders import SecretError, has_placeholder, resolve
 
 LONG = 60_000
