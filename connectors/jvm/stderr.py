@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+from connectors.known_values import hide_all, without_credentials
+
 _NOISE: Final = b"WARNING: Using incubator modules"
 _STDERR: Final = 2
 _KEPT: Final = 200
@@ -49,7 +51,7 @@ class JvmStderr:
             for line in lines:
                 self._lines.append(line)
                 if not line.startswith(_NOISE):
-                    _write(line)
+                    _write(_without_secrets(line))
         self._ended.set()
 
 
@@ -73,6 +75,13 @@ def quietly() -> Iterator[JvmStderr]:
         yield stderr
     finally:
         os.close(sink)
+
+
+def _without_secrets(line: bytes) -> bytes:
+    """Hides what this process knows to be secret: a task's process, which logs there too, may know only its part."""
+    text = line.decode("utf-8", "surrogateescape")
+    hidden = hide_all(without_credentials(text))
+    return line if hidden == text else hidden.encode("utf-8", "surrogateescape")
 
 
 def _write(line: bytes) -> None:

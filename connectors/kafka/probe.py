@@ -14,7 +14,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from compactor.secret_forms import without
 from connectors.config.librdkafka import ClientKind
+from connectors.config.secrets import credentials_of
 from connectors.errors import LoginRefusedError, NoConnectionError
 from connectors.kafka.admin import new_client
 from connectors.kafka.client_settings import ClientSettings, Setting
@@ -29,6 +31,8 @@ _FIRST_WAIT_S: Final = 0.4
 _POLL_S: Final = 0.05
 SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 """The settings that decide whether the brokers let a client in begin with one of these."""
+_SAID: Final = 1_000
+"""Characters that are shown of an error: a server of tokens may have answered with a page."""
 _CLOSED: Final = "Connection refused"
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+\)")
 _CHECKS: Final[Mapping[int, str]] = {
@@ -95,7 +99,7 @@ def probe(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, pr
     try:
         first_answer(client, listener, deadline_s)
     except KafkaException as error:
-        raise refused(cause(error), kind, str(config.get("bootstrap.servers")), prefix) from None
+        raise refused(cause(error), kind, config, prefix) from None
 
 
 def listening(config: Mapping[str, Any]) -> tuple[AdminClient, ErrorListener]:
@@ -125,9 +129,13 @@ def first_answer(
         wait *= 2
 
 
-def refused(error: KafkaError, kind: ClientKind, bootstrap: str, prefix: str) -> NoConnectionError:
-    """Returns the typed error for `error` of a client of `kind`; its message begins with `prefix`."""
-    said = _STATE.sub("", error.str()).rstrip(".?")
+def refused(error: KafkaError, kind: ClientKind, config: Mapping[str, Setting], prefix: str) -> NoConnectionError:
+    """Returns the typed error for `error` of a client of `kind` with `config`; its message begins with `prefix`.
+
+    librdkafka quotes the broker, or the server of tokens, which may repeat what it was sent.
+    """
+    bootstrap = str(config.get("bootstrap.servers"))
+    said = without(_STATE.sub("", error.str()), credentials_of(config))[:_SAID].rstrip(".?")
     if error.code() in _CHECKS:
         check = _CHECKS[error.code()].format(kind=kind)
         return LoginRefusedError(

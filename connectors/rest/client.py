@@ -12,8 +12,10 @@ from urllib.parse import urlsplit
 import httpx
 
 from compactor.errors import KeyfoldError
+from compactor.secret_forms import forms_of, without
 from connectors.config.fields import is_connector_name
 from connectors.config.secrets import without_urls_secrets
+from connectors.credentials import login, secrets_in
 from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
 
 TIMEOUT_S: Final = 90.0
@@ -32,7 +34,8 @@ _ACTIONS: Final[dict[int, str]] = {
     HTTPStatus.FORBIDDEN: "Ask as a user with the role admin.",
     HTTPStatus.NOT_FOUND: "keyfold connectors list shows those that there are.",
 }
-
+_SAID: Final = 10_000
+"""Characters that are shown of what a worker says of an error: it lists every fault of a config."""
 
 _NOT_IN: Final = {
     "--cacert": "it holds no certificates",
@@ -48,6 +51,8 @@ class RestClient:
         if not _is_address(url):
             raise UsageError(f"--url {url!r} is no address of a worker.", "Write http://HOST:PORT.")
         self.url = url.rstrip("/")
+        # What an answer is shown without: it may repeat the login.
+        self._sent = forms_of(*(login(*auth) if auth else ()), *secrets_in(url, is_secret=False))
         self._client = httpx.Client(
             auth=auth,
             timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S),
@@ -62,8 +67,8 @@ class RestClient:
         self._client.close()
 
     def get(self, path: str) -> Any:
-        """Returns the answer to a GET. Raises UnreachableError; what the answer's code says otherwise."""
-        return self._ask("GET", path)
+        """Returns the answer to a GET, for printing. Raises UnreachableError; what the answer's code says otherwise."""
+        return self._hidden(self._ask("GET", path))
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
         """Sends a request, with a JSON `body` if there is one; returns the answer, None if it has no body."""
@@ -75,11 +80,11 @@ class RestClient:
         except httpx.HTTPError as error:
             where = without_urls_secrets(self.url)
             raise UnreachableError(
-                f"No worker answers at {where}: {error}.",
+                f"No worker answers at {where}: {without(str(error), self._sent)[:_SAID]}.",
                 "Start one with listeners, or name another address with --url.",
             ) from None
         if not answer.is_success:
-            raise _error(answer)
+            raise self._error(answer)
         try:
             return answer.json() if answer.content else None
         except ValueError:
@@ -87,6 +92,22 @@ class RestClient:
                 f"What answers at {without_urls_secrets(self.url)} is no worker: its answer is not JSON.",
                 "Name the worker's address with --url.",
             ) from None
+
+    def _hidden(self, answer: Any) -> Any:
+        """Returns `answer` without the login in its texts; the names in it stay."""
+        if isinstance(answer, dict):
+            return {name: self._hidden(value) for name, value in answer.items()}
+        if isinstance(answer, list):
+            return [self._hidden(value) for value in answer]
+        return without(answer, self._sent) if isinstance(answer, str) else answer
+
+    def _error(self, answer: httpx.Response) -> KeyfoldError:
+        try:
+            message = str(answer.json()["message"])
+        except (ValueError, KeyError, TypeError):
+            message = f"The worker answered {answer.status_code} {answer.reason_phrase}."
+        kind = _ERRORS.get(answer.status_code, KeyfoldError)
+        return kind(without(message, self._sent)[:_SAID], _ACTIONS.get(answer.status_code, ""))
 
 
 def _is_address(url: str) -> bool:
@@ -127,12 +148,3 @@ def path_of(connector: str, *rest: str) -> str:
     if not is_connector_name(connector):
         raise NoConnectorError(f"{connector!r} is no connector's name.", _ACTIONS[HTTPStatus.NOT_FOUND])
     return "/".join(("/connectors", connector, *rest))
-
-
-def _error(answer: httpx.Response) -> KeyfoldError:
-    try:
-        message = str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        message = f"The worker answered {answer.status_code} {answer.reason_phrase}."
-    kind = _ERRORS.get(answer.status_code, KeyfoldError)
-    return kind(message, _ACTIONS.get(answer.status_code, ""))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,7 @@ from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.cli.main import app
 from connectors.rest import service
 from tests.support.cli import connector_file, own_logging
+from tests.support.echo_server import echo_server
 from tests.support.rest import RestWorker, rest_worker
 from tests.support.secured_broker import Authority
 
@@ -52,6 +55,29 @@ def asked(*arguments: object, typed: str | None = None) -> Result:
 def failed(done: Result, code: int) -> str:
     assert (done.exit_code, done.stdout) == (code, ""), done.output
     return done.stderr
+
+
+@pytest.mark.parametrize("code", [200, 400, 401, 500])
+@pytest.mark.parametrize("in_url", [False, True])
+def test_what_answers_as_a_worker_cannot_have_the_login_shown(
+    code: int, in_url: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an error, a trace or a config, as it was sent or decoded; `asked` looks for the password."""
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORDS["ann"])
+
+    def answer(_: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        sent = headers["Authorization"].partition(" ")[2]
+        said = f"{sent} {base64.b64decode(sent).decode()} is the login {'x' * 20_000}"
+        connector = {"state": "FAILED", "worker_id": "w", "trace": said}
+        return code, json.dumps({"message": said, "connector": connector, "tasks": [connector]}).encode()
+
+    with echo_server(answer) as url:
+        if in_url:
+            done = asked("show", "c1", "--url", url.replace("://", f"://ann:{PASSWORDS['ann']}@"))
+        else:
+            done = asked("show", "c1", "--url", url, "--user", "ann")
+    assert "[hidden] [hidden] is the login" in " ".join(done.output.split())
+    assert base64.b64encode(f"ann:{PASSWORDS['ann']}".encode()).decode()[:12] not in done.output
 
 
 def test_without_a_user_the_worker_says_nothing(secured: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from connectors.jvm.stderr import quietly, reason_in
+from connectors.known_values import remember_setting
 
 _WRITES = """
 echo WARNING: Using incubator modules: jdk.incubator.vector >&2
@@ -25,6 +26,17 @@ def test_the_warning_of_every_start_is_left_out(capfd: pytest.CaptureFixture[str
             thread.join(10)
     assert capfd.readouterr().err == '{"event": "one"}\nthe last'
     assert stderr.reason() == "the last"
+
+
+def test_no_line_of_the_jvm_shows_a_secret(capfd: pytest.CaptureFixture[str]) -> None:
+    """The worker knows all of them; a task's process, which logs through the JVM, may not."""
+    remember_setting("geheim-of-the-jvm", is_secret=True, over_rest=False)
+    with quietly() as stderr:
+        subprocess.run(["sh", "-c", "printf 'it is geheim-of-the-jvm \\377' >&2"], stderr=stderr.descriptor, check=True)
+    for thread in threading.enumerate():
+        if thread.name == "jvm-stderr":
+            thread.join(10)
+    assert capfd.readouterr().err.startswith("it is [hidden] ")
 
 
 _USAGE = [

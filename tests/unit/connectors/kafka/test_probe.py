@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from typing import Any
@@ -102,10 +103,26 @@ def test_the_message_names_whose_settings_to_correct(
     kind: ClientKind, error: KafkaError, said: str, check: str
 ) -> None:
     """Which client, what the broker said, and the settings of just that client."""
-    found = refused(error, kind, "b:1", "Connector c: ")
+    found = refused(error, kind, {"bootstrap.servers": "b:1"}, "Connector c: ")
     assert found.message == f"Connector c: {said.format(kind)}"
     assert check.format(kind) in found.action
     assert found.retriable
+
+
+def test_no_message_shows_what_a_server_of_tokens_repeats() -> None:
+    """Librdkafka quotes its answer, which may be a page of any length."""
+    config: dict[str, Setting] = {
+        "bootstrap.servers": "b:1",
+        "sasl.oauthbearer.client.id": "keyfold",
+        "sasl.oauthbearer.client.secret": "geheim-4711",
+    }
+    pair = base64.b64encode(b"keyfold:geheim-4711").decode()
+    said = f'failed to retrieve a token: {{"was": "geheim-4711", "and": "{pair}"}} {"x" * 5_000}'
+    error = refused(KafkaError(KafkaError._AUTHENTICATION, said), "admin", config, "")
+    assert "4711" not in error.message
+    assert pair.rstrip("=") not in error.message
+    assert 'failed to retrieve a token: {"was": "[hidden]", "and": "[hidden]' in error.message
+    assert len(error.message) < 1_200
 
 
 def test_clients_that_log_in_alike_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
