@@ -66,7 +66,7 @@ test: setup ## Lints, checks types and runs every test: those without Spark and 
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-long: setup ## Runs the tests that take a minute or more each and are left out of `make test`.
+long: setup ## Runs the tests that take half a minute or more each and are left out of `make test`.
 	@LONG=1 $(BIN)/pytest -v -n 2 --dist loadgroup -m long
 
 faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours. FAULTS_GO_ON=1 keeps what ran at this commit.

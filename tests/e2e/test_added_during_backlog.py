@@ -21,6 +21,7 @@ BACKLOG = 600_000
 """Records whose chain takes some ten seconds in two tasks: long enough to come in between."""
 
 
+@pytest.mark.long
 def test_the_backlog_of_the_only_connector_is_left_for_one_that_comes(
     tmp_path: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str]
 ) -> None:

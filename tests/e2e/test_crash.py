@@ -29,6 +29,7 @@ def deployment(deployment: Deployment) -> Deployment:
     return deployment.publishing_only()
 
 
+@pytest.mark.long
 def test_a_worker_killed_again_and_again_loses_nothing_and_repeats_nothing(
     spark: SparkSession, deployment: Deployment
 ) -> None:

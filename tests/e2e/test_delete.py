@@ -60,6 +60,7 @@ def test_an_output_that_is_left_is_not_published_to_again(spark: SparkSession, d
     )
 
 
+@pytest.mark.long
 def test_a_connector_made_over_rest_does_not_come_back(deployment: Deployment, tmp_path: Path) -> None:
     """While its worker lives it is refused, also if it is STOPPED; without one its config goes with the rest."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 50))

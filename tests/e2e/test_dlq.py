@@ -121,6 +121,7 @@ def test_a_run_that_is_killed_sends_nothing_twice_and_loses_nothing(
     assert sorted(int(one.key or b"") for one in returned(strict)) == list(range(20))
 
 
+@pytest.mark.long
 def test_letters_that_a_filter_leaves_stay_for_a_later_run(spark: SparkSession, strict: Deployment) -> None:
     """Also those that lie before others which have gone: each goes once, whatever the order."""
     produce(
@@ -137,6 +138,7 @@ def test_letters_that_a_filter_leaves_stay_for_a_later_run(spark: SparkSession, 
     assert sorted(one.key or b"" for one in returned(strict)) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.long
 def test_a_source_that_was_read_anew_sends_one_letter_of_each_record_back(
     spark: SparkSession, strict: Deployment
 ) -> None:

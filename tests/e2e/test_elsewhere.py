@@ -31,6 +31,7 @@ def place() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.long
 def test_a_path_may_have_every_character_but_a_colon(place: Path) -> None:
     """Environment, cache, storage, configuration, broker and temporary files lie in a folder of a hard name."""
     root = place / HARD_NAME

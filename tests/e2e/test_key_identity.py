@@ -79,6 +79,7 @@ def test_one_live_record_for_each_key_whatever_its_bytes(
     assert read(deployment)[3].timestamp_ms == read(deployment)[4].timestamp_ms
 
 
+@pytest.mark.long
 def test_killed_between_tombstone_and_record(spark: SparkSession, deployment: Deployment) -> None:
     """No reader sees the one without the other, and the next worker sends both."""
     deployment.publishing_only()

@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def _selected(step: str) -> Any:
+    """Returns a step as a parameter: the steps next to the two commits are tried each time, the others take minutes."""
+    tried = step in ("rebuild.before-commit", "rebuild.positions")
+    return pytest.param(step, marks=[] if tried else [pytest.mark.long])
+
+
 @pytest.fixture
 def lost(spark: SparkSession, deployment: Deployment) -> Deployment:
     """A connector that has published 200 records of two partitions, in several folds, and lost its storage then."""
@@ -143,7 +149,7 @@ def test_a_loss_is_stated_and_must_be_accepted(spark: SparkSession, lost: Deploy
     assert [one["lost_offsets"] for one in described["partitions"]] == [7, 0]
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if step.startswith("rebuild.")])
+@pytest.mark.parametrize("step", [_selected(step) for step in STEPS if step.startswith("rebuild.")])
 def test_killed_at_a_step(spark: SparkSession, lost: Deployment, step: str) -> None:
     """A worker goes on only where all is done; else it is FAILED, and asked for again it is done."""
     killed = subprocess.run(
@@ -371,7 +377,9 @@ class LivingWorker:
             self._deployment.run_once(self._spark)
 
 
-@pytest.mark.parametrize("step", ["rebuild.read", "rebuild.after-commit", "rebuild.positions", "rebuild.fence"])
+@pytest.mark.parametrize(
+    "step", [*map(_selected, ("rebuild.read", "rebuild.after-commit", "rebuild.positions", "rebuild.fence"))]
+)
 def test_a_worker_that_lives_publishes_meanwhile(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -170,6 +170,7 @@ def test_one_fails_and_is_restarted_alone(new_deployment: Callable[[], Deploymen
         check(one)
 
 
+@pytest.mark.long
 def test_a_flood_leaves_the_pipeline_alone(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
     """2,000 requests of 32 clients, half of them malformed, while records come: all are answered, promises hold.
 

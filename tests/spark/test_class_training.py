@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
+import pytest
 
 from compactor.model.record import RUN
 from connectors.dev.cds_training import fold_once
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.long
 def test_the_training_run_reads_writes_and_folds(spark: SparkSession, tmp_path: Path) -> None:
     """It goes through whatever columns source and runs have now."""
     fold_once(spark, tmp_path)
