@@ -19,6 +19,10 @@ from connectors.errors import ConfigError
 
 REQUIRED: Final = object()
 """In place of a default: a file must have the setting."""
+_LONGEST: Final = 64 << 10
+"""Characters of a setting. A text that is put into each record is in memory for each record of a batch."""
+_LONGEST_LIST: Final = 1 << 20
+"""Characters of a list: 4,096 columns, as many as a table of MySQL may have, with two names of 64 each take half."""
 Kind = Literal["BOOLEAN", "CLASS", "DOUBLE", "INT", "LIST", "LONG", "PASSWORD", "STRING"]
 _WHOLE: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _BOUNDS: Final = {"INT": 2**31, "LONG": 2**63}
@@ -28,7 +32,8 @@ class Option(Struct, frozen=True):
     """One setting (ConfigDef.ConfigKey). `default` is a value, not a text; `doc` is a sentence or more.
 
     `allowed`: the only texts that are taken, in any case if `any_case`. `check` returns what is wrong with a value,
-    or None. `is_file`: it names a file that the class reads.
+    or None. `is_file`: it names a file that the class reads. `longest`: how many characters it may have, if that is
+    not what others of its kind may have.
     """
 
     name: str
@@ -40,6 +45,12 @@ class Option(Struct, frozen=True):
     check: Callable[[Any], str | None] | None = None
     importance: Literal["HIGH", "MEDIUM", "LOW"] = "MEDIUM"
     is_file: bool = False
+    longest: int = 0
+
+    @property
+    def most(self) -> int:
+        """How many characters are taken: `longest`, or what is enough for its kind."""
+        return self.longest or (_LONGEST_LIST if self.kind == "LIST" else _LONGEST)
 
     @property
     def valid_values(self) -> str:
@@ -83,6 +94,9 @@ def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:
             values[option.name] = option.default
             if option.default is REQUIRED:
                 faults.append((option.name, f"missing; it is required: {option.valid_values}."))
+            continue
+        if len(text) > option.most:
+            faults.append((option.name, f"a text of {len(text)} characters is not allowed: at most {option.most} are."))
             continue
         try:
             values[option.name] = _value(option, text.strip())

@@ -7,17 +7,18 @@ are. A record that cannot be converted or transformed is rejected, alone, and ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from math import prod
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError, KeyfoldError
-from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
+from compactor.model.record import SOURCE, TopicPartition
 from compactor.secret_forms import without_parts
-from connectors.chain.key_identity import Compared, KeyIdentity, key_identity
+from connectors.chain.key_identity import KeyIdentity, key_identity
+from connectors.chain.rows import Rows
 from connectors.chain.spec import (
     ChainSpec,
     Resolve,
@@ -32,8 +33,9 @@ from connectors.converters.converter import Converter
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
+from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
-from connectors.errors import PortionLateError, RegistryError
+from connectors.errors import RegistryError
 from connectors.known_values import hide_in, without_credentials
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
@@ -50,8 +52,10 @@ _SEARCHED: Final = 40_000
 """Characters of it in which secrets are looked for, before it is cut."""
 _LONGEST_FORM: Final = 16_000
 """Characters at the end of these that are left out, as a secret may be cut there: one of 4,096 as a URL writes it."""
+_PIECE_BYTES: Final = 16 << 20
+"""Bytes of keys, values and headers after which what a batch becomes is handed on: as many as a batch that was read
+has (`ReadLimits.batch_bytes`). A batch of 5,000 small records may become one of gigabytes."""
 _RANGE: Final = SOURCE.get_field_index("range")
-_COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
 
 class RejectedError(Exception):
@@ -127,9 +131,13 @@ class Conversion(Struct):
         except Exception as error:
             raise RejectedError(self.stage, self.name, error) from error
 
-    def write(self, topic: str, headers: list[Header], schema: Any, value: Any) -> bytes | None:
-        """Returns the bytes of `value`. Raises RejectedError, RegistryError."""
+    def write(self, topic: str, headers: list[Header], schema: Any, value: Any, room: Room, size: int) -> bytes | None:
+        """Returns the bytes of `value`, for which there is `room` in what a record of `size` bytes may become.
+
+        Raises RejectedError, RegistryError.
+        """
         try:
+            room.check(size, schema, value)
             return self.converter.from_connect_data(topic, headers, schema, value)
         except RegistryError:
             raise
@@ -154,6 +162,8 @@ class Chain:
         kind = HEADER_CONVERTERS.find(spec.header.name).of.load()
         self._header = header_converter(kind, options_of(spec.header, HEADER_CONVERTERS, resolve))
         self._ask_only()
+        transforms = [step.transform for step in self._steps]
+        self._room = Room(sum(each.added for each in transforms), prod(each.copies for each in transforms))
         self._identity = key_identity(spec.identity, self._key.converter)
         self._output = spec.output
         # The output topic of each topic that records had so far, as `output.topic` makes it; one entry a topic.
@@ -192,7 +202,7 @@ class Chain:
         for batch in batches:
             reports = batch.num_rows - batch.column(_RANGE).null_count
             if reports == 0:
-                yield self.apply(batch)
+                yield from self._pieces(batch)
             elif reports == batch.num_rows:
                 yield self._reported(batch)
             else:
@@ -204,19 +214,28 @@ class Chain:
         If keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
         RegistryError, PortionLateError.
         """
-        rows = _Rows(batch)
+        return pa.concat_batches(list(self._pieces(batch)))
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yields what `apply` returns, in pieces of about _PIECE_BYTES."""
+        rows = Rows(batch)
         try:
-            if self._steps:
-                for row in range(batch.num_rows):
-                    self._patience.check()
-                    if rows.rejected[row] is None:
-                        self._transform(rows, row)
-            self.filtered.update(rows.dropped_partitions())
-            if self._identity is not None:
-                self._compare(rows, self._identity)
+            for row in range(batch.num_rows if self._steps else 0):
+                self._patience.check()
+                if rows.rejected[row] is None:
+                    self._transform(rows, row)
+                if rows.written > _PIECE_BYTES:
+                    yield self._piece(rows, row + 1)
+            yield self._piece(rows, batch.num_rows)
         except RegistryError as error:
             raise type(error)(self._hidden(error.message), self._hidden(error.action)) from None
-        return rows.batch()
+
+    def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:
+        """Returns what the rows before `end` have become, without those that were returned before."""
+        self.filtered.update(rows.dropped_partitions())
+        if self._identity is not None:
+            self._compare(rows, self._identity, end)
+        return rows.take(end)
 
     def _why(self, error: RejectedError) -> str:
         return str(error.without_values(self._hidden))
@@ -228,11 +247,16 @@ class Chain:
             hidden = without_parts(hidden, conversion.converter.repeated())
         return hidden
 
-    def _compare(self, rows: _Rows, identity: KeyIdentity) -> None:
-        """Finds the identity of each key. A record with a key that has none is rejected and restored as it was read."""
-        rows.compared = [None] * len(rows.keys)
-        for row, key in enumerate(rows.keys):
+    def _compare(self, rows: Rows, identity: KeyIdentity, end: int) -> None:
+        """Finds the identity of each key of the rows from `rows.first` to `end`.
+
+        A record with a key that has none is rejected and restored as it was read.
+        """
+        if rows.compared is None:
+            rows.compared = [None] * len(rows.keys)
+        for row in range(rows.first, end):
             self._patience.check()
+            key = rows.keys[row]
             if key is None or rows.rejected[row] is not None:
                 continue
             try:
@@ -243,7 +267,7 @@ class Chain:
                 rows.rejected[row] = self._why(RejectedError(Stage.KEY_CONVERTER, identity.name, error))
                 rows.restore(row)
 
-    def _transform(self, rows: _Rows, row: int) -> None:
+    def _transform(self, rows: Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
         topic, headers, ms = rows.topics[row], list(rows.headers_of(row)), rows.timestamps[row]
         try:
@@ -271,22 +295,23 @@ class Chain:
             current = step.of(current)
         return current
 
-    def _put(self, rows: _Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
+    def _put(self, rows: Rows, row: int, before: ConnectRecord, record: ConnectRecord) -> None:
         """Writes what has changed: all of it, or nothing if a part is refused."""
         headers = list(record.headers)
         topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]
+        size = len(key or b"") + len(value or b"")
         if record.key is not before.key or record.key_schema is not before.key_schema:
             headers = _without(headers, NAMING_HEADERS["key"])
-            key = self._key.write(topic, headers, record.key_schema, record.key)
+            key = self._key.write(topic, headers, record.key_schema, record.key, self._room, size)
         if record.value is not before.value or record.value_schema is not before.value_schema:
             headers = _without(headers, NAMING_HEADERS["value"])
-            value = self._value.write(topic, headers, record.value_schema, record.value)
+            value = self._value.write(topic, headers, record.value_schema, record.value, self._room, size)
         if key is None and self._keyed:
             rows.rejected[row] = NO_KEY
             return
         if tuple(headers) != before.headers:
-            rows.set_headers(row, [self._encoded(topic, header) for header in headers])
+            rows.set_headers(row, self._encoded(topic, headers, size))
         rows.set(row, key, value)
 
     def _output_of(self, topic: str) -> str:
@@ -295,13 +320,23 @@ class Chain:
             output = self._outputs[topic] = self._output.replace("${topic}", topic)
         return output
 
-    def _encoded(self, topic: str, header: Header) -> tuple[str, bytes | None]:
-        if not header.is_new:
-            return header.key, header.value
-        try:
-            return header.key, self._header.from_connect_header(topic, header.key, header.schema, header.value)
-        except Exception as error:
-            raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error) from error
+    def _encoded(self, topic: str, headers: Iterable[Header], size: int) -> list[tuple[str, bytes | None]]:
+        """Returns headers with their bytes; `size`: the bytes of the record that was read. Raises RejectedError."""
+        encoded: list[tuple[str, bytes | None]] = []
+        left = most_written(size)
+        for name, value, schema, is_new in headers:
+            data = value
+            if is_new:
+                try:
+                    self._room.check(size, schema, value)
+                    data = self._header.from_connect_header(topic, name, schema, value)
+                    left -= len(name) + len(data or b"")
+                    if left < 0:
+                        raise too_long(size)
+                except Exception as error:
+                    raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error) from error
+            encoded.append((name, data))
+        return encoded
 
     def _reported(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns range reports that say how many records of their range were filtered."""
@@ -309,88 +344,6 @@ class Chain:
         for row in rows:
             row["range"]["filtered"] = self.filtered.pop(TopicPartition(row["topic"], row["partition"]), 0)
         return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
-
-
-class _Rows:
-    """The rows of a batch, as lists of which single elements are replaced."""
-
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
-        self.topics: list[str] = batch["topic"].to_pylist()
-        self.partitions: list[int] = batch["partition"].to_pylist()
-        self.offsets: list[int] = batch["offset"].to_pylist()
-        self.timestamps: list[int] = batch["timestamp"].to_pylist()
-        # `set` and `restore` replace elements of the next two lists; the batch itself keeps what was read.
-        self.keys: list[bytes | None] = batch["key"].to_pylist()
-        self.values: list[bytes | None] = batch["value"].to_pylist()
-        self.rejected: list[str | None] = batch["rejected"].to_pylist()
-        has_headers = len(pc.list_flatten(batch["headers"])) > 0
-        # None if no row has a header, as in most topics: no list is made for each row then.
-        self._headers: list[Any] | None = batch["headers"].to_pylist() if has_headers else None
-        # Whether a row has got other headers; if not, `batch` returns the column that was read.
-        self._changes_headers = False
-        # The numbers of the rows that a transform has dropped; `batch` leaves them out.
-        self._dropped: set[int] = set()
-        self.compared: list[Compared | None] | None = None
-
-    def headers_of(self, row: int) -> Sequence[Header]:
-        """Returns the headers of a row as they were read."""
-        own = self._headers[row] if self._headers is not None else None
-        return [Header(header["key"], header["value"]) for header in own] if own else ()
-
-    def located(self, error: RegistryError, row: int) -> RegistryError:
-        """Returns `error` with the place of its record, unless it is the whole portion that is late."""
-        if isinstance(error, PortionLateError):
-            return error
-        where = f"topic {self.topics[row]}, partition {self.partitions[row]}, offset {self.offsets[row]}"
-        return type(error)(f"{error.message} It was asked for the record at {where}.", error.action)
-
-    def set(self, row: int, key: bytes | None, value: bytes | None) -> None:
-        """Replaces key and value of a row."""
-        self.keys[row] = key
-        self.values[row] = value
-
-    def set_headers(self, row: int, headers: Sequence[tuple[str, bytes | None]]) -> None:
-        """Replaces the headers of a row."""
-        if self._headers is None:
-            self._headers = [None] * len(self.keys)
-        self._headers[row] = [{"key": key, "value": value} for key, value in headers]
-        self._changes_headers = True
-
-    def restore(self, row: int) -> None:
-        """Makes a row again what was read."""
-        self.set(row, self._batch["key"][row].as_py(), self._batch["value"][row].as_py())
-        if self._changes_headers and self._headers is not None:
-            self._headers[row] = self._batch["headers"][row].as_py()
-
-    def drop(self, row: int) -> None:
-        """Leaves a row out."""
-        self._dropped.add(row)
-
-    def dropped_partitions(self) -> Iterator[TopicPartition]:
-        """Yields the partition of each row that is left out."""
-        return (TopicPartition(self.topics[row], self.partitions[row]) for row in self._dropped)
-
-    def batch(self) -> pa.RecordBatch:
-        """Returns the rows that are left, as they are now."""
-        changed: dict[str, pa.Array] = {
-            "key": pa.array(self.keys, pa.binary()),
-            "value": pa.array(self.values, pa.binary()),
-            "rejected": pa.array(self.rejected, pa.string()),
-        }
-        if self._changes_headers:
-            changed["headers"] = pa.array([headers or [] for headers in self._headers or ()], HEADERS)
-        columns = [changed.get(name, self._batch[name]) for name in SOURCE.names]
-        batch = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
-        if self.compared is not None:
-            pairs = [compared or (None, None) for compared in self.compared]
-            identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
-            more = [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
-            batch = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
-        if self._dropped:
-            kept = [row for row in range(len(self.keys)) if row not in self._dropped]
-            batch = batch.take(pa.array(kept, pa.int64()))
-        return batch
 
 
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.canonical import has_one_encoding, plain, text_of
+from connectors.data.growth import Room
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
 from connectors.rejection import reason_of
@@ -67,6 +68,7 @@ class AvroKeyIdentity:
 
     def __init__(self, converter: AvroConverter) -> None:
         self._converter = converter
+        self._room = Room()
         self._kept = lru_cache(_KEPT)(self._of)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
@@ -77,6 +79,7 @@ class AvroKeyIdentity:
     def _of(self, ids: tuple[Header, ...], key: bytes) -> Compared:
         converter = self._converter
         schema, value = converter.to_connect_data("", list(ids), key)
+        self._room.check(len(key), schema, value)
         identity = text_of(plain(schema, value)).encode()
         is_exact = has_one_encoding(schema) and converter.writes_again(list(ids), key)
         schema_id, start = converter.wire.read(ids, key)

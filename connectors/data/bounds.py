@@ -30,6 +30,9 @@ MOST_REFERENCES: Final = 500
 """Schemas that one refers to, and that those refer to: each is a question to the registry."""
 LONGEST_SCHEMA: Final = 4 << 20
 """Characters of a schema together with all that it refers to, as many as one answer of a registry may have."""
+MOST_SCHEMA_TEXT: Final = 16 << 20
+"""Characters of the full names, symbols and parameters that are made of one schema, at each use of a type: four times
+those of the longest schema. A namespace that is said once stands in the name of each of its types."""
 EMPTY_PARTS: Final = 16
 """Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
 # The bound of Java's int.
@@ -52,13 +55,25 @@ def whole_of(value: Any, what: str) -> int:
 
 
 class Extent:
-    """Counts the types of one schema while it is made: how many there were, and how deep it is now."""
+    """Counts the types of one schema while it is made, how deep it is now, and the texts that are made for it."""
 
     def __init__(self) -> None:
         # Types of the whole schema that were begun; it never falls.
         self._types = 0
         # Types that are open at the moment, one within the other.
         self._depth = 0
+        # Characters of texts that were made for the whole schema; it never falls.
+        self._text = 0
+
+    def add_text(self, length: int, count: int = 1) -> None:
+        """Adds `count` texts of `length` characters, before they are made. Raises DataError for too many."""
+        self._text += count * length
+        if self._text > MOST_SCHEMA_TEXT:
+            raise DataError(
+                f"The full names, symbols and defaults of the schema have more than {MOST_SCHEMA_TEXT} characters, "
+                "counted at each use.",
+                "Shorten its names or its namespace.",
+            )
 
     def __enter__(self) -> None:
         self._types += 1

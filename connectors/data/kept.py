@@ -64,10 +64,13 @@ class Kept(Generic[Key, Value]):
             self._weight -= kept[1]
 
 
-def weight_of(*values: Any) -> int:
-    """Returns about how many bytes `values` take, which are schemas, texts, and lists and dicts of them."""
+def weight_of(*values: Any, most: int = 2 * HEAVIEST) -> int:
+    """Returns about how many bytes `values` take, which are schemas, texts, and lists and dicts of them.
+
+    What is there twice counts twice, as it does once it is written. It stops counting beyond `most` bytes.
+    """
     weight, left = 0, list(values)
-    while left:
+    while left and weight <= most:
         value = left.pop()
         if isinstance(value, Schema):
             weight += _TYPE
@@ -93,7 +96,9 @@ def weight_of(*values: Any) -> int:
 class OfSchema:
     """Keeps what `derive` makes of each schema, by the schema's identity: schemas are few, and made once.
 
-    The oldest are let go, so that a source that makes a new schema for each record costs time and no memory.
+    The oldest are let go, so that a source that makes a new schema for each record costs time and no memory. A schema
+    of more than HEAVIEST bytes is refused with a DataError before anything is made of it: its names and defaults, each
+    of which may be used many times, would be written that often.
     """
 
     def __init__(self, derive: Callable[[Schema], Any], most: int = 1_000) -> None:
@@ -105,8 +110,13 @@ class OfSchema:
         """Returns what `derive` made of `schema`."""
         kept = self._kept.get(id(schema))
         if kept is None:
-            made = self._derive(schema)
-            kept = self._kept.put(id(schema), (schema, made), 2 * weight_of(schema))
+            weight = weight_of(schema, most=HEAVIEST)
+            if weight > HEAVIEST:
+                raise DataError(
+                    f"The schema takes more than {HEAVIEST >> 20} MiB, with its names, texts and defaults at each use.",
+                    "Shorten them, or split the schema.",
+                )
+            kept = self._kept.put(id(schema), (schema, self._derive(schema)), 2 * weight)
         return kept[1]
 
 

@@ -7,6 +7,7 @@ would otherwise be free to write a null that is no tombstone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,9 +15,11 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from connectors.data.growth import Made
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
+from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_struct, with_fields
@@ -83,6 +86,11 @@ class ExtractNewRecordState(Transform):
         self._found_headers = OfSchema(self._find_headers)
         # Whether records without a schema were warned of; each of them would write the same line.
         self._has_warned = False
+
+    @property
+    def copies(self) -> int:
+        """See `Transform.copies`: a field of the event may be added under several names, and is in the row as well."""
+        return 1 + max(Counter((field.parent, field.name) for field in self._added).values(), default=0)
 
     def fields_of(self, schema: Schema) -> frozenset[str] | None:
         """See `Transform.fields_of`."""
@@ -189,6 +197,10 @@ def _at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
 
 def _added(key: str, options: Mapping[str, Any]) -> Sequence[AddedField]:
     prefix = options[f"{key}.prefix"]
+    try:
+        Made("The names of what is added").add(len(options[key]), len(prefix))
+    except DataError as error:
+        raise OptionsError([(f"{key}.prefix", f"{error.message} {error.action}")]) from None
     return [_field(key, text, prefix) for text in options[key] if text]
 
 

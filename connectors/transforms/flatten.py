@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from connectors.data.growth import MOST_MADE, Made
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import Field, Schema, Type
@@ -16,6 +17,7 @@ from connectors.transforms.transform import Side, SidedTransform
 from connectors.transforms.values import basics, require_map, require_struct, with_fields
 
 _PURPOSE: Final = "flattening"
+_NAMES: Final = "The names that Flatten makes"
 
 
 class Flatten(SidedTransform):
@@ -28,24 +30,30 @@ class Flatten(SidedTransform):
         self._delimiter: str = options["delimiter"]
         self._updated = OfSchema(self._flattened)
 
+    @property
+    def added(self) -> int:
+        """See `Transform.added`: names are as long as their path."""
+        return MOST_MADE
+
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
         schema, value = self.operating_schema(record), self.operating_value(record)
         if value is None:
             return record
         if schema is None:
-            return self.new_record(record, None, dict(self._entries("", require_map(value, _PURPOSE))))
+            return self.new_record(record, None, dict(self._entries("", require_map(value, _PURPOSE), Made(_NAMES))))
         struct = require_struct(schema, value, _PURPOSE)
         return self.new_record(record, self._updated(schema), dict(self._values("", schema, struct)))
 
     def _name(self, prefix: str, name: str) -> str:
         return f"{prefix}{self._delimiter}{name}" if prefix else name
 
-    def _entries(self, prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _entries(self, prefix: str, value: Mapping[str, Any], names: Made) -> Iterator[tuple[str, Any]]:
+        names.add(len(value), len(prefix) + len(self._delimiter))
         for name, inner in value.items():
             path = self._name(prefix, name)
             if isinstance(inner, dict):
-                yield from self._entries(path, inner)
+                yield from self._entries(path, inner, names)
             else:
                 yield path, inner
 
@@ -62,16 +70,18 @@ class Flatten(SidedTransform):
                 yield path, value
 
     def _flattened(self, schema: Schema) -> Schema:
-        fields = tuple(self._fields("", schema, optional=schema.optional, default=schema.default))
+        names = Made(_NAMES)
+        fields = tuple(self._fields("", schema, names, optional=schema.optional, default=schema.default))
         return with_fields(basics(schema), fields)
 
-    def _fields(self, prefix: str, schema: Schema, *, optional: bool, default: Any) -> Iterator[Field]:
+    def _fields(self, prefix: str, schema: Schema, names: Made, *, optional: bool, default: Any) -> Iterator[Field]:
+        names.add(len(schema.fields), len(prefix) + len(self._delimiter))
         for field in schema.fields:
             own = field.schema
             path, is_optional = self._name(prefix, field.name), optional or own.optional
             value = own.default if own.default is not None else (default or {}).get(field.name)
             if own.type is Type.STRUCT:
-                yield from self._fields(path, own, optional=is_optional, default=value)
+                yield from self._fields(path, own, names, optional=is_optional, default=value)
             elif own.type is Type.MAP:
                 raise DataError(f"Flatten does not take the map {path} of a record with a schema.")
             else:

@@ -52,6 +52,11 @@ class MaskField(SidedTransform):
         self._defaults: bool = options["replace.null.with.default"]
         self._masks = OfSchema(self._masks_of)
 
+    @property
+    def added(self) -> int:
+        """See `Transform.added`: the replacement stands in each of the fields."""
+        return super().added + len(self._fields) * len(self._replacement or "")
+
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
         schema, value = self.operating_schema(record), self.operating_value(record)

@@ -50,6 +50,17 @@ class Transform(Step):
         """
         return None
 
+    @property
+    def added(self) -> int:
+        """How many characters it may add to a key or value, or to a header: the texts of its settings, once each."""
+        texts = (text for value in self.options.values() for text in (value if isinstance(value, list) else [value]))
+        return sum(len(text) for text in texts if isinstance(text, str))
+
+    @property
+    def copies(self) -> int:
+        """How many times a text of a record may stand in one key or value that it makes."""
+        return 1
+
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
         """Returns what becomes of `record`; None drops it. Raises DataError if it cannot be transformed."""

@@ -15,6 +15,7 @@ import msgspec
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.schemas import read_schema, write_schema
 from connectors.converters.json.values import JsonForm, JsonValues, NumberText, check_without_schema, exact
+from connectors.data.bounds import LONGEST_SCHEMA
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import DECIMAL, Schema
 from connectors.errors import DataError
@@ -70,6 +71,7 @@ class JsonConverter(Converter):
             "STRING",
             None,
             "The schema of all messages, as JSON, where messages do not have one (KIP-1054). Not set: they have.",
+            longest=LONGEST_SCHEMA,
         ),
         Option(
             "schemas.cache.size", "INT", 1000, "How many schemas are kept, if they are not too large.", importance="LOW"
@@ -144,7 +146,7 @@ class JsonConverter(Converter):
         entry = self._schemas.get(text)
         if entry is None:
             node = self._plain.decode(text)
-            schema = None if node is None else read_schema(node, self._values.read)
+            schema = None if node is None else read_schema(node, self._values.read_defaults())
             entry = schema, DECIMAL.encode() in text
             self._schemas.put(text, entry, weight_of(text, schema))
         return entry

@@ -23,6 +23,8 @@ from connectors.errors import DataError
 from connectors.rejection import shown
 
 Read = Callable[[Any], Any]
+_SAME: Final = frozenset({str, int, bool, type(None)})
+"""What JSON has as Python has it."""
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
 # The bound of Java's long: a whole number without a schema lies in [-LONG, LONG).
 LONG: Final = 1 << 63
@@ -50,6 +52,11 @@ class JsonValues:
         """Returns the value of `schema` that `node`, as JSON is decoded, is. Raises DataError."""
         self._absences.begin()
         return self.reader(schema)(node)
+
+    def read_defaults(self) -> Callable[[Schema, Any], Any]:
+        """Returns what reads the defaults of one schema: all of them together may lack what one record may."""
+        self._absences.begin()
+        return lambda schema, node: self._reader(schema)(node)
 
     def write(self, schema: Schema | None, value: Any) -> Any:
         """Returns `value` as it is encoded as JSON. Raises DataError."""
@@ -87,8 +94,11 @@ class JsonValues:
     def _writer(self, schema: Schema) -> Read:
         inner = self._write_there(schema)
         optional, default = schema.optional, schema.default if self._form.defaults else None
+        same = _WRITTEN_AS_THEY_ARE.get(schema.type)
 
         def write(value: Any) -> Any:
+            if type(value) is same:
+                return value
             if value is not None:
                 return inner(value)
             if default is not None:
@@ -155,14 +165,14 @@ def without_schema(value: Any) -> Any:
     kind = type(value)
     if kind is float:
         return _double(value)
-    if kind in {str, int, bool, type(None)}:
+    if kind in _SAME:
         return value
     if kind is dict:
-        if all(isinstance(name, str) for name in value):
-            return {name: without_schema(inner) for name, inner in value.items()}
+        if set(map(type, value)) <= {str}:
+            return {name: inner if type(inner) in _SAME else without_schema(inner) for name, inner in value.items()}
         return [[without_schema(name), without_schema(inner)] for name, inner in value.items()]
     if kind is list:
-        return [without_schema(inner) for inner in value]
+        return [inner if type(inner) in _SAME else without_schema(inner) for inner in value]
     if kind is bytes:
         return _base64(value)
     raise DataError(f"JSON has no form for a {'date' if kind is Date else kind.__name__} without a schema.")
@@ -288,6 +298,7 @@ _PYTHON: Final[dict[Type, Any]] = {
     Type.BOOLEAN: bool,
     **dict.fromkeys(_FLOATS, int | float),
 }
+_WRITTEN_AS_THEY_ARE: Final = {Type.STRING: str, Type.BOOLEAN: bool, **dict.fromkeys(BITS, int)}
 _FORMS: Final = {Type.FLOAT32: _float, Type.FLOAT64: _double}
 
 
