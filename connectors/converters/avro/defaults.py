@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
+from connectors.data.bounds import Absences
 from connectors.data.schema import BITS, UNION, Schema, Type
 from connectors.data.values import float32, short_float
 from connectors.errors import DataError
 from connectors.rejection import shown
 
 
-def value_of_default(schema: Schema, node: Any) -> Any:
+def value_of_default(schema: Schema, node: Any, absences: Absences) -> Any:
     """Returns an Avro default as a value: that of a union is one of its first type, bytes are texts of their codes.
 
-    Raises DataError for what is no value of `schema`, as AvroData does.
+    `absences` counts the fields that it lacks. Raises DataError for what is no value of `schema`, as AvroData does.
     """
     match schema.type:
         case Type.STRUCT if schema.name == UNION:
             first = schema.fields[0]
-            return {field.name: None for field in schema.fields} | {first.name: value_of_default(first.schema, node)}
+            absences.add(len(schema.fields) - 1)
+            held = value_of_default(first.schema, node, absences)
+            return {field.name: None for field in schema.fields} | {first.name: held}
         case Type.STRUCT if isinstance(node, dict):
-            return {field.name: _inner(field.schema, node.get(field.name)) for field in schema.fields}
+            absences.add(max(0, len(schema.fields) - len(node)))
+            return {field.name: _inner(field.schema, node.get(field.name), absences) for field in schema.fields}
         case Type.ARRAY if isinstance(node, list) and schema.value_schema is not None:
-            return [_inner(schema.value_schema, item) for item in node]
+            return [_inner(schema.value_schema, item, absences) for item in node]
         case Type.MAP if isinstance(node, dict) and schema.value_schema is not None:
-            return {name: _inner(schema.value_schema, item) for name, item in node.items()}
+            return {name: _inner(schema.value_schema, item, absences) for name, item in node.items()}
         case _:
             return _plain(schema, node)
 
 
-def _inner(schema: Schema, node: Any) -> Any:
+def _inner(schema: Schema, node: Any, absences: Absences) -> Any:
     """Returns a part of a default; if a struct's default lacks a field, the field's own."""
-    return schema.default if node is None else value_of_default(schema, node)
+    return schema.default if node is None else value_of_default(schema, node, absences)
 
 
 def _plain(schema: Schema, node: Any) -> Any:

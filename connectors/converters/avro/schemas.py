@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from connectors.converters.avro.defaults import avro_default, value_of_default
 from connectors.converters.avro.parsed import check_name
-from connectors.data.bounds import Extent, whole_of
+from connectors.data.bounds import Absences, Extent, whole_of
+from connectors.data.kept import weight_of
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
 from connectors.data.values import scale_of
 from connectors.errors import DataError
@@ -56,6 +57,7 @@ class FromAvro:
         # The records that are being made now; one that is met again within itself is refused.
         self._inside: set[str] = set()
         self._extent = Extent()
+        self._absences = Absences()  # of all defaults together
 
     def schema(self, avro: Any, namespace: str = "") -> Schema:
         """Returns the schema of `avro`, its JSON; `namespace` is that of its unqualified names."""
@@ -77,6 +79,7 @@ class FromAvro:
             raise DataError(
                 "Null alone is no type that Connect has: a list of nulls would take any length for no byte."
             )
+        self._extent.add_text(len(name) + len(namespace))
         full = qualified(name, namespace)
         if full not in self._named and name in self._named:  # as Java's Avro finds types without a namespace
             full = name
@@ -100,12 +103,15 @@ class FromAvro:
         return _logical(kind, avro)
 
     def _of_named(self, kind: str, avro: Mapping[str, Any], namespace: str) -> Schema:
-        full = qualified(avro["name"], avro.get("namespace", namespace))
+        name, around = avro["name"], avro.get("namespace", namespace)
+        self._extent.add_text(len(name) + len(around or ""))
+        full = qualified(name, around)
         self._named[full] = avro
         inner = full.rpartition(".")[0]
         if kind == "fixed":
             return _fixed(full, avro)
         if kind == "enum":
+            self._extent.add_text(sum(len(ENUM) + len(symbol) for symbol in avro["symbols"]))
             symbols = {f"{ENUM}.{symbol}": symbol for symbol in avro["symbols"]}
             return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
         self._inside.add(full)
@@ -120,7 +126,7 @@ class FromAvro:
             schema = replace(schema, doc=avro["doc"])
         default = avro.get("default")
         if default is not None and schema.default is None:
-            schema = replace(schema, default=value_of_default(schema, default))
+            schema = replace(schema, default=self._default(schema, default))
         return Field(avro["name"], schema)
 
     def _union(self, avro: list[Any], namespace: str) -> Schema:
@@ -152,7 +158,12 @@ class FromAvro:
             parts["type"] = _SMALL[avro["connect.type"]]
         updated = replace(schema, **parts) if parts else schema
         default = avro.get("connect.default")
-        return updated if default is None else replace(updated, default=value_of_default(updated, default))
+        return updated if default is None else replace(updated, default=self._default(updated, default))
+
+    def _default(self, schema: Schema, node: Any) -> Any:
+        """Returns the value of a default, which is made at each use of its type."""
+        self._extent.add_text(weight_of(node))
+        return value_of_default(schema, node, self._absences)
 
 
 def qualified(name: str, namespace: str) -> str:

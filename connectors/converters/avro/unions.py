@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from connectors.converters.avro.schemas import name_of
+from connectors.data.bounds import Absences
 from connectors.data.schema import UNION, Schema, Type
 from connectors.errors import DataError
 
@@ -22,8 +23,21 @@ _SMALLEST: Final = {Type.INT32: 1 << 31, Type.INT16: 1 << 15, Type.INT8: 1 << 7}
 
 
 def reader_of_unions(schema: Schema) -> Convert | None:
-    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None if there is no such union."""
-    return _converter(schema, _read_union, _unnamed) if _has_union(schema) else None
+    """Returns what makes Connect's values of fastavro's, read with BY_NAME; None if there is no such union.
+
+    It raises DataError for a record with more than MOST_ABSENT fields that are null in all of its unions.
+    """
+    if not _has_union(schema):
+        return None
+    absences = Absences()
+    inner = _converter(schema, partial(_read_union, absences=absences), _unnamed)
+    assert inner is not None  # as there is a union
+
+    def read(value: Any) -> Any:
+        absences.begin()
+        return inner(value)
+
+    return read
 
 
 def writer_of_unions(schema: Schema, *, enums: bool = False) -> Convert | None:
@@ -82,8 +96,9 @@ def _of_struct(
     return convert
 
 
-def _read_union(schema: Schema) -> Convert:
-    inner = {field.name: _converter(field.schema, _read_union, _unnamed) for field in schema.fields}
+def _read_union(schema: Schema, absences: Absences) -> Convert:
+    again = partial(_read_union, absences=absences)
+    inner = {field.name: _converter(field.schema, again, _unnamed) for field in schema.fields}
 
     def read(value: Any) -> Any:
         if value is None:
@@ -93,6 +108,7 @@ def _read_union(schema: Schema) -> Convert:
         else:
             name = _branch_of(schema, value)
         convert = inner[name]
+        absences.add(len(inner) - 1)
         return {branch.name: None for branch in schema.fields} | {name: convert(value) if convert else value}
 
     return read

@@ -65,7 +65,7 @@ class JsonSchemaConverter(RegisteredConverter):
         try:
             references = {reference.name: json.loads(text) for reference, text in texts.items()}
             root = json.loads(registered.text)
-            schema = FromJsonSchema(root, references, self._values.read).schema(root)
+            schema = FromJsonSchema(root, references, self._values.read_defaults()).schema(root)
         except DataError:
             raise
         except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.data.bounds import Extent, is_int
+from connectors.data.kept import weight_of
 from connectors.data.schema import DATE, DECIMAL, NUMBERS, SCALE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.data.values import short_float
 from connectors.errors import DataError
@@ -65,6 +66,8 @@ class FromJsonSchema:
             return self._union(union, node)
         kinds = node.get("type")
         if isinstance(kinds, list):
+            if sum(kind != "null" for kind in kinds) > 1:
+                raise _several()
             return self._union([_of_kind(node, kind) for kind in kinds], {})
         if kinds is None and _VALUES & node.keys():
             return self._of_values(node)
@@ -129,13 +132,14 @@ class FromJsonSchema:
     def _union(self, branches: Sequence[Any], node: Mapping[str, Any]) -> Schema:
         others = [branch for branch in branches if not (isinstance(branch, dict) and branch.get("type") == "null")]
         if len(others) != 1:
-            raise DataError("A JSON Schema with a union of several types is not read.", "Use keyfold.Json.")
+            raise _several()
         made = self.schema(others[0])
         return made.as_optional() if len(others) < len(branches) or node.get("connect.optional") else made
 
     def _of_type(self, kind: str, node: Mapping[str, Any]) -> Schema:
         about: dict[str, Any] = {"name": node.get("title"), "doc": node.get("description")}
         if node.get("connect.parameters"):
+            self._extent.add_text(weight_of(node["connect.parameters"]))
             about["parameters"] = {name: str(value) for name, value in node["connect.parameters"].items()}
         if node.get("connect.version") is not None:
             about["version"] = _version(node["connect.version"])
@@ -146,11 +150,16 @@ class FromJsonSchema:
         if kind not in _PLAIN:
             raise DataError(f"A JSON Schema of type {shown(kind)} is not read.", "Use keyfold.Json.")
         if kind == "string" and "enum" in node:
-            symbols = {f"{ENUM}.{value}": str(value) for value in _values(node) if value is not None}
+            values = [value for value in _values(node) if value is not None]
+            self._extent.add_text(weight_of(values) + len(ENUM) * len(values))
+            symbols = {f"{ENUM}.{value}": str(value) for value in values}
             about["parameters"] = {ENUM: "", **symbols, **about.get("parameters", {})}
         made = Schema(type=_type_of(kind, node), **about)
         default = node.get("default")
-        return made if default is None else replace(made, default=self._default(made, default))
+        if default is None:
+            return made
+        self._extent.add_text(weight_of(default))
+        return replace(made, default=self._default(made, default))
 
     def _object(self, node: Mapping[str, Any], about: dict[str, Any]) -> Schema:
         if node.get("connect.type") == "map" or ("properties" not in node and "additionalProperties" in node):
@@ -261,7 +270,7 @@ def _implied(node: Mapping[str, Any]) -> str:
 def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
     """Adds to `merged` another part of `allOf`: properties and required names of all parts, else the last word."""
     properties = {**(merged.get("properties") or {}), **(part.get("properties") or {})}
-    required = [*(merged.get("required") or ()), *(part.get("required") or ())]
+    required = list(dict.fromkeys([*(merged.get("required") or ()), *(part.get("required") or ())]))
     kinds = {kind for kind in (merged.get("type"), part.get("type")) if isinstance(kind, str)}
     merged.update(part)
     if properties:
@@ -274,6 +283,10 @@ def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
                 f"allOf of a JSON Schema wants types at once that no value has: {', '.join(sorted(kinds))}."
             )
         merged["type"] = "integer"
+
+
+def _several() -> DataError:
+    return DataError("A JSON Schema with a union of several types is not read.", "Use keyfold.Json.")
 
 
 def _version(value: Any) -> int:

@@ -15,11 +15,21 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
+from connectors.data.bounds import LONGEST_SCHEMA, Extent
 from connectors.errors import DataError
 from connectors.rejection import reason_of
 
 _COMPILED_S: Final = 20.0
 """How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy."""
+_ADDRESSES: Final = 512 << 20
+"""Bytes of addresses that protoc may take. It takes 200 MiB in any case, and some 30 for the longest schemas."""
+_LIMITED: Final = (
+    "import resource, runpy; "
+    f"resource.setrlimit(resource.RLIMIT_AS, ({_ADDRESSES}, {_ADDRESSES})); "
+    "runpy.run_module('grpc_tools.protoc', run_name='__main__', alter_sys=True)"
+)
+_COMPILED: Final = 4 * LONGEST_SCHEMA
+"""Bytes of a compiled schema with all that it imports. It names a type in full at each use."""
 _MAIN: Final = "main.proto"
 _POOL: Final = 8 << 10
 _UNFOLDED: Final = 30
@@ -57,7 +67,9 @@ class CompiledFile:
     def __init__(self, files: Iterable[descriptor_pb2.FileDescriptorProto]) -> None:
         self._pool = descriptor_pool.DescriptorPool()
         self.weight = _POOL
+        names = Extent()
         for file in files:
+            _add_names(names, len(file.package), file.message_type, file.enum_type)
             self._file = file
             data = file.SerializeToString()
             self._pool.AddSerializedFile(data)
@@ -72,6 +84,21 @@ class CompiledFile:
             names.append(inside[at].name)
             inside = [nested for nested in inside[at].nested_type if not nested.options.map_entry]
         return self._pool.FindMessageTypeByName(".".join(names))
+
+
+def _add_names(names: Extent, prefix: int, messages: Iterable[Any], enums: Iterable[Any]) -> None:
+    """Adds the full names of messages, of enums, and of all in them, which a pool makes; `prefix`: the length around.
+
+    Raises DataError for names that are too long together: a package stands in each of them.
+    """
+    for enum in enums:
+        names.add_text(prefix + len(enum.name))
+        names.add_text(prefix + 1, len(enum.value))
+    for message in messages:
+        inner = prefix + 1 + len(message.name)
+        names.add_text(inner)
+        names.add_text(inner + 1, len(message.field) + len(message.oneof_decl) + len(message.extension))
+        _add_names(names, inner, message.nested_type, message.enum_type)
 
 
 def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
@@ -127,7 +154,7 @@ def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.Fil
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
         out = Path(folder, "out")
-        command = [sys.executable, "-m", "grpc_tools.protoc", "-I", folder, "--include_imports"]
+        command = [sys.executable, "-c", _LIMITED, "-I", folder, "--include_imports"]
         try:
             done = subprocess.run(
                 [*command, "--descriptor_set_out", str(out), _MAIN],
@@ -138,4 +165,6 @@ def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.Fil
         if done.returncode:
             lines = (line for line in done.stderr.replace(folder, "").splitlines() if not _NOISE.match(line))
             raise DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
+        if out.stat().st_size > _COMPILED:
+            raise DataError(f"The schema takes more than {_COMPILED} bytes once it is compiled.", "Shorten its names.")
         return list(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)

@@ -51,6 +51,8 @@ WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
     for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
+_BYTES_OF_ABSENT: Final = 36
+"""Bytes of a field that is not there, as `Absences` counts them."""
 Read = Callable[[Any], Any]
 
 
@@ -75,6 +77,7 @@ class FromProtobuf:
         if descriptor.full_name in inside:
             raise DataError(f"The message {descriptor.full_name} contains itself, which Connect's schemas cannot say.")
         within = (*inside, descriptor.full_name)
+        self._extent.add_text(len(descriptor.name) + sum(len(field.name) for field in descriptor.fields))
         oneofs = _real_oneofs(descriptor)
         parts = [self._oneof(oneof, within) for oneof in oneofs]
         single = [field for field in descriptor.fields if field.containing_oneof not in oneofs]
@@ -100,6 +103,7 @@ class FromProtobuf:
             which = message.WhichOneof(name)
             if which is None:
                 return None
+            self.absences.add(len(parts) - 1)
             value = parts[which].read(getattr(message, which))
             return {part: value if part == which else None for part in parts}
 
@@ -136,10 +140,26 @@ class FromProtobuf:
 
     def _value_there(self, field: Any, inside: tuple[str, ...]) -> Known:
         if field.enum_type is not None:
-            return _enum(field.enum_type)
+            return self._enum(field.enum_type)
         if field.message_type is None:
             return _scalar(field)
         return self._logical(field.message_type, inside) or self.message(field.message_type, inside)
+
+    def _enum(self, descriptor: Any) -> Known:
+        name = descriptor.name
+        symbols = {value.number: value.name for value in descriptor.values}
+        self._extent.add_text(sum(2 * len(symbol) + len(ENUM) for symbol in symbols.values()) + len(name))
+        parameters = {ENUM: name, **{f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}}
+        unknown = f"UNKNOWN_ENUM_VALUE_{name}_"
+
+        def read(number: int) -> str:
+            symbol = symbols.get(number)
+            if symbol is None:  # a text of its own for each
+                self.absences.add(len(unknown) // _BYTES_OF_ABSENT)
+                symbol = f"{unknown}{number}"
+            return symbol
+
+        return Known(Schema(type=Type.STRING, name=name, parameters=parameters), read)
 
     def _logical(self, descriptor: Any, inside: tuple[str, ...]) -> Known | None:
         if descriptor.full_name in WRAPPERS:
@@ -177,16 +197,6 @@ def _same(value: Any) -> Any:
 def _signed(value: int) -> int:
     """Returns what Java's long shows of 64 bits without a sign."""
     return value - 2 * _SIGN if value >= _SIGN else value
-
-
-def _enum(descriptor: Any) -> Known:
-    names = {value.number: value.name for value in descriptor.values}
-    parameters = {ENUM: descriptor.name, **{f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}}
-    unknown = f"UNKNOWN_ENUM_VALUE_{descriptor.name}_"
-    return Known(
-        Schema(type=Type.STRING, name=descriptor.name, parameters=parameters),
-        lambda number: names.get(number) or f"{unknown}{number}",
-    )
 
 
 def _timestamp(message: Any) -> int:
