@@ -10,6 +10,7 @@ KeyfoldError                      base: a message and a next action
 │   └── UnsupportedStorageError   the location names a store that keyfold does not know; not retriable
 ├── OutcomeUnknownError           an answer was lost: read back before deciding; retriable
 ├── FencedError                   a newer owner exists: stop, do not restart (exit code 5)
+│   └── ReplacedCatalogError      another catalog is in the place of the one that was read
 ├── PublishInterruptedError       a publish ended early: read positions again, plan again; retriable
 │   └── PositionMovedError        the group does not hold the position that was planned from
 ├── PositionError                 committed position missing, lower or not ours: an operator decides
@@ -107,6 +108,10 @@ class OutcomeUnknownError(KeyfoldError):
 
 class FencedError(KeyfoldError):
     """A newer epoch owns this connector; nothing that this process still writes is valid."""
+
+
+class ReplacedCatalogError(FencedError):
+    """The folder holds another catalog than the one that was read, which was lost or deleted, and made again."""
 
 
 class PublishInterruptedError(KeyfoldError):

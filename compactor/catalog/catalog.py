@@ -22,11 +22,12 @@ A commit of version N is one file that is created if it is absent, then the fold
 there already is read, and is ours exactly if it has our id. If it cannot be read, OutcomeUnknownError is raised: this
 instance still stands at N - 1, and its next commit loses to N, reads it, and decides again.
 
-*Deleted catalogs.* `keyfold delete` removes the files, and a connector of the same name begins with version 1. An owner
-of the deleted catalog that slept at version 12 all the while creates 13, finds no 12, and ends; or finds the 12 of the
-new catalog. Each file names its catalog, so 13 is no part of the new one: readers pass over it, and the owner that
-comes to 13 replaces it, in one step, by its own. No process removes it by its number, as the new owner may have used
-that by then.
+*Deleted and lost catalogs.* `keyfold delete` removes the files, or a disk is lost, and a connector of the same name
+begins with version 1. An owner of the old catalog that slept at version 12 all the while creates 13, and then reads 12:
+it is gone, or not the commit that it was, and the owner ends. The same is read before a reader goes on, and before any
+file is removed. Each file names its catalog and its predecessor, so 13 is no part of the new catalog: readers pass over
+it, and the owner that comes to 13 replaces it, in one step, by its own. So it does with a checkpoint. No process
+removes 13 by its number, as the new owner may have used that by then.
 
 *Epochs.* TakeOver(newest + 1) is a commit as well, so an epoch belongs to one instance. One that finds a higher epoch
 stops. Two workers that take over again and again would fence each other in turns: no supervisor restarts on exit
@@ -52,6 +53,7 @@ from compactor.catalog.commits import (
     CHECKPOINT_EVERY,
     FOLDER,
     RESTORE,
+    STOP,
     Commit,
     Head,
     Listing,
@@ -62,13 +64,13 @@ from compactor.catalog.commits import (
     decoded,
     encode,
     format_of,
-    head_of,
     is_of_another,
     list_versions,
     read,
 )
 from compactor.catalog.history import ATTEMPTS, History
 from compactor.catalog.owner_lock import shown
+from compactor.catalog.rules import Rules, refuse_others
 from compactor.catalog.trim import trimmable
 from compactor.errors import (
     DEFECT,
@@ -77,20 +79,16 @@ from compactor.errors import (
     FencedError,
     MissingFileError,
     OutcomeUnknownError,
+    ReplacedCatalogError,
     StorageError,
 )
 from compactor.failpoints import hit
 from compactor.model.actions import AnyAction, Create, TakeOver
-from compactor.model.state import BYTES, CatalogState, apply
+from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 
 # A create is sent again so often after an error; then the file is read back to see whether it was made.
 CREATE_ATTEMPTS: Final = 3
-
-_STOP: Final = (
-    "Leave this connector to that owner: stop this worker if it has no other connector, and do not start it with this "
-    "one again while the other runs."
-)
 
 _log = structlog.get_logger()
 
@@ -109,8 +107,8 @@ class Catalog:
         self._storage = storage
         # What was read and committed so far; `_turn` is held while it changes.
         self._history = History(storage)
-        # (order, identity, scope) by `require`; None: the catalog is not checked, and created with the defaults.
-        self._rules: tuple[str, str, str] | None = None
+        # By `require`; None: the catalog is not checked, and created with the defaults.
+        self._rules: Rules | None = None
         # Held by refresh, take_over and commit, which call each other in one thread: one reads or commits at a time.
         self._turn = threading.RLock()
 
@@ -152,7 +150,7 @@ class Catalog:
 
         Raises CatalogError if it was created with others.
         """
-        self._rules = (order, identity, scope)
+        self._rules = Rules(order, identity, scope)
         self._refuse_other_rules()
 
     def take_over(
@@ -178,14 +176,14 @@ class Catalog:
                     raise FencedError(
                         f"Connector {self._connector}: {shown(state.owner)}, which started after this process, has "
                         f"taken it over with epoch {state.epoch}.",
-                        _STOP,
+                        STOP,
                     )
                 epoch = state.epoch + 1
                 if self._commit((*self._creation(), TakeOver(epoch=epoch, owner=owner)), epoch, now_ms):
                     self.epoch = epoch
                     return self.state
                 self._await(self.version + 1, pause)
-            raise FencedError(f"Connector {self._connector}: others took over {ATTEMPTS} times before us.", _STOP)
+            raise FencedError(f"Connector {self._connector}: others took over {ATTEMPTS} times before us.", STOP)
 
     def commit(self, decide: Callable[[CatalogState], Sequence[AnyAction]], now_ms: int) -> CatalogState:
         """Commits the actions that `decide` returns for the newest state, if there are any; returns the state after.
@@ -203,11 +201,15 @@ class Catalog:
             raise self._unlisted(self.version + 1)
 
     def trim(self, now_ms: int) -> int:
-        """Removes commits and checkpoints that no reader needs any more; returns how many. Raises StorageError.
+        """Removes commits and checkpoints that no reader needs any more; returns how many.
 
-        Any instance may do it, however late: what the newest checkpoints replace is never needed again.
+        Any instance of this catalog may do it, however late: what the newest checkpoints replace is never needed again.
+        Raises StorageError, CatalogError; FencedError if the folder holds another catalog by now.
         """
-        gone = trimmable(self._storage.walk(FOLDER), now_ms)
+        files = self._storage.walk(FOLDER)
+        with self._turn:  # after the list: its files are this catalog's, or of owners of it that slept
+            self._advance()
+        gone = trimmable(files, now_ms, self.version)
         self._storage.delete_all(gone)
         return len(gone)
 
@@ -320,25 +322,35 @@ class Catalog:
                 return False
         except (MissingFileError, DamagedError):
             return False
-        if not self._stands() or not self._storage.replace(path, there, data):
+        if not self._stands():
+            return False
+        hit("catalog.replace")
+        if not self._storage.replace(path, there, data):
             return False
         _log.warning("replaced a commit of a deleted catalog", connector=self._connector, version=commit.version)
         return True
 
     def _stands(self) -> bool:
         """Returns whether the newest version that this instance knows is still there, as it was."""
-        view = self._history.view
         try:
-            return head_of(self._storage, list_versions(self._storage), view.version).commit_id == view.commit_id
-        except (MissingFileError, DamagedError):
+            return self._history.stands(list_versions(self._storage))
+        except (MissingFileError, ReplacedCatalogError):
             return False
 
     def _is_newest(self, listing: Listing, commit: Commit) -> bool:
-        """Returns whether all versions above the commit are a deleted catalog's, and the commit follows its own."""
-        if listing.newest <= commit.version or commit.version == 1:  # who creates a catalog has slept then
-            return listing.newest <= commit.version
+        """Returns whether all versions above the commit are a deleted catalog's, and the commit follows its own.
+
+        Its predecessor is read after it was created, and no file is the catalog's again once that is lost: so the
+        commit was made in this catalog, not in one that has taken its place.
+        """
         try:
-            return self._history.ends_at(listing, commit.version, commit.catalog or "") and self._stands()
+            if commit.version == 1:  # it follows none
+                return listing.newest <= 1 and (listing.newest == 0 or self._is_ours(commit))
+            if listing.holds(commit.version - 1):
+                self._history.stands(listing)
+            return listing.newest <= commit.version or (
+                self._history.ends_at(listing, commit.version, commit.catalog or "") and self._stands()
+            )
         except CatalogError:  # a file above cannot be read: nothing says that it is a deleted catalog's
             return False
         except StorageError as error:
@@ -365,6 +377,7 @@ class Catalog:
             )
         if not listing.holds(version - 1):
             with suppress(StorageError):
+                self._history.refuse_another(listing)
                 self._give_up(commit, listing)
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
 
@@ -385,8 +398,13 @@ class Catalog:
     def _checkpoint(self, now_ms: int) -> None:
         """Writes a checkpoint, which only spares readers time: the commit counts without it."""
         view = self._history.view
+        hit("catalog.checkpoint")
+        path, data = checkpoint_path(view.version), encode(checkpoint_of(view))
         try:
-            self._storage.create(checkpoint_path(view.version), encode(checkpoint_of(view)))
+            if not self._storage.create(path, data):  # an owner that slept may have made one, of a catalog that is gone
+                there = self._storage.read(path)
+                if there != data and self._stands():
+                    self._storage.replace(path, there, data)
             self.trim(now_ms)
         except StorageError as error:
             _log.warning("checkpoint not written", connector=self._connector, version=view.version, error=str(error))
@@ -395,19 +413,11 @@ class Catalog:
         if self.version:
             return ()
         created = Create(catalog_id=secrets.token_hex(16), connector=self._connector)
-        if self._rules is None:
-            return (created,)
-        order, identity, scope = self._rules
-        return (replace(created, order=order, identity=identity, scope=scope),)
+        return (created if self._rules is None else replace(created, **self._rules._asdict()),)
 
     def _refuse_other_rules(self) -> None:
-        rules = (self.state.order, self.state.identity, self.state.scope)
-        if self.version and self._rules is not None and self._rules != rules:
-            raise CatalogError(
-                f"Connector {self._connector}: {_changes(rules, self._rules)}.",
-                "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
-                "name, with another output topic.",
-            )
+        if self.version and self._rules is not None:
+            refuse_others(self.state, self._connector, self._rules)
 
     def _refuse_stranger(self) -> None:
         if not self.epoch:
@@ -420,22 +430,12 @@ class Catalog:
         try:
             self._history.advance()
         except (CatalogError, StorageError):
-            return FencedError(f"Connector {self._connector}: a newer owner took it over; ours is {self.epoch}.", _STOP)
+            return FencedError(f"Connector {self._connector}: a newer owner took it over; ours is {self.epoch}.", STOP)
         return FencedError(
             f"Connector {self._connector}: {shown(self.state.owner)} took it over with epoch {self.state.epoch}; "
             f"ours is {self.epoch or 'none'}.",
-            _STOP,
+            STOP,
         )
 
     def _where(self, version: int) -> str:
         return f"{self._storage.location}/{commit_path(version)}"
-
-
-def _changes(rules: tuple[str, str, str], asked: tuple[str, str, str]) -> str:
-    """Returns in words which of order, identity and scope are other ones than in `rules`."""
-    named = zip(("order", "compaction.key.identity", "scope"), map(_word, rules), map(_word, asked), strict=True)
-    return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
-
-
-def _word(rule: str) -> str:
-    return "bytes" if rule == BYTES else rule

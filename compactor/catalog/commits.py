@@ -32,6 +32,10 @@ RESTORE: Final = (
     "start over: keyfold delete CONNECTOR.json --outputs, and the next run begins anew."
 )
 UPGRADE: Final = "Run a keyfold that is at least as new as the one that wrote it."
+STOP: Final = (
+    "Leave this connector to that owner: stop this worker if it has no other connector, and do not start it with this "
+    "one again while the other runs."
+)
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -53,6 +57,12 @@ class Commit(Head, frozen=True, kw_only=True):
 
     previous: str
     actions: tuple[AnyAction, ...]
+
+
+class _Link(Head, frozen=True, kw_only=True):
+    """A commit without its actions; `previous` is empty if it was read from a checkpoint."""
+
+    previous: str = ""
 
 
 class Checkpoint(Head, frozen=True, kw_only=True):
@@ -151,7 +161,7 @@ _FORMAT_DECODER: Final = msgspec.json.Decoder(_Format)
 Kind = TypeVar("Kind", bound=Head)
 
 _DECODERS: Final[dict[type, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (Head, Commit, Checkpoint)
+    kind: msgspec.json.Decoder(kind) for kind in (Head, _Link, Commit, Checkpoint)
 }
 
 
@@ -202,14 +212,67 @@ def newest_damaged(error: DamagedError, version: int) -> DamagedError:
 
 
 def head_of(storage: Storage, listing: Listing, version: int) -> Head:
-    """Reads the head of a version that `listing` has: of its commit, or of the checkpoint if that is all. As `read`."""
-    path = commit_path(version) if version in listing.commits else checkpoint_path(version)
-    return read(storage, path, Head)
+    """Reads the head of a version that `listing` has, from its commit or, if that is gone or damaged, its checkpoint.
+
+    Raises as `read`.
+    """
+    return _link(storage, listing, version)
 
 
-def is_of_another(head: Head, catalog_id: str) -> bool:
+def _link(storage: Storage, listing: Listing, version: int) -> _Link:
+    if version not in listing.commits:
+        return read(storage, checkpoint_path(version), _Link)
+    try:
+        return read(storage, commit_path(version), _Link)
+    except DamagedError as error:
+        if version in listing.checkpoints:
+            return read(storage, checkpoint_path(version), _Link)
+        raise (newest_damaged(error, version) if version == listing.newest else error) from error
+
+
+def is_of_another(head: Head, catalog_id: str | None) -> bool:
     """Returns whether a file names another catalog than `catalog_id`. One of an earlier version names none."""
-    return head.catalog not in (None, catalog_id)
+    return catalog_id is not None and head.catalog not in (None, catalog_id)
+
+
+def newest_head(storage: Storage, listing: Listing) -> Head | None:
+    """Reads the head of the newest version in `listing`, None if that is empty: it says which catalog the folder holds.
+
+    A file does not count if it follows nothing and names another catalog than the newest that does follow: an owner
+    that slept while its catalog was deleted, or lost, and made again has made it. Two small files are read, if there
+    is no such one. Raises as `read`.
+    """
+    unlinked: list[Head] = []
+    for version in listing.above(0):
+        link = _link(storage, listing, version)
+        if _follows(storage, listing, link):
+            return next((head for head in unlinked if not is_of_another(head, link.catalog)), link)
+        unlinked.append(link)
+    return unlinked[0] if unlinked else None
+
+
+def _follows(storage: Storage, listing: Listing, link: _Link) -> bool:
+    """Returns whether the commit before `link` is there, or a checkpoint of its own has taken the place of that.
+
+    A checkpoint alone says nothing of what it follows: an owner that slept may have made it.
+    """
+    before = link.version - 1
+    if before == 0:
+        return True
+    if before not in listing.commits:
+        return link.version in listing.checkpoints and link.version in listing.commits and _is_kept(storage, link)
+    try:
+        return head_of(storage, listing, before).commit_id == link.previous
+    except DamagedError:  # it tells nothing against it
+        return True
+
+
+def _is_kept(storage: Storage, link: _Link) -> bool:
+    """Returns whether the checkpoint of the version of `link` is that commit's."""
+    try:
+        return read(storage, checkpoint_path(link.version), Head).commit_id == link.commit_id
+    except DamagedError:
+        return True
 
 
 def follow(view: View, commit: Commit) -> View:

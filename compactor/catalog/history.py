@@ -22,9 +22,12 @@ from typing import Final
 import structlog
 
 from compactor.catalog.commits import (
+    FOLDER,
     RESTORE,
+    STOP,
     Checkpoint,
     Commit,
+    Head,
     Listing,
     View,
     checkpoint_path,
@@ -34,10 +37,11 @@ from compactor.catalog.commits import (
     is_of_another,
     list_versions,
     newest_damaged,
+    newest_head,
     read,
     view_of,
 )
-from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError
+from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError, ReplacedCatalogError
 from compactor.model.actions import Append, PlanFold, Publish
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
@@ -91,6 +95,30 @@ class History:
         """
         return self._dropped.get(path, self._since_ms)
 
+    def stands(self, listing: Listing) -> bool:
+        """Checks that the newest version read so far is in `listing` as it was; returns False if its file is damaged.
+
+        Raises ReplacedCatalogError if it is another commit now, MissingFileError if it is gone, StorageError.
+        """
+        view = self.view
+        if not view.version:
+            return True
+        if view.version not in listing.commits:  # its checkpoint may be one that this owner has made too late
+            self.refuse_another(listing)
+        try:
+            head = head_of(self._storage, listing, view.version)
+        except DamagedError:
+            return False
+        if head.commit_id != view.commit_id:
+            raise self._replaced(head)
+        return True
+
+    def refuse_another(self, listing: Listing) -> None:
+        """Raises ReplacedCatalogError if the newest version in `listing` is of another catalog than the view."""
+        newest = newest_head(self._storage, listing)
+        if newest is not None and is_of_another(newest, self.view.state.catalog_id):
+            raise self._replaced(newest)
+
     def ends_at(self, listing: Listing, version: int, catalog_id: str) -> bool:
         """Returns whether `version` is the newest in `listing` of the catalog `catalog_id`: all above name another one.
 
@@ -117,8 +145,11 @@ class History:
 
     def _replay(self, listing: Listing) -> View:
         self._refuse_older(listing)
+        if listing.holds(self.view.version):
+            self.stands(listing)
         damaged = self._start(listing)
         if not listing.holds(self.view.version):  # it follows nothing any more, though an own commit may follow it
+            self.refuse_another(listing)
             path = f"{self._storage.location}/{commit_path(self.view.version)}"
             raise MissingFileError(f"{path} was there and is gone.", RESTORE)
         for version in range(self.view.version + 1, listing.newest + 1):
@@ -157,14 +188,37 @@ class History:
                 _log.warning("checkpoint damaged, reading around it", error=error.message)
                 damaged = damaged or error
             else:
+                if self._is_strange(listing, checkpoint):
+                    continue
                 self.view = view_of(checkpoint)
                 # A file that was dropped before this checkpoint was dropped no later than the checkpoint's time.
                 self._dropped, self._since_ms = {}, self.view.at_ms
                 break
         return damaged
 
+    def _is_strange(self, listing: Listing, checkpoint: Checkpoint) -> bool:
+        """Returns whether an owner that slept has made the checkpoint, of a catalog that is not in the folder."""
+        if self.view.version and checkpoint.state.catalog_id != self.view.state.catalog_id:
+            return True
+        if checkpoint.version not in listing.commits:
+            newest = newest_head(self._storage, listing)
+            return newest is not None and is_of_another(checkpoint, newest.catalog)
+        try:
+            return read(self._storage, commit_path(checkpoint.version), Head).commit_id != checkpoint.commit_id
+        except DamagedError:  # the checkpoint stands in for it
+            return False
+
+    def _replaced(self, by: Head) -> ReplacedCatalogError:
+        state, other = self.view.state, "another one" if by.catalog is None else f"catalog {by.catalog}"
+        return ReplacedCatalogError(
+            f"Connector {state.connector}: its catalog {state.catalog_id} is gone; version {by.version} in "
+            f"{self._storage.location}/{FOLDER} is of {other}.",
+            STOP,
+        )
+
     def _refuse_older(self, listing: Listing) -> None:
         if listing.newest < self.view.version:
+            self.refuse_another(listing)
             raise CatalogError(
                 f"Catalog {self._storage.location} was at version {self.view.version} and is now at {listing.newest}.",
                 "See whether storage.location is still mounted; if its folder was restored, restart the worker.",

@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from compactor.catalog.commits import (
-    Head,
-    Listing,
-    checkpoint_path,
-    head_of,
-    is_of_another,
-    list_versions,
-    newest_damaged,
-    read,
-)
+from compactor.catalog.commits import FOLDER, STOP, is_of_another, list_versions, newest_head
 from compactor.catalog.history import ATTEMPTS
-from compactor.errors import DamagedError, MissingFileError
+from compactor.errors import MissingFileError, ReplacedCatalogError
 from compactor.storage.base import Storage
 
 
 def newest_epoch(storage: Storage, catalog_id: str | None = None) -> int:
-    """Reads the epoch of the newest commit in a connector's folder, 0 if there is none: one listing, one small file.
+    """Reads the epoch of the newest commit in a connector's folder, 0 if there is none: one listing, two small files.
 
-    Only of the catalog `catalog_id`, if it is given: commits of a deleted one above are passed over. Raises
-    StorageError; CatalogError if the file is damaged.
+    Raises ReplacedCatalogError if the folder holds another catalog than `catalog_id`, if that is given; StorageError;
+    CatalogError if the file is damaged.
     """
     for _ in range(ATTEMPTS):
         listing = list_versions(storage)
         try:
-            heads = (_head(storage, listing, version) for version in listing.above(0))
-            return next((head.epoch for head in heads if catalog_id is None or not is_of_another(head, catalog_id)), 0)
+            newest = newest_head(storage, listing)
         except MissingFileError as error:
             failure = error  # overtaken by many commits between the two calls
+            continue
+        if newest is not None and is_of_another(newest, catalog_id):
+            raise ReplacedCatalogError(
+                f"{storage.location}/{FOLDER} holds catalog {newest.catalog} now; catalog {catalog_id} is gone.", STOP
+            )
+        return 0 if newest is None else newest.epoch
     raise failure
-
-
-def _head(storage: Storage, listing: Listing, version: int) -> Head:
-    """Reads the head of a version, from any of its files that is sound."""
-    try:
-        return head_of(storage, listing, version)
-    except DamagedError as error:
-        if version in listing.commits and version in listing.checkpoints:
-            return read(storage, checkpoint_path(version), Head)
-        raise (newest_damaged(error, version) if version in listing.commits else error) from error

@@ -15,14 +15,15 @@ TRIM_GRACE_MS: Final = 300_000
 TRIM_KEEP: Final = 100
 
 
-def trimmable(files: Sequence[FileInfo], now_ms: int) -> list[str]:
+def trimmable(files: Sequence[FileInfo], now_ms: int, newest: int) -> list[str]:
     """Returns the catalog files that may go: below the second newest checkpoint, and past a grace or far below it.
 
+    `newest`: the catalog's newest version. A checkpoint above it is of a catalog that is gone (`catalog.catalog`).
     A reader that still wants one starts over; the grace keeps that rare, and the second newest
     checkpoint is there for the day on which the newest turns out to be damaged.
     """
     named = [(info, parsed) for info in files if (parsed := version_of(info.path))]
-    checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint)
+    checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint and version <= newest)
     if len(checkpoints) < 2:
         return []
     keep = checkpoints[-2]

@@ -12,7 +12,7 @@ import structlog
 from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import Start
-from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
+from compactor.errors import CatalogError, FencedError, KeyfoldError, ReplacedCatalogError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
 from compactor.model.state import BYTES, CatalogState
@@ -237,6 +237,8 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
         return None
     try:
         catalog.refresh()
+    except ReplacedCatalogError as error:
+        return error
     except FencedError as error:
         return error if owner_lock.parse(catalog.state.owner).process != owner_lock.PROCESS else None
     except (StorageError, CatalogError):  # the next run says so

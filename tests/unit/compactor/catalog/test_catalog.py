@@ -315,7 +315,7 @@ def _files(commits: range, checkpoints: range, modified_ms: int = 0) -> list[Fil
 )
 def test_superfluous(files: list[FileInfo], now_ms: int, left: int) -> None:
     """What lies below the second newest checkpoint goes after the grace, or when there is too much of it."""
-    gone = trimmable(files, now_ms)
+    gone = trimmable(files, now_ms, 2**31)
     assert len(files) - len(gone) == left
     assert gone == [info.path for info in files][: len(gone)] or set(gone) < {info.path for info in files}
 

@@ -285,12 +285,13 @@ def test_list_that_is_behind_after_a_commit() -> None:
 
 
 def test_sleeper_with_a_list_that_is_behind_hurts_nobody() -> None:
-    """Not promised: that it notices. Promised: that no reader with a true list ever takes what it wrote."""
+    """It finds its predecessor gone, and does not know what became of its commit; no true list shows it to a reader."""
     old, storage, inner, clock = sleeper()
     other = others_go_on(inner, clock)
     names = [commit_path(number).partition("/")[2] for number in range(1, 14)]
     storage.frozen[FOLDER] = names
-    assert end(old.commit(up_to(11), NOW)) == 11  # it believes
+    with pytest.raises(OutcomeUnknownError, match="cannot be listed, or read"):
+        old.commit(up_to(11), NOW)
     assert Catalog.open(inner, "c").state == other.refresh()
     assert newest_epoch(inner) == 2
     grow(other, CHECKPOINT_EVERY, AWAKE)
@@ -300,16 +301,35 @@ def test_sleeper_with_a_list_that_is_behind_hurts_nobody() -> None:
         old.commit(up_to(12), NOW)
 
 
-@pytest.mark.parametrize("point", ["catalog.create", "catalog.created"])
-def test_failpoints_leave_an_owner_that_goes_on(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error on either side of C1 leaves an instance whose next commit is right."""
+@pytest.mark.parametrize(
+    ("point", "more"), [("catalog.create", 0), ("catalog.created", 0), ("catalog.checkpoint", CHECKPOINT_EVERY - 13)]
+)
+def test_failpoints_leave_an_owner_that_goes_on(point: str, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error on either side of C1, or before the checkpoint, leaves an instance whose next commit is right."""
     old, _, inner, _ = sleeper()
+    grow(old, more)
     monkeypatch.setenv(failpoints.VARIABLE, f"{point}=error")
     with pytest.raises(FailpointError):
-        old.commit(up_to(11), NOW)
+        old.commit(up_to(11 + more), NOW)
     monkeypatch.delenv(failpoints.VARIABLE)
-    assert end(old.commit(up_to(12), NOW)) == 12
+    assert end(old.commit(up_to(12 + more), NOW)) == 12 + more
     assert Catalog.open(inner, "c").state == old.state
+
+
+def test_an_error_before_a_file_is_replaced_leaves_an_owner_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of the lost catalog is still there, and is replaced by the next commit."""
+    old, storage, inner, _ = sleeper()
+    successors: list[Catalog] = []
+    storage.before("create", lambda: successors.append(made_again(inner, 10)), commit_path(13))
+    with pytest.raises(FencedError):
+        old.commit(one_more, NOW)
+    (successor,) = successors
+    monkeypatch.setenv(failpoints.VARIABLE, "catalog.replace=error")
+    with pytest.raises(FailpointError):
+        successor.commit(up_to(11), NOW)
+    monkeypatch.delenv(failpoints.VARIABLE)
+    assert end(successor.commit(up_to(12), NOW)) == 12
+    assert Catalog.open(inner, "c").state == successor.state
 
 
 def test_threads_share_one_instance(tmp_path: Path) -> None:
@@ -372,10 +392,10 @@ def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.
     old, storage, inner, _ = sleeper()
     successors: list[Catalog] = []
     storage.before("create", lambda: successors.append(made_again(inner, 4)), commit_path(13))
-    with pytest.raises(CatalogError, match="was there and is gone"):
+    with pytest.raises(FencedError, match="is gone"):
         old.commit(one_more, NOW)
     (successor,) = successors
-    with pytest.raises(CatalogError, match="was there and is gone"):  # nor does it go on from its own 13
+    with pytest.raises(FencedError, match="is gone"):  # nor does it go on from its own 13
         old.commit(one_more, NOW)
     assert list_versions(inner).commits == (1, 2, 3, 4, 5, 6, 13)
     reader = Catalog.open(inner, "c")
@@ -389,17 +409,18 @@ def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.
 
 
 def test_a_file_of_a_deleted_catalog_stands_right_above_its_successor() -> None:
-    """It finds a 12, which is not its own, and believes in its commit; the successor goes on all the same."""
+    """It finds a 12, which is not its own, and ends; the successor goes on."""
     old, storage, inner, _ = sleeper()
     successors: list[Catalog] = []
     storage.before("create", lambda: successors.append(made_again(inner, 10)), commit_path(13))
-    old.commit(one_more, NOW)
+    for _ in range(2):
+        with pytest.raises(FencedError, match="is gone"):
+            old.commit(one_more, NOW)
     (successor,) = successors
     assert Catalog.open(inner, "c").state == successor.state
-    old.commit(one_more, NOW)
     grow(successor, 3)
     assert Catalog.open(inner, "c").state == successor.state
-    with pytest.raises(CatalogError):
+    with pytest.raises(FencedError):
         old.refresh()
 
 
@@ -407,7 +428,7 @@ def test_a_sleeper_replaces_no_commit_of_the_catalog_that_has_taken_its_place() 
     """To it the successor's 13 is another catalog's: but its own 12 is gone."""
     old, storage, inner, _ = sleeper()
     storage.before("create", lambda: made_again(inner, 11), commit_path(13))
-    with pytest.raises(CatalogError):
+    with pytest.raises(FencedError):
         old.commit(one_more, NOW)
     truth = Catalog.open(inner, "c")
     assert (truth.version, end(truth.state)) == (13, 11)
@@ -418,7 +439,8 @@ def test_an_owner_that_slept_over_its_replacement_changes_nothing() -> None:
     old, storage, inner, _ = sleeper()
     successors: list[Catalog] = []
     storage.before("create", lambda: successors.append(made_again(inner, 10)), commit_path(13))
-    old.commit(one_more, NOW)
+    with pytest.raises(FencedError):
+        old.commit(one_more, NOW)
     slow = FailingStorage(inner)
     late = owned_on(slow, successors[0])
     slow.before("replace", lambda: grow(owned(inner, owner="host:3"), 3), commit_path(13))

@@ -136,3 +136,15 @@ def test_who_takes_over_one_connector_of_several_is_told_what_becomes_of_the_wor
     with pytest.raises(FencedError, match="newer:1 took it over") as fenced:
         older.refresh()
     assert "stop this worker if it has no other connector" in fenced.value.action
+
+
+def test_a_connector_that_waits_is_ended_by_a_catalog_in_the_place_of_its_own() -> None:
+    """That catalog may be of the same epoch and version, and its owner is no newer one that the old catalog names."""
+    storage = MemoryStorage()
+    catalog = owned(storage, owner=owner_lock.this_process().text)
+    assert takeover.newer_owner(catalog) is None
+    storage.delete_folder("")
+    owned(storage, owner="other:1")
+    error = takeover.newer_owner(catalog)
+    assert error is not None
+    assert f"its catalog {catalog.state.catalog_id} is gone" in error.message

@@ -1,0 +1,37 @@
+"""Compares the rules that a catalog was created with, and keeps for good, with those that a connector asks for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from compactor.errors import CatalogError
+from compactor.model.state import BYTES, CatalogState
+
+
+class Rules(NamedTuple):
+    """By what records are compared: their order, the identity of their keys, and the scope of a key."""
+
+    order: str
+    identity: str
+    scope: str
+
+
+def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
+    """Raises CatalogError if the catalog with `state` was created with other rules than `asked`."""
+    created = Rules(state.order, state.identity, state.scope)
+    if created != asked:
+        raise CatalogError(
+            f"Connector {connector}: {_changes(created, asked)}.",
+            "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
+            "name, with another output topic.",
+        )
+
+
+def _changes(created: Rules, asked: Rules) -> str:
+    """Returns in words which of order, identity and scope differ."""
+    named = zip(("order", "compaction.key.identity", "scope"), map(_word, created), map(_word, asked), strict=True)
+    return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
+
+
+def _word(rule: str) -> str:
+    return "bytes" if rule == BYTES else rule
