@@ -44,6 +44,10 @@ from connectors.sinks.producer_session import read_positions
 # lost its storage, which the error then says.
 _TRIES: Final = 3
 
+# Transactional ids that are initialised in a second (R5), at least: 52 were, on two cores with a broker on them. With
+# fewer, the positions would be undecided for longer than they need; with more, a busy broker would abort them.
+_IDS_PER_S: Final = 25
+
 _log = structlog.get_logger()
 
 
@@ -268,7 +272,7 @@ class Rebuilder:
             log.tp: position_of(action, log, ours, ids) for action, log in zip(made, remains.logs, strict=True)
         }
         group, name = self._connector.group_id, self._connector.transactional_id(0)
-        transaction = PositionTransaction(self._clients, name, group)
+        transaction = PositionTransaction(self._clients, name, group, ids / _IDS_PER_S)
         try:
             self._catalog.refresh()  # a newer owner that came before our producer has positions of its own to commit
             if not transaction.put(positions):  # R4
@@ -276,10 +280,24 @@ class Rebuilder:
             hit("rebuild.positions")
             self._broker.fence(range(1, ids))  # R5
             hit("rebuild.fence")
-            return self._stands(remains.held) and transaction.commit()  # R6
+            if not self._stands(remains.held):
+                return False
+            if transaction.commit():  # R6
+                return True
+            if transaction.has_timed_out:
+                raise self._too_slow(ids, transaction.timeout_ms)
+            return False
         finally:
             transaction.abort()  # nothing if it is committed
             transaction.close()
+
+    def _too_slow(self, ids: int, timeout_ms: int) -> RebuildError:
+        return RebuildError(
+            f"Connector {self._connector.name}: its {ids} transactional ids were not initialised within {timeout_ms} "
+            "ms, after which the brokers abort the transaction that holds its new positions.",
+            "Ask again once the brokers are less busy; or raise their transaction.max.timeout.ms, and with it "
+            "producer.override.transaction.timeout.ms of the connector.",
+        )
 
     def _stands(self, held: Held) -> bool:
         """Returns whether the group still holds the positions of R1, apart from those that are not decided."""

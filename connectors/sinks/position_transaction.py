@@ -7,6 +7,7 @@ it is shut out, or has committed. No process moves the positions from then until
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,22 +20,41 @@ from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
 from connectors.kafka import groups, producers
 from connectors.kafka.admin import chunks
-from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import FENCED, NOT_ALLOWED, UNFIT, cause, typed
 
 _ABORT_S: Final = 2.0
 """How long (s) an abort is waited for: the next producer of the id, or the coordinator, ends the transaction anyway."""
+_TIMEOUT: Final = "transaction.timeout.ms"
+_DEFAULT_MS: Final = 60_000
+"""librdkafka's default of transaction.timeout.ms."""
+LONGEST_MS: Final = 900_000
+"""Brokers' default of transaction.max.timeout.ms: they refuse a producer that asks for more."""
+
+
+def timeout_ms(config: Mapping[str, Setting], needed_s: float) -> int:
+    """Returns the transaction.timeout.ms of a transaction that is undecided for up to `needed_s`, at most LONGEST_MS.
+
+    It is the one of `config`, a connector's producer settings, if that is longer. What it is raised to has the time of
+    a step with a producer on top, for its own requests.
+    """
+    needed_ms = int((needed_s + producers.DEADLINE_S) * 1000)
+    return max(int(config.get(_TIMEOUT, _DEFAULT_MS)), min(needed_ms, LONGEST_MS))
 
 
 class PositionTransaction:
     """A transaction of the transactional id `name` for positions of `group`; its producer shuts out all earlier ones.
 
-    Raises UnreachableError, NotAllowedError.
+    It may stay undecided for `needed_s` before the coordinator aborts it. Raises UnreachableError, NotAllowedError.
     """
 
-    def __init__(self, clients: ClientSettings, name: str, group: str) -> None:
+    def __init__(self, clients: ClientSettings, name: str, group: str, needed_s: float) -> None:
         config = clients.producer()
-        self._producer = producers.initialised(producers.settings(config, name, producers.LARGEST_BATCH))
+        self.timeout_ms = timeout_ms(config, needed_s)
+        settings = {**producers.settings(config, name, producers.LARGEST_BATCH), _TIMEOUT: self.timeout_ms}
+        self._producer = producers.initialised(settings)
+        # When the transaction began, in seconds of the monotonic clock.
+        self._began_s = 0.0
         self._member = groups.member(clients.admin(), group)
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._group = group
@@ -43,6 +63,7 @@ class PositionTransaction:
         """Begins the transaction with `positions`; returns False if a newer producer has shut this one out."""
         metadata = self._member.consumer_group_metadata()
         offsets = [Partition(*tp, position.group_offset, encode(position)) for tp, position in positions.items()]
+        self._began_s = time.monotonic()
         try:
             self._producer.begin_transaction()
             for part in chunks(offsets):
@@ -61,6 +82,14 @@ class PositionTransaction:
         except KafkaException as error:
             return self._shut_out(cause(error))
         return True
+
+    @property
+    def has_timed_out(self) -> bool:
+        """Whether the coordinator may have ended the transaction, as it was undecided for longer than its time-out.
+
+        Its answer to a producer is then the same as if a newer producer had ended it.
+        """
+        return time.monotonic() - self._began_s > self.timeout_ms / 1000
 
     def abort(self) -> None:
         """Aborts, if that takes at most _ABORT_S."""
