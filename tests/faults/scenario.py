@@ -58,6 +58,13 @@ RETAINING: Final[Mapping[str, Any]] = {
     "snapshot.location": "none",
     **_RESTARTS,
 }
+# Everything that a catalog of its own has is due soon; a snapshot location belongs to one catalog alone.
+LOSING: Final[Mapping[str, Any]] = {
+    "snapshot.location": "none",
+    "min.cleanable.dirty.ratio": 0,
+    "fold.level0.files": 2,
+    **_RESTARTS,
+}
 QUICK_WORKER: Final[Mapping[str, Any]] = {"log.cleaner.initial.delay.ms": 3_000, "log.cleaner.backoff.ms": 500}
 _VACUUM: Final = {VACUUM_EVERY_MS: "4000", VACUUM_GRACE_MS: "20000"}
 _ENVIRONMENT: Final = "FAULT_"
@@ -102,6 +109,18 @@ class Scenario:
         worker = WorkerProcess(self.deployment, self.control, self._workers, *args, environment=self._environment)
         self.worker = self._stack.enter_context(worker)
         return worker
+
+    def rebuild(self) -> WorkerProcess:
+        """Starts `keyfold rebuild`; the current worker stays what it is."""
+        self._workers += 1
+        command = WorkerProcess(
+            self.deployment, self.control, self._workers, environment=self._environment, command="rebuild"
+        )
+        return self._stack.enter_context(command)
+
+    def lose_storage(self) -> None:
+        """Removes the connector's folder from storage.location."""
+        self.deployment.storage.delete_folder("")
 
     def running(self) -> WorkerProcess:
         """Returns the current worker, or starts one, once it has published something."""

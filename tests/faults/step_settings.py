@@ -30,9 +30,12 @@ IN_TASKS: Final = frozenset(
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
-ELSEWHERE: Final = ("rebuild.", "redrive.", "publish.retired")
-"""Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and `keyfold dlq`, and of
-keys with an identity (e2e/test_rebuild.py, test_dlq.py, test_key_identity.py)."""
+ELSEWHERE: Final = ("rebuild.", "redrive.", "publish.retired", "catalog.replace")
+"""Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
+catalog (test_rebuild.py), of `keyfold dlq` and of keys with an identity (e2e/test_dlq.py, test_key_identity.py)."""
+
+IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
+"""Steps of `keyfold rebuild`."""
 
 ALL: Final = tuple(step for step in STEPS if not step.startswith(ELSEWHERE))
 """Steps that a worker takes."""

@@ -56,13 +56,19 @@ class Control:
 
 
 class WorkerProcess(Process):
-    """`keyfold run` of a deployment with failpoints, in a process group of its own.
+    """`keyfold run` of a deployment with failpoints, or another `command`, in a process group of its own.
 
     `environment` is for `worker_main`.
     """
 
     def __init__(
-        self, deployment: Deployment, control: Control, number: int, *args: str, environment: Mapping[str, str]
+        self,
+        deployment: Deployment,
+        control: Control,
+        number: int,
+        *args: str,
+        environment: Mapping[str, str],
+        command: str = "run",
     ) -> None:
         connector, worker = deployment.write()
         self._control = control
@@ -74,7 +80,7 @@ class WorkerProcess(Process):
             CLOCK: str(control.clock),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.worker_main", "run", str(connector), "--worker", str(worker), *args],
+            [sys.executable, "-m", "tests.faults.worker_main", command, str(connector), "--worker", str(worker), *args],
             stdout=self._file,
             stderr=self._file,
             stdin=subprocess.DEVNULL,
