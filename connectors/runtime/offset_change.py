@@ -101,6 +101,10 @@ class OffsetChanger:
         self._connector = connector
         self._clients = clients
         self._newest: dict[TopicPartition, int] = {}
+        # What the last `change` has done for good (G3), whatever it raised after that; None before.
+        self.changed: tuple[ChangedLog, ...] | None = None
+        # Whether the last `change` ended in G3, so that nothing here says whether it was done.
+        self.is_in_doubt = False
 
     def change(self, choose: Choose, now_ms: int) -> tuple[ChangedLog, ...]:
         """Takes steps G1 to G4; returns what became of each log that has changed, by partition.
@@ -108,6 +112,7 @@ class OffsetChanger:
         Raises OffsetChangeError, and nothing is changed; PositionError if the group is another catalog's;
         UnreachableError, OutputError, NotAllowedError, StorageError. After G3 the change stands, whatever is raised.
         """
+        self.changed, self.is_in_doubt = None, False
         change = choose(self._catalog.state)
         topics = self._topics(change)  # G1
         held = self._resolve(change, topics, now_ms)
@@ -118,14 +123,16 @@ class OffsetChanger:
         plan = plan.above(self._newest)
         hit("generation.before-commit")
         before = self._catalog.state
+        self.is_in_doubt = True
         after = self._catalog.commit(lambda _: tuple(actions_of(plan, leads)), now_ms)  # G3
+        self.is_in_doubt = False
+        self.changed = tuple(_changed(before.log(tp), after.log(tp), leads.get(tp)) for tp in plan.partitions)
+        for log in self.changed:
+            _log.warning("offset changed", **{name: getattr(log, name) for name in log.__struct_fields__})
         hit("generation.after-commit")
         self._commit_positions(after, plan, held)  # G4
         hit("generation.position")
-        changed = tuple(_changed(before.log(tp), after.log(tp), leads.get(tp)) for tp in plan.partitions)
-        for one in changed:
-            _log.warning("offset changed", **{name: getattr(one, name) for name in one.__struct_fields__})
-        return changed
+        return self.changed
 
     def _topics(self, change: OffsetChange) -> dict[str, FoundTopic]:
         """Returns the ids of the topics and outputs concerned; an output that is gone is made if all begins again."""

@@ -42,7 +42,7 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
-from connectors.runtime.offset_change import OffsetChanger, every_log
+from connectors.runtime.offset_change import ChangedLog, OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -118,6 +118,8 @@ class Supervisor:
         self._once = False
         # Topics that runs have set aside since one has worked: a second error about one of them is a failure.
         self._set_aside = set[str]()
+        # Whether the last run may have done what it was asked for although it failed. Changed by its own thread.
+        self._may_be_done = True
         # The newest run, the catalog of the last one that took over, and what storage held if none has so far.
         self._task: ConnectorTask | None = None
         self._catalog: Catalog | None = None
@@ -260,6 +262,7 @@ class Supervisor:
         self.error = None
         self.hold()
         resyncs = self._requests.begin_restarts()
+        self._may_be_done = not resyncs
         self._status.start()
         task = self._task = ConnectorTask(context.spark, *self._task_settings)
         known = None if self._catalog is None else self._catalog.state.catalog_id
@@ -318,8 +321,13 @@ class Supervisor:
             except OffsetChangeError as error:
                 _log.warning("offsets not changed", error=str(error))
                 self._requests.answer(request, Answer(ok=False, message=error.message, action=error.action))
+            except Exception:
+                self._may_be_done = changer.is_in_doubt
+                if changer.changed is not None:  # what is left, the next run does
+                    self._requests.answer(request, _done(changer.changed))
+                raise
             else:
-                self._requests.answer(request, Answer(ok=True, result={"logs": msgspec.to_builtins(changed)}))
+                self._requests.answer(request, _done(changed))
 
     def _show_failure(self, error: BaseException, *, is_retried: bool) -> None:
         let_go(error)  # it is kept until the next run, or for good
@@ -389,13 +397,18 @@ class Supervisor:
     def _failure(self, *, begun: bool = False) -> Answer:
         """Returns the answer to every request while the connector is FAILED, or waits for an outage to end.
 
-        `begun`: the run that has failed was for the request. It may have failed after the change of a resync.
+        `begun`: the run that has failed was for the request.
         """
         current = self._status.current
         at_ms = current.next_restart_ms
         state = "waits for an outage to end" if current.waits else "is FAILED"
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        action = MEND if at_ms is None else MAY_BE_DONE if begun else NOT_DONE
+        action = MEND if at_ms is None else MAY_BE_DONE if begun and self._may_be_done else NOT_DONE
         unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
         message = f"Connector {self._name} {state}{when}: {current.error}"
         return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)
+
+
+def _done(changed: Sequence[ChangedLog]) -> Answer:
+    """Returns the answer to a resync that has changed these logs."""
+    return Answer(ok=True, result={"logs": msgspec.to_builtins(changed)})

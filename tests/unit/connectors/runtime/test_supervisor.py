@@ -49,7 +49,7 @@ from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import ChangedLog
 from connectors.runtime.status import StatusFile
 from connectors.runtime.stop import Stop
-from connectors.runtime.supervisor import RunContext, Supervisor
+from connectors.runtime.supervisor import MAY_BE_DONE, NOT_DONE, RunContext, Supervisor
 from connectors.spark import session
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
@@ -452,6 +452,33 @@ def test_a_resync_that_cannot_be_is_refused_and_the_connector_runs(ground: Groun
     answer = ground.answer()
     assert (answer.ok, answer.message, answer.action) == (False, refusal.message, refusal.action)
     assert (ground.one.error, ground.one._status.current.failures) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_in_doubt", "ok", "action"),
+    [
+        pytest.param((CHANGED,), False, True, "", id="after the change was committed"),
+        pytest.param(None, False, False, NOT_DONE, id="before"),
+        pytest.param(None, True, False, MAY_BE_DONE, id="in its commit"),
+    ],
+)
+def test_a_resync_that_fails_says_whether_it_was_done(
+    ground: Ground, changed: tuple[ChangedLog, ...] | None, is_in_doubt: bool, ok: bool, action: str
+) -> None:
+    """The commit of the change decides: what comes after it the next run does by itself."""
+
+    def ask() -> None:
+        ground.ask("resync")
+        ground.runs.changer.changed, ground.runs.changer.is_in_doubt = changed, is_in_doubt
+        ground.runs.changer.change.side_effect = BROKERS
+
+    def look(_: float) -> None:
+        if ground.request and requests.answered(ground.storage, ground.request):
+            ground.one.stop()
+
+    ground.run((5_000, AWAY), at=look, during=ask)
+    answer = ground.answer()
+    assert (answer.ok, answer.action, bool(answer.result)) == (ok, action, ok)
 
 
 def test_a_connector_that_was_taken_over_while_it_waited_ends(ground: Ground) -> None:
