@@ -15,7 +15,8 @@ from tests.faults.step_settings import IN_A_REBUILD
 from tests.faults.strikes import ASLEEP, NAP, frozen_at
 from tests.faults.worker_process import TIMEOUT_S, WorkerProcess
 
-SELECTED = {"rebuild.fence"}
+SELECTED = {"ingest.before-commit"}  # kills in a rebuild: e2e/test_rebuild.py
+ASLEEP_AT = ("ingest.before-commit", "catalog.created", "catalog.checkpoint", "publish.sent", "clean.before-commit")
 pytestmark = pytest.mark.timeout(600)
 
 LAST = "rebuild.committed"
@@ -47,9 +48,7 @@ def goes_on(case: Case, step: str) -> None:
     assert case.violations() == []
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in IN_A_REBUILD]
-)
+@pytest.mark.parametrize("step", IN_A_REBUILD)
 def test_a_rebuild_killed_at_a_step(cases: Cases, step: str) -> None:
     """Asked for again it is done; a worker goes on from it, and nothing is lost or sent twice."""
     with cases.case("SIGKILL of a rebuild", step, LOSING) as case:
@@ -90,7 +89,7 @@ def test_a_frozen_rebuild_wakes_up_under_another_catalog(cases: Cases, step: str
 
 
 @pytest.mark.parametrize(
-    "step", ["ingest.before-commit", "catalog.created", "catalog.checkpoint", "publish.sent", "clean.before-commit"]
+    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ASLEEP_AT]
 )
 def test_a_frozen_worker_wakes_up_under_another_catalog(cases: Cases, step: str) -> None:
     """Its storage is lost and rebuilt meanwhile: the new owner goes on, and the old one ends with 5."""
