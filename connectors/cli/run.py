@@ -91,10 +91,10 @@ def _run(
         herder = Herder(config, clock, observer, loaded, ConnectorStore.of(config) if listens else None)
         # With a folder of files a connector may come at any time, too.
         lives_on = listens or (config.connectors_dir is not None and not once)
-        worked = Worker(config, herder, clock, observer, spark, files, lives_on=lives_on)
+        worked = Worker(config, herder, clock, observer, spark, files)
         held.hand_to(worked.on_stop)
         with listening(config, herder, worked, bound, _say_listening), files.watching(worked.reload):
-            code = worked.run(once=once)
+            code = worked.run(once=once, lives_on=lives_on)
     return worked, code, herder.connectors()
 
 

@@ -37,10 +37,9 @@ _log = structlog.get_logger()
 
 _ENDING_S: Final = 5.0
 """How long (s) the end of a connector is waited for that shows STOPPED, a moment before it has ended."""
-HOLD_S: Final = 5.0
-"""How long (s) the start waits for the connectors' locks, which are a few requests each."""
-RELEASE_S: Final = 5.0
-"""How long (s) the end waits for them to be given back."""
+LOCKS_S: Final = 5.0
+"""How long (s) the start waits for the connectors' locks, which are a few requests each, and the end until they are
+given back."""
 
 
 class Herder:
@@ -57,6 +56,8 @@ class Herder:
         observer: Observer,
         files: Sequence[ConnectorFile] = (),
         store: ConnectorStore | None = None,
+        supervise: Callable[[WorkerConfig, ConnectorConfig, Clock, Observer], Supervisor] = Supervisor,
+        locks_s: float = LOCKS_S,
     ) -> None:
         self.changed: Callable[[], object] = lambda: None
         # The supervisors that were made and not forgotten yet, by connector.
@@ -65,6 +66,8 @@ class Herder:
         self._worker = worker
         self._clock = clock
         self._observer = observer
+        self._supervise = supervise
+        self._locks_s = locks_s
         self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
         # Held for moments, while what runs is looked at or told something: never while anything is waited for.
         self._lock = threading.Lock()
@@ -87,14 +90,14 @@ class Herder:
 
         The worker's place among all starts on its storage location is drawn first, once for all of them: if it is
         frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
-        answer is waited for no longer than HOLD_S: the locks only inform commands.
+        answer is waited for no longer than `locks_s`: the locks only inform commands.
         """
         self._locks.ask(self._place.draw)
         with self._lock:
             for name, spec in self.specs.all().items():
                 if spec.runs:
                     self._locks.ask(partial(self._hold, self._run_of(name, spec)))
-        self._locks.wait(HOLD_S)
+        self._locks.wait(self._locks_s)
 
     def _hold(self, supervisor: Supervisor) -> None:
         supervisor.hold(self._place.start)
@@ -129,7 +132,7 @@ class Herder:
 
     def _run_of(self, name: str, spec: ConnectorSpec) -> Supervisor:
         if name not in self._runs:
-            self._runs[name] = Supervisor(self._worker, spec.config, self._clock, self._observer)
+            self._runs[name] = self._supervise(self._worker, spec.config, self._clock, self._observer)
         return self._runs[name]
 
     def _end(self, name: str, run: Supervisor, *, finishes: bool) -> bool:
@@ -181,7 +184,7 @@ class Herder:
     def release(self) -> list[BaseException | None]:
         """Gives all locks back; returns what each connector has ended with.
 
-        A storage that does not answer is waited for no longer than RELEASE_S: then `is_releasing`, and the locks end
+        A storage that does not answer is waited for no longer than `locks_s`: then `is_releasing`, and the locks end
         with this process, or a while later on an object store.
         """
         self.specs.end()
@@ -189,7 +192,7 @@ class Herder:
         for run in runs:
             self._locks.ask(run.release)
         self._locks.ask(self.specs.release)
-        self._locks.wait(RELEASE_S)
+        self._locks.wait(self._locks_s)
         return [run.error for run in runs]
 
     @property

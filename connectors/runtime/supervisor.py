@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import structlog
@@ -69,6 +69,9 @@ MAY_BE_DONE: Final = "What was asked may have been done: see keyfold describe be
 _log = structlog.get_logger()
 
 
+TaskMaker: TypeAlias = Callable[..., ConnectorTask]
+
+
 class RunContext(Struct, frozen=True):
     """What the runs of a worker's connectors have in common; `over` is called when a supervisor's thread has ended."""
 
@@ -85,7 +88,17 @@ class Supervisor:
     newest run; `topics` is what a run that has ended has counted by source topic.
     """
 
-    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, clock: Clock, observer: Observer) -> None:
+    def __init__(
+        self,
+        worker: WorkerConfig,
+        connector: ConnectorConfig,
+        clock: Clock,
+        observer: Observer,
+        *,
+        tasks: TaskMaker = ConnectorTask,
+        changers: Callable[..., OffsetChanger] = OffsetChanger,
+        brokers_answer: Callable[[WorkerConfig, ConnectorConfig], bool] = restart_policy.brokers_answer,
+    ) -> None:
         self.config = connector
         self.error: BaseException | None = None
         self.freshness = Freshness()
@@ -99,11 +112,13 @@ class Supervisor:
         self._name = connector.name
         self._hides = partial(status.hidden_in, worker, connector)
         self._clock = clock
+        self._tasks = tasks
+        self._changers = changers
         self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
         self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
         self._status = StatusFile(storage, clock)
         self._requests = RestartRequests(storage, clock)
-        self._brokers_answer = partial(restart_policy.brokers_answer, worker, connector)
+        self._brokers_answer = partial(brokers_answer, worker, connector)
         self._warn_of_readers = partial(warn_of_readers, worker, connector.name)
         self._requests_due = Interval(clock, POLL_S)
         self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
@@ -264,7 +279,7 @@ class Supervisor:
         resyncs = self._requests.begin_restarts()
         self._may_be_done = not resyncs
         self._status.start()
-        task = self._task = ConnectorTask(context.spark, *self._task_settings)
+        task = self._task = self._tasks(context.spark, *self._task_settings)
         known = None if self._catalog is None else self._catalog.state.catalog_id
         change = partial(self._resync, resyncs) if resyncs else None
         error: BaseException | None = None
@@ -313,7 +328,7 @@ class Supervisor:
 
     def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""
-        changer = OffsetChanger(*fenced)
+        changer = self._changers(*fenced)
         for request in asked:
             choose = every_log(request.topic, request.partition, accepts_loss=request.accepts_loss)
             try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec import Struct
 
 from compactor.errors import KeyfoldError, StorageError
 from compactor.spark.errors import briefly
@@ -37,16 +38,31 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger()
 
-POLL_SECONDS: Final = 0.5
-SPARK_SAID_S: Final = 5.0
-"""How often it is said that Spark is still starting: after ten silent seconds people take a program for hung."""
-LEAVE_SECONDS: Final = 3.0
 STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
-RELOAD_SECONDS: Final = 5.0
-"""After so long the storage is asked again what connectors of new files are to be, where it did not answer."""
 LEAST_SECONDS: Final = 1.0
 """Spark has at least this long to close, however long the connectors took."""
+
+
+class WorkerTimings(Struct, frozen=True):
+    """How long a worker waits, and how often it looks, in seconds."""
+
+    look_s: float = 0.5
+    """Between two looks at Spark's start, its JVM and the query. A signal or an ended connector is seen at once."""
+    still_starting_s: float = 5.0
+    """How often it is said that Spark is still starting: after ten silent seconds people take a program for hung."""
+    leave_s: float = 3.0
+    """How long a start of Spark that is not needed any more may take to end."""
+    reload_s: float = 5.0
+    """After so long the storage is asked again what connectors of new files are to be, if it did not answer."""
+
+
+class WorkerParts(Struct, frozen=True):
+    """What a worker makes and asks while it runs, and its timings; a test gives others."""
+
+    query: Callable[..., SharedQuery] = SharedQuery
+    probe: Callable[[str, ClientSettings, float], None] = probe_all
+    timings: WorkerTimings = WorkerTimings()
 
 
 class Health(StrEnum):
@@ -60,8 +76,7 @@ class Health(StrEnum):
 class Worker:
     """Runs the connectors of `herder` until all have ended or the process gets a signal to stop.
 
-    If it `lives_on`, it goes on although none runs: others may come. `abandoned` names what did not end in its
-    time: the process then has to end without waiting for its threads.
+    `abandoned` names what did not end in its time: the process then has to end without waiting for its threads.
     """
 
     def __init__(
@@ -72,15 +87,17 @@ class Worker:
         observer: Observer,
         spark: SparkStart,
         files: ConnectorFiles | None = None,
-        *,
-        lives_on: bool = False,
+        parts: WorkerParts | None = None,
     ) -> None:
         self.abandoned: list[str] = []
         self.health = Health.STARTING
         self._config = config
         self._herder = herder
         self._files = files
-        self._lives_on = lives_on
+        self._parts = parts or WorkerParts()
+        self._timings = self._parts.timings
+        # Whether it goes on if no connector runs, as others may come; set by `run`.
+        self._lives_on = False
         self._clock = clock
         self._observer = observer
         self._spark = spark
@@ -95,14 +112,17 @@ class Worker:
         self._gone: KeyfoldError | None = None
         herder.changed = self._stop.wake
 
-    def run(self, *, once: bool) -> int:
+    def run(self, *, once: bool, lives_on: bool = False) -> int:
         """Runs until done (`once`), stopped by SIGTERM or SIGINT, or every connector has ended; returns the exit code.
+
+        If it `lives_on`, it goes on although no connector runs: others may come.
 
         It is 1 if Spark's JVM has ended: a service manager then starts the worker again. Ctrl-C ends a running
         worker with 0; before `once` is done with 130, as any other command.
         SIGHUP restarts the connectors with a changed file, and those that are FAILED.
         """
         wanted = {signal.SIGTERM: self.on_stop, signal.SIGINT: self.on_stop, signal.SIGHUP: lambda *_: self.reload()}
+        self._lives_on = lives_on
         with handled(wanted):
             self._herder.hold()
             try:
@@ -121,7 +141,7 @@ class Worker:
     def _run(self, spark: SparkSession, *, once: bool) -> None:
         query: SharedQuery | None = None
         try:
-            query = SharedQuery(spark, self._clock, connectors=len(self._herder.names()))
+            query = self._parts.query(spark, self._clock, connectors=len(self._herder.names()))
             query.start(prepares=once)
             if not self._stop.is_set():  # set if the signal came while Spark was starting
                 self._herder.begin(RunContext(spark, query, once, self._stop.wake))
@@ -146,8 +166,10 @@ class Worker:
         if once and self._herder.names():
             configs = [connector.spec.config for connector in self._herder.connectors()]
             settings = {config.name: ClientSettings.of(self._config, config) for config in configs}
-            probe = BrokerProbe({name: partial(probe_all, name, its, PROBE_S) for name, its in settings.items()})
-        begun, said = self._clock.monotonic(), Interval(self._clock, SPARK_SAID_S)
+            probe = BrokerProbe(
+                {name: partial(self._parts.probe, name, its, PROBE_S) for name, its in settings.items()}
+            )
+        begun, said = self._clock.monotonic(), Interval(self._clock, self._timings.still_starting_s)
         said.begin_pause("Spark")
         _log.info("starting Spark", master=self._config.spark_master)
         while True:
@@ -161,17 +183,17 @@ class Worker:
             if self._stop.is_set() or (probe is not None and self._no_broker_answers(probe)):
                 break
             if spark is not None:  # only the brokers are waited for
-                self._clock.wait(POLL_SECONDS, self._stop)
-        self._spark.leave(LEAVE_SECONDS)
+                self._clock.wait(self._timings.look_s, self._stop)
+        self._spark.leave(self._timings.leave_s)
         self.abandoned.append("Spark's start")
         return None
 
     def _started(self) -> SparkSession | None:
-        """Returns the session if it starts within POLL_SECONDS, else None; a stop that ends the JVM is no failure."""
+        """Returns the session if it starts within `look_s`, else None; a stop that ends the JVM is no failure."""
         try:
-            return self._spark.wait(POLL_SECONDS)
+            return self._spark.wait(self._timings.look_s)
         except Exception:
-            if self._clock.wait(POLL_SECONDS, self._stop):
+            if self._clock.wait(self._timings.look_s, self._stop):
                 return None
             raise
 
@@ -185,7 +207,9 @@ class Worker:
     def _watch(self, spark: SparkSession, query: SharedQuery) -> None:
         self.health = Health.HEALTHY
         while not self._stop.is_set() and not self._is_over():
-            self._stop.is_set_within(POLL_SECONDS, self._clock)  # or until a connector has ended or is to change
+            self._stop.is_set_within(
+                self._timings.look_s, self._clock
+            )  # or until a connector has ended or is to change
             if self._lost(spark, query):
                 return
             self._begin_reload()
@@ -208,8 +232,8 @@ class Worker:
             try:
                 self._herder.apply(changes)
             except StorageError as error:
-                _log.error("connector files wait for the storage", error=str(error), again_in_s=RELOAD_SECONDS)
-                self._clock.wait(RELOAD_SECONDS, stop)
+                _log.error("connector files wait for the storage", error=str(error), again_in_s=self._timings.reload_s)
+                self._clock.wait(self._timings.reload_s, stop)
             except Exception:  # noqa: BLE001  # a defect here ends no connector
                 _log.exception("connector files cannot be taken up")
                 return
@@ -223,7 +247,7 @@ class Worker:
     def _lost(self, spark: SparkSession, query: SharedQuery) -> bool:
         """Returns whether Spark's JVM, or the query for good, has ended; a signal to the process group ends it too."""
         gone = session.gone(spark) or query_gone(query.failure)
-        if gone is None or self._clock.wait(POLL_SECONDS, self._stop):
+        if gone is None or self._clock.wait(self._timings.look_s, self._stop):
             return False
         self._gone = gone
         self.health = Health.UNHEALTHY

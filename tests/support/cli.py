@@ -27,7 +27,7 @@ from compactor.storage.locations import open_storage
 if TYPE_CHECKING:
     from connectors.config.files import ConnectorFile
     from connectors.config.worker import WorkerConfig
-    from connectors.runtime.worker import Worker
+    from connectors.runtime.worker import Worker, WorkerParts
     from connectors.spark.session import SparkStart
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,9 @@ def worker_file(folder: Path, bootstrap: str = NOBODY, **more: str) -> Path:
     return write_json(folder / "worker.json", {**own, **more})
 
 
-def worker_over(config: WorkerConfig, files: Sequence[ConnectorFile], spark: SparkStart) -> Worker:
+def worker_over(
+    config: WorkerConfig, files: Sequence[ConnectorFile], spark: SparkStart, parts: WorkerParts | None = None
+) -> Worker:
     """A worker that does not listen, over connectors of files."""
     from connectors.clock import SystemClock
     from connectors.progress.observer import NullObserver
@@ -97,7 +99,7 @@ def worker_over(config: WorkerConfig, files: Sequence[ConnectorFile], spark: Spa
     from connectors.runtime.worker import Worker
 
     clock, observer = SystemClock(), NullObserver()
-    return Worker(config, Herder(config, clock, observer, files), clock, observer, spark)
+    return Worker(config, Herder(config, clock, observer, files), clock, observer, spark, parts=parts)
 
 
 def connector_file(folder: Path, **more: str) -> Path:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
 
-import pytest
 import structlog
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
-from connectors.runtime import herder as module
 from connectors.runtime.connector_store import ConnectorStore
-from connectors.runtime.herder import Herder
+from connectors.runtime.herder import LOCKS_S, Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import RunContext
@@ -68,20 +67,24 @@ class Supervisor:
 class Herd:
     """A herder in a folder, and the supervisors that it has made, by name and in order."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, locks_s: float = LOCKS_S) -> None:
         self.folder = folder
         self.worker = load_worker(worker_file(folder))
         self.clock = ManualClock()
         self.made: dict[str, list[Supervisor]] = {}
         self.woken = 0
-        monkeypatch.setattr(module, "Supervisor", self._make)
+        self._locks_s = locks_s
+        self.supervise: Callable[..., Any] = self.make
+        """Makes a connector's supervisor; a test may put its own in between."""
 
     def begin(self, *paths: Path, listens: bool = True, store: ConnectorStore | None = None) -> Herder:
         """A worker's next start over files and what is stored."""
         store = store or (ConnectorStore.of(self.worker) if listens else None)
         files = [load_connector(path, self.worker) for path in paths]
         with structlog.testing.capture_logs() as self.logged:
-            self.herder = Herder(self.worker, cast("Any", self.clock), NullObserver(), files, store)
+            self.herder = Herder(
+                self.worker, cast("Any", self.clock), NullObserver(), files, store, self.supervise, self._locks_s
+            )
         self.herder.changed = self._wake
         self.herder.hold()
         self.herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
@@ -98,7 +101,8 @@ class Herd:
         """What each supervisor of a connector was told, without the words that change nothing."""
         return [[word for word in one.said if word not in ("hold", "release", "resume")] for one in self.made[name]]
 
-    def _make(self, _worker: object, config: ConnectorConfig, *_: object) -> Supervisor:
+    def make(self, _worker: object, config: ConnectorConfig, *_: object) -> Supervisor:
+        """Makes a stand-in for the supervisor of `config`."""
         found = Supervisor(config)
         self.made.setdefault(config.name, []).append(found)
         return found

@@ -16,7 +16,7 @@ from compactor.errors import CatalogError, StorageError
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
-from connectors.runtime import status, supervisor
+from connectors.runtime import status
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import RunContext, Supervisor
@@ -36,8 +36,11 @@ class Beside:
         self.storage = storage_of(folder)
         self.error: Exception | None = None
         worker = load_worker(self.files[1])
-        self.one = Supervisor(worker, load_connector(self.files[0], worker).config, SystemClock(), NullObserver())
-        self.one._brokers_answer = lambda: False  # type: ignore[assignment]
+        connector = load_connector(self.files[0], worker).config
+        observer = NullObserver()
+        self.one = Supervisor(
+            worker, connector, SystemClock(), observer, tasks=self.task, brokers_answer=lambda *_: False
+        )
 
     def start(self, error: Exception) -> None:
         """Returns once the connector has failed with `error`."""
@@ -74,8 +77,6 @@ def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beside]:
 
     made = Beside(tmp_path)
     monkeypatch.setattr(session, "get_session", rival)
-    monkeypatch.setattr(session, "gone", lambda _: None)
-    monkeypatch.setattr(supervisor, "ConnectorTask", made.task)
     with structlog.testing.capture_logs():
         yield made
         made.one.stop()

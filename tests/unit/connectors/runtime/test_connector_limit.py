@@ -22,8 +22,8 @@ WARNING = "more connectors than connectors.max"
 
 
 @pytest.fixture
-def herd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Herd:
-    found = Herd(tmp_path, monkeypatch)
+def herd(tmp_path: Path) -> Herd:
+    found = Herd(tmp_path)
     found.worker = load_worker(worker_file(tmp_path, **{"connectors.max": "2"}))
     return found
 

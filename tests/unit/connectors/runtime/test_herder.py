@@ -25,8 +25,8 @@ from tests.support.herd import Herd, config, put
 
 
 @pytest.fixture
-def herd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Herd:
-    return Herd(tmp_path, monkeypatch)
+def herd(tmp_path: Path) -> Herd:
+    return Herd(tmp_path)
 
 
 def test_a_connector_that_is_made_is_there_after_a_restart(herd: Herd) -> None:

@@ -16,7 +16,6 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector
 from connectors.errors import BusyError, ConflictError, NoConnectorError
 from connectors.runtime import connectors, store_ownership
-from connectors.runtime import herder as module
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.lifecycle import TargetState
@@ -65,8 +64,8 @@ class Asked:
 
 
 @pytest.fixture
-def herd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Herd:
-    return Herd(tmp_path, monkeypatch)
+def herd(tmp_path: Path) -> Herd:
+    return Herd(tmp_path)
 
 
 @pytest.fixture
@@ -279,20 +278,19 @@ def test_new_files_wait_for_a_store_that_does_not_answer(herd: Herd, storage: Fa
 
 @pytest.mark.parametrize("moment", ["start", "end"])
 def test_locks_that_are_late_hold_up_neither_start_nor_end(
-    herd: Herd, storage: FailingStorage, gate: Gate, monkeypatch: pytest.MonkeyPatch, moment: str
+    tmp_path: Path, storage: FailingStorage, gate: Gate, moment: str
 ) -> None:
     """The locks only inform commands: the worker's thread waits for them for a bounded time."""
-    monkeypatch.setattr(module, "HOLD_S" if moment == "start" else "RELEASE_S", 0.05)
+    herd = Herd(tmp_path, locks_s=0.05)
     word = "hold" if moment == "start" else "release"
     path = connector_file(herd.folder)
-    make = herd._make
 
     def made(*arguments: Any) -> Any:
-        found = make(*arguments)
+        found = herd.make(*arguments)
         setattr(found, word, gate)
         return found
 
-    monkeypatch.setattr(module, "Supervisor", made)
+    herd.supervise = made
     herder: Any = at_once(lambda: herd.begin(path, store=ConnectorStore(storage)))
     if moment == "end":
         herd.made[NAME][0].over = True

@@ -26,12 +26,12 @@ LOST = "another worker has taken the connectors made over REST: changes are refu
 class Workers:
     """Two workers on one storage in memory, whose locks may lapse as leases do."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path) -> None:
         self.memory = MemoryStorage()
         self.storage = FailingStorage(self.memory)
         (folder / "a").mkdir()
         (folder / "b").mkdir()
-        self._herds = Herd(folder / "a", monkeypatch), Herd(folder / "b", monkeypatch)
+        self._herds = Herd(folder / "a"), Herd(folder / "b")
         self.file = connector_file(folder / "a", topics="files")
         self.a = self._begin(self._herds[0], self.storage, self.file)
 
@@ -49,8 +49,8 @@ class Workers:
 
 
 @pytest.fixture
-def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workers:
-    return Workers(tmp_path, monkeypatch)
+def workers(tmp_path: Path) -> Workers:
+    return Workers(tmp_path)
 
 
 def test_connectors_of_files_are_paused_by_the_worker_that_has_the_files(workers: Workers) -> None:

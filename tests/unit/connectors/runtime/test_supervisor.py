@@ -5,11 +5,13 @@ The clock is the test's: it moves while a connector waits.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -44,16 +46,16 @@ from connectors.errors import (
 )
 from connectors.placeholders import resolve
 from connectors.progress.observer import NullObserver
-from connectors.runtime import restart_policy, status, supervisor, takeover
+from connectors.runtime import status
+from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import ChangedLog
-from connectors.runtime.status import StatusFile
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import MAY_BE_DONE, NOT_DONE, RunContext, Supervisor
-from connectors.spark import session
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.engine import new_state
+from tests.support.spark_standins import StandInSession
 
 CHANGED = ChangedLog(topic="t", partition=0, offset=3, generation=2, tombstones=7)
 AWAY = StorageError("The store is away.")
@@ -73,6 +75,7 @@ class Runs:
         works: bool = False,
         comes_up: bool = True,
         during: Callable[[], object] = lambda: None,
+        before: Callable[[], object] = lambda: None,
         counted: TaskReport | None = None,
         takes_over: bool = True,
     ) -> None:
@@ -87,10 +90,11 @@ class Runs:
         self.changer.change.return_value = (CHANGED,)
         self._clock = clock
         self._plan = list(plan)
-        self._works, self._comes_up, self._during = works, comes_up, during
+        self._works, self._comes_up, self._during, self._before = works, comes_up, during, before
 
     def task(self, *args: Any) -> Any:
         """Stands in for `ConnectorTask`: the last argument but the lock is where it reports to."""
+        self._before()
         report: Callable[[TaskReport], None] = args[-2]
         self._made = SimpleNamespace(
             catalog=None,
@@ -127,20 +131,37 @@ class Runs:
             raise error
 
 
+class WatchedClock(ManualClock):
+    """Calls `look` whenever somebody begins to wait."""
+
+    look: Callable[[], object] = staticmethod(lambda: None)
+
+    def wait(self, seconds: float, event: threading.Event) -> bool:
+        self.look()
+        return super().wait(seconds, event)
+
+
 class Ground:
     """A supervisor over runs that go as planned; `at` looks on at each moment of its waiting, in seconds."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = ManualClock(0)
+    def __init__(self, folder: Path) -> None:
+        self.clock = WatchedClock(0)
+        self.spark: Any = None
         self.asked: list[float] = []
         self.request = ""
         self.answering: Callable[[float], bool] = lambda _: True
         worker = load_worker(worker_file(folder))
         config = load_connector(connector_file(folder), worker).config
         self.storage = connector_storage(worker, NAME)
-        monkeypatch.setattr(restart_policy, "brokers_answer", lambda *_: self._ask())
-        self.one = Supervisor(worker, config, self.clock, NullObserver())
-        self._monkeypatch = monkeypatch
+        self.one = Supervisor(
+            worker,
+            config,
+            self.clock,
+            NullObserver(),
+            tasks=self._task,
+            changers=lambda *_: self.runs.changer,
+            brokers_answer=lambda *_: self._ask(),
+        )
 
     def run(
         self,
@@ -152,21 +173,18 @@ class Ground:
     ) -> Runs:
         """Until the plan is over, or with `stopped` until its first wait; as with `--once` if `once` is set."""
         self.runs = Runs(self.clock, *plan, **how)
-        self._monkeypatch.setattr(supervisor, "ConnectorTask", self.runs.task)
-        self._monkeypatch.setattr(supervisor, "OffsetChanger", lambda *_: self.runs.changer)
-        wait = self.clock.wait
 
-        def noted(seconds: float, event: Any) -> bool:
-            self.runs.shown.append(dict(status.read(self.storage) or {}))
+        def look() -> None:
+            with suppress(StorageError):
+                self.runs.shown.append(dict(status.read(self.storage) or {}))
             if at:
                 at(self.clock.monotonic())
             if stopped:
                 self.one.stop()
-            return wait(seconds, event)
 
-        self._monkeypatch.setattr(self.clock, "wait", noted)
+        self.clock.look = look
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
-            self.one.start(RunContext(cast("Any", None), Mock(), once=once))
+            self.one.start(RunContext(self.spark, Mock(), once=once))
             assert self.one.join(60)
         return self.runs
 
@@ -181,14 +199,17 @@ class Ground:
         assert found is not None
         return found
 
+    def _task(self, *args: Any) -> Any:
+        return self.runs.task(*args)
+
     def _ask(self) -> bool:
         self.asked.append(self.clock.monotonic())
         return self.answering(self.clock.monotonic())
 
 
 @pytest.fixture
-def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ground:
-    return Ground(tmp_path, monkeypatch)
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
 
 
 @pytest.fixture
@@ -243,17 +264,16 @@ def test_brokers_that_answer_all_the_time_shorten_no_wait(ground: Ground) -> Non
     assert len(ground.asked) <= 7
 
 
-def test_a_store_that_is_back_ends_the_wait(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_back_ends_the_wait(ground: Ground) -> None:
     """The status goes there anyway."""
-    show = StatusFile.show
-    times: list[float] = []
+    in_its_place = Path(ground.storage.location, status.NAME)
+    in_its_place.mkdir(parents=True)  # so that no status can be written
 
-    def refuse(self: StatusFile, *what: Any, **how: Any) -> bool:
-        times.append(ground.clock.monotonic())
-        return times[-1] >= 75 and show(self, *what, **how)
+    def comes_back(now: float) -> None:
+        if now >= 75 and in_its_place.is_dir():
+            in_its_place.rmdir()
 
-    monkeypatch.setattr(StatusFile, "show", refuse)
-    runs = ground.run(*[(0, AWAY)] * 7)
+    runs = ground.run(*[(0, AWAY)] * 7, at=comes_back)
     assert 75 <= runs.began[-1] <= 80
 
 
@@ -383,38 +403,33 @@ def test_a_request_whose_run_fails_may_have_been_done(ground: Ground) -> None:
     assert ground.answer().action.startswith("What was asked may have been done: see keyfold describe")
 
 
-def test_a_running_connector_is_restarted_on_request(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_connector_is_restarted_on_request(ground: Ground) -> None:
     """Its run ends as with any stop, and another begins at once; that is no failure."""
     seen: list[bool] = []
-    monkeypatch.setattr(supervisor, "newer_owner", lambda _: seen.append(ground.one.is_alive()))
-    runs = ground.run((5_000, AWAY), during=lambda: ground.ask("restart"))
+
+    def ask() -> None:
+        # The catalog is asked for a newer owner between the two runs.
+        ground.runs.catalog.refresh.side_effect = lambda: seen.append(ground.one.is_alive())
+        ground.ask("restart")
+
+    runs = ground.run((5_000, AWAY), during=ask)
     assert seen == [True]  # a worker whose connectors have all ended ends
     assert _pauses(runs, 5_000) == [0]
-    assert (ground.one.error, ground.one._status.current.failures) == (None, 0)
+    assert (ground.one.error, ground.one.status.failures) == (None, 0)
     assert ground.answer().ok
 
 
-def test_a_connector_is_restarting_from_the_moment_that_it_is_asked_for(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connector_is_restarting_from_the_moment_that_it_is_asked_for(ground: Ground) -> None:
     """Until its next run says what it is: a client that waits for RUNNING never sees the run that ends."""
     seen: list[str] = []
 
     def ask() -> None:
         if not seen:
-            ground.one._status.current = status.running(ground.one._status.current, worked=True)
             seen.append(ground.one.status.state)
             ground.one.restart()
             seen.append(ground.one.status.state)
 
-    begin = ground.one._requests.begin_restarts
-
-    def noted() -> Any:
-        seen.extend([ground.one.status.state] if seen else [])
-        return begin()
-
-    monkeypatch.setattr(ground.one._requests, "begin_restarts", noted)
-    ground.run((5_000, AWAY), during=ask)
+    ground.run((5_000, AWAY), during=ask, before=lambda: seen.extend([ground.one.status.state] if seen else []))
     assert seen == ["RUNNING", "RESTARTING", "RESTARTING"]
 
 
@@ -451,7 +466,7 @@ def test_a_resync_that_cannot_be_is_refused_and_the_connector_runs(ground: Groun
     ground.run((5_000, AWAY), during=ask)
     answer = ground.answer()
     assert (answer.ok, answer.message, answer.action) == (False, refusal.message, refusal.action)
-    assert (ground.one.error, ground.one._status.current.failures) == (None, 0)
+    assert (ground.one.error, ground.one.status.failures) == (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -528,20 +543,23 @@ def test_restarts_by_itself_keep_the_place_among_all_starts(ground: Ground) -> N
     assert runs.starts == [1, 1, 1]
 
 
-def test_a_place_that_could_not_be_had_is_asked_for_again(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_could_not_be_had_is_asked_for_again(ground: Ground, tmp_path: Path) -> None:
     """The storage may only have been away: a run without a place goes on, and the next one asks for it."""
-    places = iter([Start(ground.storage, 0), Start(ground.storage, 7)])
-    monkeypatch.setattr(takeover, "draw_start", lambda _: next(places))
-    runs = ground.run(*[(0, AWAY)] * 2)
-    assert runs.starts == [0, 7, 7]
+    in_its_place = tmp_path / "store" / FOLDER
+    in_its_place.parent.mkdir(parents=True)
+    in_its_place.write_text("no folder")
+    runs = ground.run(*[(0, AWAY)] * 2, at=lambda _: in_its_place.is_file() and in_its_place.unlink())
+    assert runs.starts == [0, 1, 1]
 
 
-def test_without_spark_nothing_is_started_again(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_nothing_is_started_again(ground: Ground) -> None:
     """What a dead JVM breaks fails with what happened, and for good: exit code 1."""
-    gone = SparkGoneError("Spark's JVM has ended (signal 9).")
-    monkeypatch.setattr(session, "gone", lambda _: gone)
-    one, runs = start((0, ConnectionRefusedError("py4j")))
-    assert (one.error, exit_code(gone), len(runs.began)) == (gone, EXIT_FAILED, 1)
+    ground.spark = StandInSession(code=-9)
+    runs = ground.run((0, ConnectionRefusedError("py4j")))
+    error = ground.one.error
+    assert isinstance(error, SparkGoneError)
+    assert "signal 9" in str(error)
+    assert (exit_code(error), len(runs.began)) == (EXIT_FAILED, 1)
 
 
 def test_what_a_run_counted_last_outlives_its_failure(start: Callable[..., Any]) -> None:

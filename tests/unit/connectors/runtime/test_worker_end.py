@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,17 +14,22 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
+from connectors.clock import SystemClock
+from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
+from connectors.config.worker import WorkerConfig
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
-from connectors.runtime import status, supervisor
-from connectors.runtime import worker as workers
-from connectors.runtime.connectors import ConnectorSpec
+from connectors.progress.observer import NullObserver
+from connectors.runtime import status
+from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
-from connectors.runtime.worker import Worker
-from connectors.spark import session
+from connectors.runtime.supervisor import RunContext
+from connectors.runtime.supervisor import Supervisor as RealSupervisor
+from connectors.runtime.worker import Health, Worker, WorkerParts, WorkerTimings
 from connectors.spark.session import SparkStart
 from tests.support.cli import connector_file, worker_file, worker_over
+from tests.support.spark_standins import StandInSession, starting, up
 
 
 class Supervisor:
@@ -30,11 +37,22 @@ class Supervisor:
 
     def __init__(self, *, hangs: bool) -> None:
         self.error = None
-        self.config = None
-        self.target, self.state = TargetState.RUNNING, RunState.RUNNING
+        self.config: ConnectorConfig | None = None
+        self.target, self.state = TargetState.RUNNING, RunState.INIT
         self.drop_at: float | None = None
+        self.started = threading.Event()
         self._ended = threading.Event()
         self._hangs = hangs
+        self._over: Callable[[], object] = lambda: None
+
+    def start(self, context: RunContext) -> None:
+        self.state, self._over = RunState.RUNNING, context.over
+        self.started.set()
+
+    def end(self) -> None:
+        """Ends by itself, and says so as a supervisor does."""
+        self._ended.set()
+        self._over()
 
     def stop(self, *, drop_at: float | None = None) -> None:
         self.drop_at = drop_at
@@ -57,40 +75,56 @@ class Supervisor:
         """Is never paused."""
 
 
-class Session:
-    """Spark, which closes at once, or not before its process is killed."""
+class DoneTask:
+    """A connector's run that has nothing to do."""
 
-    def __init__(self, *, hangs: bool = False, code: int | None = None) -> None:
-        self.killed = threading.Event()
-        process = SimpleNamespace(poll=lambda: code, kill=self.killed.set)
-        self.sparkContext = SimpleNamespace(_gateway=SimpleNamespace(proc=process))
-        self._jsparkSession = SimpleNamespace(stop=self._stop)
-        self._hangs = hangs
+    catalog = counted = None
 
-    def _stop(self) -> None:
-        if self._hangs:
-            self.killed.wait()
+    def __init__(self, *_: object) -> None:
+        """Takes what a run takes."""
+
+    def run(self, *_: object, **__: object) -> None:
+        """Ends at once."""
+
+
+def quiet_query(failure: BaseException | None = None) -> Mock:
+    """A query that nothing reads through; `failure` is what has ended its thread."""
+    return Mock(return_value=Mock(failure=failure))
+
+
+def supervised(folder: Path, one: Supervisor, **more: str) -> tuple[WorkerConfig, Herder]:
+    """A herder over one connector file, and `one` in place of its supervisor."""
+    config = load_worker(worker_file(folder, **more))
+    files = [load_connector(connector_file(folder, name="c"), config)]
+
+    def supervise(_: WorkerConfig, connector: ConnectorConfig, *_more: object) -> Any:
+        one.config = connector
+        return one
+
+    return config, Herder(config, SystemClock(), NullObserver(), files, supervise=supervise)
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def worker(tmp_path: Path) -> Any:
     """Runs a worker over one stand-in for a connector and one for Spark; the worker, its code, what it logged."""
 
     def run(
-        *, hangs: bool, spark: Session, stopped: bool = True, failure: Exception | None = None, files: Any = None
+        *,
+        hangs: bool,
+        spark: SparkStart,
+        stopped: bool = True,
+        failure: Exception | None = None,
+        files: Any = None,
+        **timings: float,
     ) -> tuple[Worker, int, Supervisor, list[Any]]:
-        monkeypatch.setattr(session, "create", lambda *_: spark)
-        monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=failure)))
-        starting = SparkStart("local[1]", {})
-        config = load_worker(worker_file(tmp_path, **{"task.shutdown.graceful.timeout.ms": "100"}))
-        made, one = worker_over(config, [], starting), Supervisor(hangs=hangs)
-        made._herder._runs["c"] = cast("Any", one)
+        one = Supervisor(hangs=hangs)
+        config, herder = supervised(tmp_path, one, **{"task.shutdown.graceful.timeout.ms": "100"})
+        parts = WorkerParts(query=quiet_query(failure), timings=WorkerTimings(**timings))
+        made = Worker(config, herder, SystemClock(), NullObserver(), spark, files, parts)
         if files is not None:
-            made._files = files
             made.reload()
-        made._herder.specs._specs["c"] = ConnectorSpec(cast("Any", None))
         if stopped:
-            made._stop.set()
+            made.on_stop(signal.SIGTERM, None)
         with structlog.testing.capture_logs() as logged:
             code = made.run(once=False)
         return made, code, one, logged
@@ -98,13 +132,12 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_a_start_that_takes_long_is_not_silent(worker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_takes_long_is_not_silent(worker: Any) -> None:
     """The log says that Spark is being started, says so again while it takes, and says when it is up."""
-    monkeypatch.setattr(workers, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(workers, "SPARK_SAID_S", 0.02)
-    waits = Mock(side_effect=[None] * 5 + [Session()] * 5)
-    monkeypatch.setattr(SparkStart, "wait", lambda _, seconds: threading.Event().wait(seconds) or waits())
-    _, _, _, logged = worker(hangs=False, spark=Session(), stopped=False, failure=RuntimeError("ends it"))
+    waits = Mock(side_effect=[None] * 5 + [StandInSession()] * 5)
+    spark = starting(lambda seconds: threading.Event().wait(seconds) or waits())
+    timings = {"look_s": 0.01, "still_starting_s": 0.02}
+    _, _, _, logged = worker(hangs=False, spark=spark, stopped=False, failure=RuntimeError("ends it"), **timings)
     events = [line["event"] for line in logged if "Spark is" in line["event"] or "starting Spark" in line["event"]]
     assert events[0] == "starting Spark"
     assert set(events[1:-2]) == {"Spark is still starting"}
@@ -113,8 +146,8 @@ def test_a_start_that_takes_long_is_not_silent(worker: Any, monkeypatch: pytest.
 
 def test_what_does_not_end_in_its_time_is_left(worker: Any) -> None:
     """task.shutdown.graceful.timeout.ms: a warning names it, and the exit code is 0: nothing is lost by it."""
-    spark = Session(hangs=True)
-    made, code, _, logged = worker(hangs=True, spark=spark)
+    spark = StandInSession(hangs=True)
+    made, code, _, logged = worker(hangs=True, spark=up(spark))
     assert (made.abandoned, code) == (["connector c", "Spark"], EXIT_OK)
     assert [line["what"] for line in logged if line["log_level"] == "warning"] == made.abandoned
     assert spark.killed.is_set()
@@ -130,38 +163,37 @@ def test_the_end_of_spark_is_seen_while_files_are_read_again(worker: Any) -> Non
 
     try:
         made, code, _, _ = worker(
-            hangs=False, spark=Session(code=-9), stopped=False, files=SimpleNamespace(reload=reload)
+            hangs=False, spark=up(StandInSession(code=-9)), stopped=False, files=SimpleNamespace(reload=reload)
         )
-        assert (code, made.health) == (EXIT_FAILED, workers.Health.UNHEALTHY)
+        assert (code, made.health) == (EXIT_FAILED, Health.UNHEALTHY)
     finally:
         answers.set()
 
 
 def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
     """It is told from when on its step will be cancelled: before all of the time is over."""
-    made, code, one, _ = worker(hangs=False, spark=Session())
+    made, code, one, _ = worker(hangs=False, spark=up())
     assert (made.abandoned, code) == ([], EXIT_OK)
     assert one.drop_at is not None
 
 
-def test_a_worker_ends_with_its_last_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_ends_with_its_last_connector(tmp_path: Path) -> None:
     """At once: `--once` is over when its connectors are, not when the worker looks the next time."""
-    monkeypatch.setattr(workers, "POLL_SECONDS", 60.0)
-    monkeypatch.setattr(session, "create", lambda *_: Session())
-    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: threading.Event().wait(0.2))
-    monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
-    config = load_worker(worker_file(tmp_path))
-    starting = SparkStart("local[1]", {})
-    made = worker_over(config, [load_connector(connector_file(tmp_path), config)], starting)
+    one = Supervisor(hangs=False)
+    config, herder = supervised(tmp_path, one)
+    parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_s=60.0))
+    made = Worker(config, herder, SystemClock(), NullObserver(), up(), parts=parts)
     running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
     running.start()
+    assert one.started.wait(20)
+    one.end()
     running.join(20)
     assert not running.is_alive()
 
 
 def test_a_query_that_nobody_starts_again_ends_the_worker(worker: Any) -> None:
     """Its connectors would look healthy, and nothing would be read for them."""
-    _, found, _, logged = worker(hangs=False, spark=Session(), stopped=False, failure=RuntimeError("a defect"))
+    _, found, _, logged = worker(hangs=False, spark=up(), stopped=False, failure=RuntimeError("a defect"))
     (said,) = [line["error"] for line in logged if line["event"] == "Spark is gone"]
     assert found == EXIT_FAILED
     assert "streaming query" in said
@@ -171,7 +203,7 @@ def test_a_query_that_nobody_starts_again_ends_the_worker(worker: Any) -> None:
 @pytest.mark.parametrize(("code", "how"), [(-9, "signal 9"), (3, "exit code 3")])
 def test_a_jvm_that_ended_ends_the_worker(worker: Any, code: int, how: str) -> None:
     """Exit code 1, so that a service manager starts it again; the error says what happened and what to do."""
-    _, found, _, logged = worker(hangs=False, spark=Session(code=code), stopped=False)
+    _, found, _, logged = worker(hangs=False, spark=up(StandInSession(code=code)), stopped=False)
     assert found == EXIT_FAILED
     said = [line["error"] for line in logged if line["event"] == "Spark is gone"]
     assert len(said) == 1
@@ -181,7 +213,7 @@ def test_a_jvm_that_ended_ends_the_worker(worker: Any, code: int, how: str) -> N
 
 def test_a_jvm_that_a_stop_has_ended_is_no_failure(worker: Any) -> None:
     """A signal to the whole process group reaches it as well."""
-    assert worker(hangs=False, spark=Session(code=143), stopped=True)[1] == EXIT_OK
+    assert worker(hangs=False, spark=up(StandInSession(code=143)), stopped=True)[1] == EXIT_OK
 
 
 @pytest.mark.parametrize(
@@ -192,7 +224,7 @@ def test_a_jvm_that_a_stop_has_ended_is_no_failure(worker: Any) -> None:
     ],
 )
 def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: set[str], code: int, failed: list[str]
+    tmp_path: Path, silent: set[str], code: int, failed: list[str]
 ) -> None:
     """Exit code 4; `describe` says why. With one connector left to run, each says by itself how it ends."""
 
@@ -200,15 +232,12 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
         if name in silent:
             raise UnreachableError("away")
 
-    monkeypatch.setattr(workers, "probe_all", reach)
-    monkeypatch.setattr(session, "create", lambda *_: Session())
-    monkeypatch.setattr(supervisor.Supervisor, "_run", lambda *_, **__: None)
-    monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
-    starting = SparkStart("local[1]", {})
+    clock, observer = SystemClock(), NullObserver()
+    herder = Herder(config, clock, observer, files, supervise=partial(RealSupervisor, tasks=cast("Any", DoneTask)))
     with structlog.testing.capture_logs() as logged:
-        made = worker_over(config, files, starting)
+        made = Worker(config, herder, clock, observer, up(), parts=WorkerParts(query=quiet_query(), probe=reach))
         assert made.run(once=True) == code
     assert made.abandoned == (["Spark's start"] if failed else [])
     assert len([line for line in logged if line["event"] == "connector FAILED"]) == len(failed)
@@ -216,43 +245,35 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
     assert [found["state"] for found in shown if found] == ["FAILED"] * len(failed)
 
 
-def test_spark_that_does_not_start_ends_the_worker_with_its_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_that_does_not_start_ends_the_worker_with_its_error(tmp_path: Path) -> None:
     """It is raised as it is: without Spark no connector can do anything."""
 
     def refuse(*_: object) -> None:
         raise SparkGoneError("no Java")
 
-    monkeypatch.setattr(session, "create", refuse)
-    made = worker_over(load_worker(worker_file(tmp_path)), [], SparkStart("local[1]", {}))
+    made = worker_over(load_worker(worker_file(tmp_path)), [], starting(refuse))
     with pytest.raises(SparkGoneError, match="no Java"):
         made.run(once=False)
 
 
-def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(tmp_path: Path) -> None:
     """A signal to the whole process group may reach the JVM first: PySpark says that it ended, then we are told."""
     config = load_worker(worker_file(tmp_path))
 
     def end(*_: object) -> None:
-        threading.Timer(0.1, lambda: made._stop.set()).start()  # noqa: PLW0108  # it is made a moment later
+        threading.Timer(0.1, made.on_stop, (signal.SIGTERM, None)).start()
         raise SparkGoneError("the JVM has ended")
 
-    monkeypatch.setattr(session, "create", end)
-    made = worker_over(config, [], SparkStart("local[1]", {}))
+    made = worker_over(config, [], starting(end))
     assert made.run(once=False) == EXIT_OK
 
 
-def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path) -> None:
     """Nobody waits for their silence: the exit code is that of a stop, and no connector FAILED."""
     never = threading.Event()
-    monkeypatch.setattr(workers, "probe_all", lambda *_: never.wait())
-    monkeypatch.setattr(session, "create", lambda *_: Session())
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path), config)]
-    made = worker_over(config, files, SparkStart("local[1]", {}))
+    made = worker_over(config, files, up(), WorkerParts(probe=lambda *_: never.wait()))
     threading.Timer(0.2, made.on_stop, (signal.SIGINT, None)).start()
     assert made.run(once=True) == EXIT_INTERRUPTED
     assert status.read(connector_storage(config, files[0].config.name)) is None

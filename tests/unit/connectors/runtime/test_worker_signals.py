@@ -3,7 +3,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -14,22 +14,17 @@ from compactor.errors import FencedError, StorageError
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
-from connectors.config.stores import connector_storage
+from connectors.config.stores import connector_storage, worker_storage
 from connectors.progress.observer import NullObserver
-from connectors.runtime import herder as herders
-from connectors.runtime import worker as workers
-from connectors.runtime.connector_files import ConnectorFiles
+from connectors.runtime.connector_files import ConnectorFiles, FileChanges
+from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
-from connectors.runtime.worker import Worker
-from connectors.spark import session
-from connectors.spark.session import SparkStart
+from connectors.runtime.worker import Worker, WorkerParts, WorkerTimings
 from tests.support.cli import NAME, connector_file, worker_file, worker_over
+from tests.support.spark_standins import StandInSession, starting, up
 
-
-class _Session:
-    def stop(self) -> None:
-        """What a worker asks of a session at its end."""
+QUIET = WorkerParts(query=lambda *_, **__: Mock(failure=None), timings=WorkerTimings(look_s=0.01))
 
 
 @pytest.mark.parametrize(
@@ -43,23 +38,17 @@ class _Session:
 )
 @pytest.mark.parametrize("moment", ["while Spark starts", "while it runs"])
 def test_ctrl_c_ends_a_worker_as_sigterm_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, once: bool, code: int, moment: str
+    tmp_path: Path, number: signal.Signals, once: bool, code: int, moment: str
 ) -> None:
     """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then."""
-    never = threading.Event()
-    monkeypatch.setattr(workers, "LEAVE_SECONDS", 0.0)
-    monkeypatch.setattr(workers, "SharedQuery", Mock())
-    monkeypatch.setattr(session, "create", lambda *_: never.wait() if moment == "while Spark starts" else _Session())
-    monkeypatch.setattr(Worker, "_watch", lambda *_, **__: signal.raise_signal(number))
     before = signal.getsignal(signal.SIGINT)
-    starting = SparkStart("local[1]", {})
-    worker = worker_over(load_worker(worker_file(tmp_path)), [], starting)
-    if moment == "while Spark starts":
-        monkeypatch.setattr(starting, "wait", lambda _: signal.raise_signal(number))
-    assert worker.run(once=once) == code
+    spark = StandInSession()
+    spark.asked = lambda: signal.raise_signal(number)  # as it is watched
+    start = starting(lambda _: signal.raise_signal(number)) if moment == "while Spark starts" else up(spark)
+    worker = worker_over(load_worker(worker_file(tmp_path)), [], start, QUIET)
+    assert worker.run(once=once, lives_on=True) == code
     assert worker.abandoned == (["Spark's start"] if moment == "while Spark starts" else [])
     assert signal.getsignal(signal.SIGINT) is before
-    never.set()
 
 
 def _running(config: ConnectorConfig) -> Any:
@@ -73,9 +62,14 @@ class Reloaded:
     def __init__(self, folder: Path, *paths: Path) -> None:
         config = load_worker(worker_file(folder))
         self.files = ConnectorFiles(config, paths)
-        self.herder = Herder(config, SystemClock(), NullObserver(), self.files.load())
-        self.before = {connector.name: _running(connector.spec.config) for connector in self.herder.connectors()}
-        self.herder._runs.update(self.before)
+        self.supervisors: dict[str, Any] = {}
+        self.herder = Herder(config, SystemClock(), NullObserver(), self.files.load(), supervise=self._supervise)
+        self.herder.hold()
+        self.before = dict(self.supervisors)
+
+    def _supervise(self, _worker: object, config: ConnectorConfig, *_: object) -> Any:
+        self.supervisors[config.name] = _running(config)
+        return self.supervisors[config.name]
 
     def reload(self) -> list[Any]:
         """Returns what was logged."""
@@ -83,10 +77,6 @@ class Reloaded:
             self.herder.apply(self.files.reload())
             self.herder.reconcile()
         return logged
-
-    @property
-    def supervisors(self) -> dict[str, Any]:
-        return dict(self.herder._runs)
 
 
 @pytest.mark.parametrize(
@@ -138,42 +128,53 @@ def test_a_changed_file_takes_no_connector_back(tmp_path: Path) -> None:
     assert (worker.supervisors, one.stop.call_count) == ({NAME: one}, 0)
 
 
-def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_holds_its_connectors_before_spark_is_there(tmp_path: Path) -> None:
     """A command would otherwise take over what is about to run; afterwards they are free."""
     config = load_worker(worker_file(tmp_path))
     file = load_connector(connector_file(tmp_path), config)
     storage = connector_storage(config, NAME)
     seen: list[bool] = []
-    worker = worker_over(config, [file], cast("Any", None))
-    monkeypatch.setattr(worker, "_session", lambda **_: seen.append(is_alive(storage)))
+
+    def wait(_: float) -> None:
+        seen.append(is_alive(storage))
+        worker.on_stop(signal.SIGTERM, None)
+
+    worker = worker_over(config, [file], starting(wait))
     assert worker.run(once=False) == 0
     assert (seen, is_alive(storage)) == ([True], False)
 
 
 @pytest.mark.parametrize("late", ["the files", "the storage", "the locks"])
-def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, late: str) -> None:
     """Its own thread waits for no file that is read again, and for the locks for a bounded time."""
     reached, never = threading.Event(), threading.Event()
 
-    def hang(*_: object) -> Any:
-        reached.set()
-        never.wait()
+    def hang(is_late: bool) -> None:
+        if is_late:
+            reached.set()
+            never.wait()
 
-    monkeypatch.setattr(workers, "SharedQuery", Mock(return_value=Mock(failure=None)))
-    monkeypatch.setattr(session, "create", lambda *_: _Session())
-    monkeypatch.setattr(session, "gone", lambda _: None)
-    monkeypatch.setattr(herders, "RELEASE_S", 0.05)
+    class Files(ConnectorFiles):
+        def reload(self) -> FileChanges:
+            hang(late == "the files")
+            return super().reload()
+
+    class LateHerder(Herder):
+        def apply(self, changes: FileChanges) -> None:
+            hang(late == "the storage")
+            super().apply(changes)
+
+    class Store(ConnectorStore):
+        def release(self) -> None:
+            hang(late == "the locks")
+            super().release()
+
     config = load_worker(worker_file(tmp_path))
-    herder = Herder(config, SystemClock(), NullObserver())
-    files = ConnectorFiles(config, [])
-    if late == "the locks":
-        monkeypatch.setattr(herder.specs, "release", hang)
-    else:
-        asked: object = files if late == "the files" else herder
-        monkeypatch.setattr(asked, "reload" if late == "the files" else "apply", hang)
-    clock, starting = SystemClock(), SparkStart("local[1]", {})
-    worker = Worker(config, herder, clock, NullObserver(), starting, files, lives_on=True)
-    running = threading.Thread(target=worker.run, kwargs={"once": False}, daemon=True)
+    store = Store(worker_storage(config).sub(FOLDER))
+    herder = LateHerder(config, SystemClock(), NullObserver(), store=store, locks_s=0.05)
+    files = Files(config, [])
+    worker = Worker(config, herder, SystemClock(), NullObserver(), up(), files, QUIET)
+    running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)
     running.start()
     if late != "the locks":
         worker.reload()
@@ -186,22 +187,27 @@ def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, monkeypatch:
     never.set()
 
 
-def test_files_whose_connectors_storage_is_away_are_taken_up_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_whose_connectors_storage_is_away_are_taken_up_later(tmp_path: Path) -> None:
     """The worker goes on meanwhile, and says what waits."""
-    monkeypatch.setattr(workers, "RELOAD_SECONDS", 0.01)
-    config = load_worker(worker_file(tmp_path))
     answers = iter([StorageError("Not now."), StorageError("Not now."), None])
+    taken_up = threading.Event()
 
-    def apply(_: object) -> None:
-        if (error := next(answers)) is not None:
-            raise error
+    class LateHerder(Herder):
+        def apply(self, changes: FileChanges) -> None:
+            if (error := next(answers)) is not None:
+                raise error
+            taken_up.set()
 
-    files = ConnectorFiles(config, [])
-    worker = worker_over(config, [], SparkStart("local[1]", {}))
-    monkeypatch.setattr(worker._herder, "apply", apply)
+    config, clock = load_worker(worker_file(tmp_path)), SystemClock()
+    parts = WorkerParts(query=QUIET.query, timings=WorkerTimings(look_s=0.01, reload_s=0.01))
+    herder = LateHerder(config, clock, NullObserver())
+    worker = Worker(config, herder, clock, NullObserver(), up(), ConnectorFiles(config, []), parts)
+    running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)
     with structlog.testing.capture_logs() as logged:
-        worker._reload_files(files, threading.Event())
-    assert [line["event"] for line in logged] == ["connector files wait for the storage"] * 2
-    assert next(answers, "asked for each") == "asked for each"
+        running.start()
+        worker.reload()
+        assert taken_up.wait(20)
+        worker.on_stop(signal.SIGTERM, None)
+        running.join(20)
+    late = [line["event"] for line in logged if line["event"] == "connector files wait for the storage"]
+    assert len(late) == 2
