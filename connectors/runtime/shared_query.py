@@ -11,19 +11,22 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from msgspec import Struct
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
+from connectors.kafka.client_settings import ClientSettings
+from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
 from connectors.source.options import SourceOptions
@@ -32,7 +35,7 @@ from connectors.source.poller import Pollers
 from connectors.source.read_task import read_in_driver
 from connectors.source.source_errors import reading_stopped
 from connectors.source.subscription import Subscription
-from connectors.source.topics import SourceTopics
+from connectors.source.topics import SharedAnswers, SourceTopics, shared_answers
 from connectors.spark import session, stream
 from connectors.threads import CancellableThread, let_go
 
@@ -44,12 +47,29 @@ POOL: Final = "query"
 """Its Spark pool: a micro-batch gets the next free task, however many tasks publishes and folds have."""
 _WRITERS: Final = 4
 """Threads that write small portions: most of their time is spent waiting for the disk."""
-EARLY_END_S: Final = 5.0
-"""How long (s) a micro-batch may take to end early: its tasks write into files what they have read by then."""
-_AGAIN_S: Final = 1.0
-_LOOK_S: Final = 0.5
-
 _log = structlog.get_logger()
+
+
+class QueryTimings(Struct, frozen=True):
+    """How long the query waits, and how often it looks, in seconds."""
+
+    look_s: float = 0.5
+    """Between two looks whether Spark's query still runs."""
+    again_s: float = 1.0
+    """Before it is started again, if it failed without a portion that may be the reason."""
+    early_end_s: float = 5.0
+    """How long a micro-batch may take to end early: its tasks write into files what they have read by then."""
+
+
+class QueryParts(Struct, frozen=True):
+    """What the query is made of, with its timings; a test gives others."""
+
+    start: Callable[[SparkSession, Address, str, Callable[[DataFrame], None]], StreamingQuery] = stream.start
+    gather: Callable[[DataFrame], Mapping[int, Batch | KeyfoldError]] = gather
+    answers: Callable[[ClientSettings, Callable[[], float]], SharedAnswers] = shared_answers
+    timings: QueryTimings = QueryTimings()
+    driver_read_max: int | None = None
+    """As `read_route.of_micro_batch` has it."""
 
 
 class _HandOutError(Exception):
@@ -59,18 +79,21 @@ class _HandOutError(Exception):
 class SharedQuery:
     """Runs the query from `start` to `stop`, for so many `connectors`, which `share_among` changes.
 
-    `tasks_max` is how many of Spark's tasks each of them has at a time, unless its file says it.
+    `tasks_max` is how many of Spark's tasks each of them has at a time, unless its file says it. `batches` plans its
+    micro-batches, as Spark asks for them through a `DriverLink`.
     """
 
-    def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int) -> None:
+    def __init__(self, spark: SparkSession, clock: Clock, *, connectors: int, parts: QueryParts | None = None) -> None:
+        self._parts = parts = parts or QueryParts()
+        self._timings = parts.timings
         self._cores = session.cores(spark)
         self._spark = spark
         self._clock = clock
-        self._batches = MicroBatches(self._cores, shared=connectors > 1)
+        self.batches = MicroBatches(self._cores, shared=connectors > 1, driver_read_max=parts.driver_read_max)
         self.share_among(connectors)
-        self._pollers = Pollers(self._batches.wake, clock)
-        self._link = DriverLink(self._batches)
-        self._batches.marks = self._link.address.path  # a folder that only this account can enter
+        self._pollers = Pollers(self.batches.wake, clock, parts.answers)
+        self._link = DriverLink(self.batches)
+        self.batches.marks = self._link.address.path  # a folder that only this account can enter
         self._writers = ThreadPoolExecutor(_WRITERS, "level-0-writer")
         self._restart = threading.Event()
         self._ending = threading.Event()
@@ -83,14 +106,14 @@ class SharedQuery:
     def share_among(self, connectors: int) -> None:
         """Shares what there is among so many connectors from now on; those that run keep the tasks that they have."""
         self.tasks_max = max(1, self._cores // max(1, connectors))
-        self._batches.share(shared=connectors > 1)
+        self.batches.share(shared=connectors > 1)
 
     def start(self, *, prepares: bool) -> None:
         """Starts the query on a thread, while the connectors take over.
 
         `prepares`: Spark's processes are started at once, for a backlog; little is read without them.
         """
-        self._batches.warm_up(self._cores if prepares else 0)
+        self.batches.warm_up(self._cores if prepares else 0)
         self._link.open()
         self._thread.start()
 
@@ -102,7 +125,7 @@ class SharedQuery:
     def begin_stop(self) -> None:
         """Ends the query, whatever it reads, and waits for nothing: what connectors end with needs it no more."""
         self._ending.set()
-        self._batches.close()
+        self.batches.close()
         self._thread.stop()
 
     def stop(self, seconds: float) -> bool:
@@ -120,17 +143,17 @@ class SharedQuery:
         """
         poller = self._pollers.borrow(options.clients)
         planner = self._planner(options, poller.topics(options.connector), stop)
-        suspect = self._batches.is_suspect(options.connector)
+        suspect = self.batches.is_suspect(options.connector)
         subscription = Subscription(
-            options, planner, self._clock, poller.poll_now, shared=lambda: self._batches.shared, suspect=suspect
+            options, planner, self._clock, poller.poll_now, shared=lambda: self.batches.shared, suspect=suspect
         )
         try:
             subscription.begin()
-            self._batches.add(subscription, poller.clients)
+            self.batches.add(subscription, poller.clients)
             poller.add(subscription)
             yield subscription
         finally:
-            if self._batches.remove(subscription):
+            if self.batches.remove(subscription):
                 self._restart.set()
             poller.remove(subscription)
             self._pollers.give_back(poller)
@@ -148,7 +171,7 @@ class SharedQuery:
             error = self._run_once(stop)
             if stop.is_set():
                 return
-            given_up = self._batches.abandon()
+            given_up = self.batches.abandon()
             if self._restart.is_set():
                 continue
             failures = 0 if given_up or self._delivered else failures + 1  # a connector's portion may be why it failed
@@ -159,9 +182,9 @@ class SharedQuery:
                 error=briefly(error) if error else "it ended",
             )
             if failures > 1 and error is not None:
-                self._batches.fail(session.gone(self._spark) or error)
+                self.batches.fail(session.gone(self._spark) or error)
             if failures:  # what made it fail is read alone from now on: the others need not wait
-                self._clock.wait(_AGAIN_S, stop)
+                self._clock.wait(self._timings.again_s, stop)
 
     def _run_once(self, stop: threading.Event) -> BaseException | None:
         """Runs the query until it ends or `stop` is set; returns what it failed with."""
@@ -172,8 +195,8 @@ class SharedQuery:
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            query = stream.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
-            while query.isActive and not (self._clock.wait(_LOOK_S, stop) or self._restart.is_set()):
+            query = self._parts.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
+            while query.isActive and not (self._clock.wait(self._timings.look_s, stop) or self._restart.is_set()):
                 self._end_if_overdue()
             return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
@@ -191,11 +214,12 @@ class SharedQuery:
 
         So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read alone.
         """
-        number, now = self._batches.ending, self._clock.monotonic()
+        number, now = self.batches.ending, self._clock.monotonic()
         if number != self._overdue[0]:
-            self._overdue = number, now + EARLY_END_S
+            self._overdue = number, now + self._timings.early_end_s
         elif number is not None and now >= self._overdue[1]:
-            _log.warning("a micro-batch is read again, as it did not end for other connectors", seconds=EARLY_END_S)
+            seconds = self._timings.early_end_s
+            _log.warning("a micro-batch is read again, as it did not end for other connectors", seconds=seconds)
             self._restart.set()
 
     def _failure_of(self, query: StreamingQuery) -> BaseException | None:
@@ -224,11 +248,11 @@ class SharedQuery:
 
         Few offsets are read here, and Spark runs no job: it does not demand that a micro-batch's frame is used.
         """
-        tasks = self._batches.driver_tasks()
-        portions: dict[int, Batch | KeyfoldError] = {}
+        tasks = self.batches.driver_tasks()
+        portions: Mapping[int, Batch | KeyfoldError] = {}
         if tasks is None:
-            portions = gather(frame)
+            portions = self._parts.gather(frame)
         else:
-            read_in_driver(tasks, self._writers, self._batches.deliver_portion)
+            read_in_driver(tasks, self._writers, self.batches.deliver_portion)
         self._delivered = True
-        self._batches.deliver(portions)
+        self.batches.deliver(portions)

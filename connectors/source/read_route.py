@@ -75,9 +75,9 @@ def apart(size: int, trouble: Trouble) -> Route:
     return Route.JOB if trouble.suspect else Route.DRIVER
 
 
-def of_micro_batch(size: int) -> Route:
-    """Returns DRIVER or QUERY for a micro-batch of so many offsets in all."""
-    return Route.DRIVER if size <= DRIVER_READ_MAX else Route.QUERY
+def of_micro_batch(size: int, driver_max: int | None = None) -> Route:
+    """Returns DRIVER or QUERY for a micro-batch of `size` offsets; `driver_max` is DRIVER_READ_MAX unless given."""
+    return Route.DRIVER if size <= (DRIVER_READ_MAX if driver_max is None else driver_max) else Route.QUERY
 
 
 def most_offsets(max_offsets: int | None, trouble: Trouble, *, shared: bool) -> int | None:

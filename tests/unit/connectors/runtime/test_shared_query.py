@@ -15,19 +15,18 @@ from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
 from compactor.model.record import TopicPartition
 from connectors.clock import SystemClock
-from connectors.errors import SourceChangedError
-from connectors.runtime import shared_query as module
-from connectors.runtime.shared_query import POOL, SharedQuery
-from connectors.source import poller, read_route, stream
+from connectors.errors import SourceChangedError, SparkGoneError
+from connectors.runtime.shared_query import POOL, QueryParts, QueryTimings, SharedQuery
 from connectors.source.options import SourceOptions
 from connectors.source.plan import TopicOffsets
 from connectors.source.portion import Offer
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers
-from connectors.spark import session
+from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin
 from tests.support.source_options import source_options
+from tests.support.spark_standins import StandInSession
 from tests.support.subscribed import batch_of
 
 TIMEOUT_S = 10.0
@@ -42,12 +41,19 @@ class Streams:
         self.take: Callable[[Any], None] = lambda _: None
         self.plans: Any = None
         self.found: dict[int, Any] = {}
+        self.refuses: Exception | None = None
+        self.breaks: Exception | None = None
         self.empty: Any = None
+        self.at = 0
+        """The number of the micro-batch that was planned last."""
 
     def start(self, _spark: Any, _address: Any, _checkpoint: str, take: Callable[[Any], None]) -> Mock:
+        if self.refuses is not None:
+            raise self.refuses
         query = Mock(isActive=True)
         query.exception.return_value = None
         self.take = take
+        self.at = self.plans.begin()
         if not self.started:
             self.empty = self.micro_batch()
         self.started.append(query)
@@ -61,9 +67,15 @@ class Streams:
 
     def micro_batch(self) -> dict[int, Batch]:
         """Plans the next one, from behind the last, and returns what is read of each of its portions."""
-        at = self.plans._number
-        now = self.plans.latest(at)
-        return {one.portion: batch_of(one.ranges) for task in self.plans.tasks(at, now) for one in task.portions}
+        before, self.at = self.at, self.plans.latest(self.at)
+        tasks = self.plans.tasks(before, self.at)
+        return {one.portion: batch_of(one.ranges) for task in tasks for one in task.portions}
+
+    def gather(self, _: Any) -> dict[int, Any]:
+        """Returns what the tasks have written, or raises what breaks it."""
+        if self.breaks is not None:
+            raise self.breaks
+        return self.found
 
 
 @pytest.fixture
@@ -72,29 +84,30 @@ def brokers() -> MemoryAdmin:
 
 
 @pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch, brokers: MemoryAdmin) -> Streams:
-    found = Streams()
-    monkeypatch.setattr(stream, "start", found.start)
-    monkeypatch.setattr(module, "gather", lambda _: found.found)
-    monkeypatch.setattr(session, "cores", lambda _: 2)
-    monkeypatch.setattr(session, "gone", lambda _: None)
-    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
-    monkeypatch.setattr(module, "_LOOK_S", 0.01)
-    monkeypatch.setattr(read_route, "DRIVER_READ_MAX", 0)  # Spark reads everything
+def streams() -> Streams:
+    return Streams()
 
-    monkeypatch.setattr(
-        poller, "shared_answers", lambda _, clock: SharedAnswers(cast("Any", brokers), cast("Any", brokers), clock)
-    )
-    return found
+
+TIMINGS = QueryTimings(look_s=0.01, again_s=0.0)
 
 
 class Worker:
     """A shared query on stand-ins, with the connectors that read through it."""
 
-    def __init__(self, streams: Streams, connectors: int = 2) -> None:
-        self.spark = Mock()
-        self.query = SharedQuery(self.spark, SystemClock(), connectors=connectors)
-        streams.plans = self.query._batches
+    def __init__(
+        self, streams: Streams, brokers: MemoryAdmin, connectors: int = 2, timings: QueryTimings = TIMINGS
+    ) -> None:
+        admin: Any = brokers
+        self.spark = StandInSession(cores=2)
+        parts = QueryParts(
+            start=streams.start,
+            gather=streams.gather,
+            answers=lambda _, clock: SharedAnswers(admin, admin, clock),
+            timings=timings,
+            driver_read_max=0,  # Spark reads everything
+        )
+        self.query = SharedQuery(cast("Any", self.spark), SystemClock(), connectors=connectors, parts=parts)
+        streams.plans = self.query.batches
         self.stopped = threading.Event()
         self._blocks: list[Any] = []
 
@@ -104,9 +117,13 @@ class Worker:
         self._blocks.append(block)
         return found
 
+    def unsubscribe(self) -> None:
+        """Ends all connectors."""
+        while self._blocks:
+            self._blocks.pop().__exit__(None, None, None)
+
     def close(self) -> None:
-        for block in self._blocks:
-            block.__exit__(None, None, None)
+        self.unsubscribe()
         assert self.query.stop(TIMEOUT_S)
 
 
@@ -115,21 +132,23 @@ def options(topic: str, **named: Any) -> SourceOptions:
 
 
 @pytest.mark.parametrize(("cores", "connectors", "each"), [(2, 1, 2), (16, 4, 4), (2, 20, 1), (2, 0, 2)])
-def test_the_cores_are_shared_among_the_connectors(
-    monkeypatch: pytest.MonkeyPatch, cores: int, connectors: int, each: int
-) -> None:
+def test_the_cores_are_shared_among_the_connectors(cores: int, connectors: int, each: int) -> None:
     """Each has its part of Spark's tasks, and so of transactions in a publish; never none."""
-    monkeypatch.setattr(session, "cores", lambda _: cores)
-    query = SharedQuery(Mock(), SystemClock(), connectors=connectors)
+    query = SharedQuery(cast("Any", StandInSession(cores=cores)), SystemClock(), connectors=connectors)
     assert query.stop(TIMEOUT_S)
     assert query.tasks_max == each
 
 
 @pytest.fixture
-def worker(streams: Streams) -> Iterator[Worker]:
-    found = Worker(streams)
+def worker(streams: Streams, brokers: MemoryAdmin) -> Iterator[Worker]:
+    found = Worker(streams, brokers)
     yield found
     found.close()
+
+
+def pollers() -> list[str]:
+    """The threads that ask for the ends of partitions."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("source-poller")]
 
 
 def offered(*found: Subscription) -> None:
@@ -179,17 +198,17 @@ def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker:
     assert later[0].next(0) is None
 
 
-@pytest.mark.parametrize("gone", [None, StopIteration("Spark is gone")], ids=["query", "Spark"])
+@pytest.mark.parametrize(("code", "error"), [(None, RuntimeError), (-9, SparkGoneError)], ids=["query", "Spark"])
 def test_a_query_that_fails_in_vain_fails_every_connector(
-    worker: Worker, streams: Streams, monkeypatch: pytest.MonkeyPatch, gone: Exception | None
+    worker: Worker, streams: Streams, code: int | None, error: type[Exception]
 ) -> None:
     """Twice without a micro-batch between: it does not come back; where Spark has ended, that is the reason."""
-    monkeypatch.setattr(session, "gone", lambda _: gone)
+    worker.spark.code = code
     found = [worker.subscribed("a"), worker.subscribed("b")]
     streams.lives = [fails, fails]
     worker.query.start(prepares=False)
     for one in found:
-        with pytest.raises(StopIteration if gone else RuntimeError):
+        with pytest.raises(error):
             one.next(TIMEOUT_S)
     wait_until(lambda: len(streams.started) == 3, "it is tried on", TIMEOUT_S)
 
@@ -208,10 +227,10 @@ def test_failures_between_micro_batches_are_none_in_vain(worker: Worker, streams
     found.next(0)  # raises what it has failed with
 
 
-def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_cannot_be_started_is_one_that_failed(worker: Worker, streams: Streams) -> None:
     """Its connectors hear it after the second time, too."""
     found = worker.subscribed("a")
-    monkeypatch.setattr(stream, "start", Mock(side_effect=RuntimeError("no JVM")))
+    streams.refuses = RuntimeError("no JVM")
     worker.query.start(prepares=False)
     with pytest.raises(RuntimeError, match="no JVM"):
         found.next(TIMEOUT_S)
@@ -230,23 +249,30 @@ def test_a_full_disk_is_no_end_of_the_query(worker: Worker, streams: Streams, mo
     wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
 
 
-def test_what_ends_the_query_for_good_is_told(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ends_the_query_for_good_is_told() -> None:
     """A worker whose query nobody starts again would look healthy, and do nothing."""
-    monkeypatch.setattr(worker.query._batches, "abandon", Mock(side_effect=RuntimeError("a defect")))
-    monkeypatch.setattr(stream, "start", Mock(side_effect=RuntimeError("no JVM")))
-    worker.query.start(prepares=False)
-    wait_until(lambda: worker.query.failure is not None, "its thread ends", TIMEOUT_S)
-    assert str(worker.query.failure) == "a defect"
+
+    class Broken(ManualClock):
+        def wait(self, seconds: float, event: threading.Event) -> bool:
+            raise RuntimeError("a defect")
+
+    parts = QueryParts(start=Mock(side_effect=RuntimeError("no JVM")))
+    query = SharedQuery(cast("Any", StandInSession()), Broken(), connectors=1, parts=parts)
+    query.start(prepares=False)
+    wait_until(lambda: query.failure is not None, "its thread ends", TIMEOUT_S)
+    assert str(query.failure) == "a defect"
+    assert query.stop(TIMEOUT_S)
 
 
-def test_a_stop_starts_no_other_query(worker: Worker, streams: Streams) -> None:
+def test_a_stop_starts_no_other_query(streams: Streams, brokers: MemoryAdmin) -> None:
     """A connector that ends with the worker takes what is read for it away, and the query is not needed any more."""
-    found = worker.subscribed("a")
+    worker = Worker(streams, brokers, connectors=1)
+    offered(worker.subscribed("a"))
     worker.query.start(prepares=False)
     wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
+    assert streams.micro_batch()
     worker.query.begin_stop()
-    worker.query._restart.set()  # as where the end of `found` would have another one started
-    found.close()
+    worker.unsubscribe()  # another query would be started otherwise: a task without bounds reads for it alone
     assert worker.query.stop(TIMEOUT_S)
     assert len(streams.started) == 1
 
@@ -256,7 +282,6 @@ def test_a_connector_that_leaves_is_closed(worker: Worker) -> None:
     with worker.query.subscribed(options("a"), worker.stopped) as subscription:
         assert subscription.plannable or subscription.claimable
     assert (subscription.plannable, subscription.claimable) == (False, False)
-    assert subscription._planner._closed
 
 
 def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: MemoryAdmin) -> None:
@@ -264,7 +289,7 @@ def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: M
     starts = {"a": TopicOffsets("another", {0: 1})}
     with pytest.raises(SourceChangedError):
         worker.subscribed("a", starts=starts)
-    assert (worker.query._pollers._pollers, worker.query._batches._subscriptions) == ({}, {})
+    wait_until(lambda: not pollers(), "its poller ends", TIMEOUT_S)
     brokers.away = True
     worker.stopped.set()
     with pytest.raises(KeyfoldError, match="c-b"):  # stopped while it waits for the brokers
@@ -283,41 +308,44 @@ def test_the_end_interrupts_what_it_reads(worker: Worker, streams: Streams) -> N
     offered(worker.subscribed("b"))
     assert worker.query.stop(TIMEOUT_S)
     assert streams.started[0].stop.called
-    at = streams.plans._number
-    assert streams.plans.latest(at) == at  # though "b" has an offer
+    assert streams.plans.latest(streams.at) == streams.at  # though "b" has an offer
     found.close()  # as its connector does
     streams.plans.deliver(read)
     assert found.next(0) is None
 
 
-def test_what_the_end_interrupts_is_no_error(worker: Worker, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_end_interrupts_is_no_error(worker: Worker, streams: Streams) -> None:
     """Spark would search its text for an interruption, with an expression that overflows the stack of its thread."""
-    worker.query.start(prepares=False)
+    worker.query.start(prepares=True)
     wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
-    monkeypatch.setattr(module, "gather", Mock(side_effect=RuntimeError("its job was cancelled")))
-    monkeypatch.setattr(worker.query._batches, "driver_tasks", lambda: None)
+    streams.breaks = RuntimeError("its job was cancelled")
     worker.query.begin_stop()
     streams.take(Mock())
 
 
-def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, streams: Streams) -> None:
     """A traceback of Python's would overflow the stack; what Spark makes of the short one is not the reason."""
-    whole = RuntimeError("a process of Spark's has ended")
-    monkeypatch.setattr(worker.query._batches, "driver_tasks", lambda: None)
-    monkeypatch.setattr(module, "gather", Mock(side_effect=whole))
-    with pytest.raises(Exception, match=r"\ARuntimeError\Z") as short:
-        worker.query._take(Mock())
-    assert (short.value.__cause__, short.value.__suppress_context__) == (None, True)
-    sparks = Mock(exception=Mock(return_value=RuntimeError("StackOverflowError")))
-    assert worker.query._failure_of(sparks) is whole
+    found, short = worker.subscribed("a"), list[BaseException]()
+    streams.breaks = whole = RuntimeError("a process of Spark's has ended")
+
+    def life(streams: Streams) -> None:
+        with pytest.raises(Exception, match=r"\ARuntimeError\Z") as error:
+            streams.take(Mock())
+        short.append(error.value)
+        raise RuntimeError("StackOverflowError")
+
+    streams.lives = [life, life]
+    worker.query.start(prepares=True)
+    with pytest.raises(RuntimeError) as heard:
+        found.next(TIMEOUT_S)
+    assert heard.value is whole
+    assert [(error.__cause__, error.__suppress_context__) for error in short] == [(None, True)] * 2
 
 
-def test_a_micro_batch_that_does_not_end_for_others_is_read_again(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its tasks may be on machines that do not see that it should; after EARLY_END_S the query goes on without it."""
-    monkeypatch.setattr(module, "EARLY_END_S", 0.0)
-    worker = Worker(streams, connectors=1)
+def test_a_micro_batch_that_does_not_end_for_others_is_read_again(streams: Streams, brokers: MemoryAdmin) -> None:
+    """Its tasks may be on machines that do not see that it should; after a while the query goes on without it."""
+    timings = QueryTimings(look_s=0.01, again_s=0.0, early_end_s=0.0)
+    worker = Worker(streams, brokers, connectors=1, timings=timings)
     found = worker.subscribed("a")
     offered(found)
 
@@ -327,10 +355,10 @@ def test_a_micro_batch_that_does_not_end_for_others_is_read_again(
     streams.lives = [claims]
     worker.query.start(prepares=False)
     wait_until(lambda: len(streams.started) == 1, "it is started", TIMEOUT_S)
-    assert worker.query._batches.ending is None
+    assert worker.query.batches.ending is None
     worker.query.share_among(2)
     alone = found.next(TIMEOUT_S)
     assert isinstance(alone, Offer)
     wait_until(lambda: len(streams.started) == 2, "it is started again", TIMEOUT_S)
-    assert worker.query._batches.ending is None
+    assert worker.query.batches.ending is None
     worker.close()
