@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from connectors.cli.options import ConnectorArgument, WorkerOption, configs_of
 from connectors.cli.output import say
+from connectors.cli.parts import parts_of
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,11 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 def delete(
-    connector: ConnectorArgument, outputs: OutputsOption = False, yes: YesOption = False, worker: WorkerOption = None
+    context: typer.Context,
+    connector: ConnectorArgument,
+    outputs: OutputsOption = False,
+    yes: YesOption = False,
+    worker: WorkerOption = None,
 ) -> None:
     """Removes a connector's storage folder, its consumer group, and its config if it was made over REST.
 
@@ -32,27 +37,28 @@ def delete(
     config, settings = configs_of(connector, worker)
     from connectors.operations.delete import ConnectorDeletion
 
-    deletion = ConnectorDeletion(config, settings)
+    deletion = ConnectorDeletion(config, settings, parts_of(context).kafka)
     preview = deletion.find(with_outputs=outputs)
     if preview.nothing:
         say(f"There is nothing to delete of connector {settings.name} in {preview.folder} and on the brokers.")
         return
-    say("\n".join(_lines(preview, settings)))
+    say("\n".join(lines_of(preview, settings)))
     if not yes:
-        _ask()
+        ask(sys.stdin)
     deletion.remove(preview)
     say(f"Connector {settings.name} is deleted.")
 
 
-def _ask() -> None:
-    if not sys.stdin.isatty():
+def ask(answers: TextIO) -> None:
+    """Asks whether to go on, if somebody can answer. Raises UsageError unless the answer is yes."""
+    if not answers.isatty():
         raise UsageError("There is no terminal to ask on; nothing was removed.", "Give --yes to go on without asking.")
     typer.echo("Remove this? It cannot be undone. [y/N] ", nl=False)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if answers.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("Nothing was removed: the answer was not yes.")
 
 
-def _lines(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
+def lines_of(preview: DeletionPreview, settings: ConnectorConfig) -> Iterator[str]:
     """Yields the lines that say what is removed, what stays, and what a person should know before the answer."""
     import humanize
 

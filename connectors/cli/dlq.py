@@ -19,6 +19,7 @@ from connectors.cli.options import (
     configs_of,
 )
 from connectors.cli.output import readable, say, say_json
+from connectors.cli.parts import parts_of
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 from connectors.rejection import Stage
@@ -56,11 +57,13 @@ app: Final = typer.Typer(name="dlq", no_args_is_help=True, help="Looks into dead
 
 
 @app.command("list")
-def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
+def list_letters(
+    context: typer.Context, connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None
+) -> None:
     """Counts the dead letters by source topic, stage, class and error, and those of them that were not sent back."""
     from connectors.operations.redrive.run import counts
 
-    letters = _letters(connector, worker)
+    letters = _letters(context, connector, worker)
     kinds = counts(letters.letters(), _fates(letters))
     nothing = None if kinds else letters.absent()
     if as_json:
@@ -72,6 +75,7 @@ def list_letters(connector: ConnectorArgument, as_json: JsonOption = False, work
 
 @app.command()
 def show(
+    context: typer.Context,
     connector: ConnectorArgument,
     topic: SomeTopicOption = None,
     stage: StageOption = None,
@@ -85,7 +89,7 @@ def show(
     """Shows dead letters, the first ones first: what is wrong with each, and what it holds."""
     from connectors.operations.redrive.letters import LetterFilter
 
-    letters = _letters(connector, worker)
+    letters = _letters(context, connector, worker)
     wanted = LetterFilter(topic, _stage(stage), class_name)
     chosen = (
         letter for letter in letters.letters(partition) if wanted.matches(letter) and offset in (None, letter.offset)
@@ -106,6 +110,7 @@ def show(
 
 @app.command()
 def redrive(
+    context: typer.Context,
     connector: ConnectorArgument,
     topic: SomeTopicOption = None,
     stage: StageOption = None,
@@ -127,7 +132,7 @@ def redrive(
 
     chosen = LetterFilter(topic, _stage(stage), class_name)
     selection = RedriveSelection(max_redrives, chosen, unnamed, once=not every_letter)
-    letters = _letters(connector, worker)
+    letters = _letters(context, connector, worker)
     result = letters.redrive(selection, dry_run=dry_run, limit=limit, report=_Progress(dry_run=dry_run))
     nothing = None if result.sent or result.left or result.already else letters.absent()
     if as_json:
@@ -166,11 +171,11 @@ def _warn(sentences: Iterable[str]) -> None:
         typer.echo(sentence, err=True)
 
 
-def _letters(connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
+def _letters(context: typer.Context, connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
     config, settings = configs_of(connector, worker)
     from connectors.operations.redrive.run import DeadLetters
 
-    return DeadLetters(config, settings)
+    return (parts_of(context).dead_letters or DeadLetters)(config, settings)
 
 
 class _Progress:

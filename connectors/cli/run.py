@@ -15,6 +15,7 @@ import typer
 
 from connectors.cli.options import JsonOption, WorkerOption, worker_of
 from connectors.cli.output import say, say_json
+from connectors.cli.parts import CommandParts, parts_of
 from connectors.clock import SystemClock
 from connectors.errors import UsageError
 from connectors.progress.observer import observing
@@ -32,6 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 def run(
+    context: typer.Context,
     connectors: FilesArgument = None,
     once: OnceOption = False,
     as_json: JsonOption = False,
@@ -48,7 +50,7 @@ def run(
     held = HeldSignals()
     with handled({signal.SIGTERM: held.take, signal.SIGINT: held.take}):
         config = worker_of(worker)
-        worked, code, ended = _run(connectors or [], config, held, once=once)
+        worked, code, ended = _run(connectors or [], config, held, parts_of(context), once=once)
     if once:
         _say_done(config, ended, as_json=as_json)
     log.info("ended", exit_code=code)
@@ -58,7 +60,7 @@ def run(
 
 
 def _run(
-    paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, *, once: bool
+    paths: Sequence[Path], config: WorkerConfig, held: HeldSignals, parts: CommandParts, *, once: bool
 ) -> tuple[Worker, int, Sequence[Connector]]:
     """Runs a worker over the files `paths` and those that it finds; returns it, its exit code and its connectors."""
     from connectors.config.folder_checks import check_storage
@@ -80,7 +82,7 @@ def _run(
     check_storage(config)
     bound = bind(config) if listens else ()
     log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in loaded])
-    spark = SparkStart(config.spark_master, config.spark_settings, config.executors_package)
+    spark = (parts.spark_start or SparkStart)(config.spark_master, config.spark_settings, config.executors_package)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
     from connectors.runtime.connector_store import ConnectorStore
     from connectors.runtime.herder import Herder
@@ -91,7 +93,7 @@ def _run(
         herder = Herder(config, clock, observer, loaded, ConnectorStore.of(config) if listens else None)
         # With a folder of files a connector may come at any time, too.
         lives_on = listens or (config.connectors_dir is not None and not once)
-        worked = Worker(config, herder, clock, observer, spark, files)
+        worked = (parts.worker or Worker)(config, herder, clock, observer, spark, files)
         held.hand_to(worked.on_stop)
         with listening(config, herder, worked, bound, _say_listening), files.watching(worked.reload):
             code = worked.run(once=once, lives_on=lives_on)

@@ -28,10 +28,9 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConnectorError, UsageError
+from connectors.kafka.access import KafkaAccess
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import probe_all
-from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import poll_until
 from connectors.operations.deletion_preview import (
     FILES,
@@ -45,13 +44,14 @@ from connectors.operations.deletion_preview import (
     was_redriven,
 )
 from connectors.runtime.connector_store import ConnectorStore
-from connectors.runtime.takeover import DELETING, LOCK_POLL_S, PROBE_S, abandoned_s
+from connectors.runtime.takeover import DELETING, LOCK_POLL_S, abandoned_s
 
 
 class ConnectorDeletion:
     """The deletion of one connector: `find` looks what there is, `remove` removes it."""
 
-    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig) -> None:
+    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, kafka: KafkaAccess | None = None) -> None:
+        self._kafka = kafka or KafkaAccess()
         self._connector = connector
         self._storage = connector_storage(worker, connector.name)
         self._store = ConnectorStore.of(worker)
@@ -70,8 +70,8 @@ class ConnectorDeletion:
         # A live worker has the config in memory, and would run the connector again.
         if stored and (owner := self._waited_for(self._store.owner)):
             raise self._kept_error(str(owner), stored)
-        probe_all(self._connector.name, self._clients, PROBE_S)
-        admin = Admin(self._clients.admin())
+        self._kafka.probe(self._connector.name, self._clients)
+        admin = self._kafka.admin(self._clients.admin())
         preview = preview_of(self._storage, self._connector, admin, self._snapshots, with_outputs=with_outputs)
         return preview._replace(folder=self._storage.location, stored=tuple(stored))
 
@@ -91,11 +91,11 @@ class ConnectorDeletion:
                 lock.release()
 
     def _remove(self, preview: DeletionPreview) -> None:
-        connector, admin = self._connector, Admin(self._clients.admin())
+        connector, admin = self._connector, self._kafka.admin(self._clients.admin())
         owner = owner_lock.this_process().text
         catalog = fence(self._storage, connector.name, owner, SystemClock().now_ms())
         ids = [connector.transactional_id(bucket) for bucket in range(preview.plan.buckets)]
-        fence_all(self._clients.producer(), ids)
+        self._kafka.fence(self._clients.producer(), ids)
         refuse_elsewhere(preview, connector, admin)
         begin(self._storage, preview.plan, catalog)
         self._store.delete(connector.name)  # while deleting.json keeps workers out

@@ -23,10 +23,9 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, ConnectorError
+from connectors.kafka.access import KafkaAccess
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import probe_all
-from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import poll_until
 from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.kafka_broker import KafkaBroker
@@ -38,9 +37,6 @@ DELETING: Final = "deleting.json"
 
 CHECKPOINT: Final = "checkpoint"
 """A folder that earlier versions of keyfold have made in a connector's storage, and nothing reads."""
-
-PROBE_S: Final = 10.0
-"""How long (s) the brokers may take to answer before a connector is taken over."""
 
 _IDENTITY: Final = {"bytes": BYTES}
 """What a catalog calls an identity of keys, if it has another name for it."""
@@ -156,13 +152,13 @@ class StartPlace:
 
 
 @contextmanager
-def claimed(storage: Storage, connector: str, wait_s: float = 0.0) -> Iterator[None]:
+def claimed(storage: Storage, connector: str, wait_s: float = 0.0, *, poll_s: float = LOCK_POLL_S) -> Iterator[None]:
     """Holds the lock of `connector`, whose folder is `storage`, that no worker takes it up.
 
-    Waits up to `wait_s` seconds for it (`abandoned_s`). Raises ConflictError.
+    Waits up to `wait_s` seconds for it (`abandoned_s`), and looks every `poll_s`. Raises ConflictError.
     """
     lock = owner_lock.OwnerLock(storage)
-    if not poll_until(bool, lambda: lock.claim(owner_lock.this_process()), wait_s, LOCK_POLL_S):
+    if not poll_until(bool, lambda: lock.claim(owner_lock.this_process()), wait_s, poll_s):
         raise ConflictError(
             f"Connector {connector} is run by another worker: {owner_lock.live_owner(storage) or 'unknown'}.",
             "Stop it there, then ask again.",
@@ -183,6 +179,7 @@ def take_over(
     change: Callable[[Fenced], object] | None = None,
     *,
     start: Start,
+    kafka: KafkaAccess | None = None,
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
@@ -192,7 +189,8 @@ def take_over(
     DataLossError if topics are not what the catalog knows; SourceMissingError, UnreachableError, StorageError,
     CatalogError, and what `change` raises.
     """
-    probe_all(connector.name, clients, PROBE_S)  # no owner is fenced while its brokers do not answer
+    kafka = kafka or KafkaAccess()
+    kafka.probe(connector.name, clients)  # no owner is fenced while its brokers do not answer
     refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
@@ -201,8 +199,8 @@ def take_over(
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")
     refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
-    _fence(catalog, connector, clients, tasks_max, now_ms)
-    admin = Admin(clients.admin())
+    _fence(catalog, kafka, connector, clients, tasks_max, now_ms)
+    admin = kafka.admin(clients.admin())
     broker = KafkaBroker(connector, clients, admin, storage)
     try:
         if change is not None:
@@ -268,10 +266,17 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
     )
 
 
-def _fence(catalog: Catalog, connector: ConnectorConfig, clients: ClientSettings, tasks_max: int, now_ms: int) -> None:
+def _fence(
+    catalog: Catalog,
+    kafka: KafkaAccess,
+    connector: ConnectorConfig,
+    clients: ClientSettings,
+    tasks_max: int,
+    now_ms: int,
+) -> None:
     """Fences the earlier owner's transactions (step T2); only then may partitions change buckets."""
     stored = catalog.state.buckets
-    fence_all(clients.producer(), [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
+    kafka.fence(clients.producer(), [connector.transactional_id(bucket) for bucket in range(max(tasks_max, stored))])
     hit("takeover.fence")
     if tasks_max != stored:
         catalog.commit(lambda _: [SetBuckets(count=tasks_max)], now_ms)

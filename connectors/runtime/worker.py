@@ -19,15 +19,15 @@ from connectors import errors
 from connectors.clock import Clock
 from connectors.config.worker import WorkerConfig
 from connectors.errors import SparkGoneError
+from connectors.kafka.access import KafkaAccess
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.probe import BrokerProbe, probe_all
+from connectors.kafka.probe import BrokerProbe
 from connectors.progress.observer import Interval, Observer
 from connectors.runtime.connector_files import ConnectorFiles
 from connectors.runtime.herder import Herder
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import RunContext
-from connectors.runtime.takeover import PROBE_S
 from connectors.signals import handled
 from connectors.spark import session
 from connectors.spark.session import SparkStart
@@ -61,7 +61,7 @@ class WorkerParts(Struct, frozen=True):
     """What a worker makes and asks while it runs, and its timings; a test gives others."""
 
     query: Callable[..., SharedQuery] = SharedQuery
-    probe: Callable[[str, ClientSettings, float], None] = probe_all
+    kafka: KafkaAccess = KafkaAccess()
     timings: WorkerTimings = WorkerTimings()
 
 
@@ -166,9 +166,8 @@ class Worker:
         if once and self._herder.names():
             configs = [connector.spec.config for connector in self._herder.connectors()]
             settings = {config.name: ClientSettings.of(self._config, config) for config in configs}
-            probe = BrokerProbe(
-                {name: partial(self._parts.probe, name, its, PROBE_S) for name, its in settings.items()}
-            )
+            ask = self._parts.kafka.probe
+            probe = BrokerProbe({name: partial(ask, name, its) for name, its in settings.items()})
         begun, said = self._clock.monotonic(), Interval(self._clock, self._timings.still_starting_s)
         said.begin_pause("Spark")
         _log.info("starting Spark", master=self._config.spark_master)

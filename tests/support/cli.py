@@ -25,6 +25,7 @@ from compactor.storage.base import Storage
 from compactor.storage.locations import open_storage
 
 if TYPE_CHECKING:
+    from connectors.cli.parts import CommandParts
     from connectors.config.files import ConnectorFile
     from connectors.config.worker import WorkerConfig
     from connectors.runtime.worker import Worker, WorkerParts
@@ -50,12 +51,12 @@ def own_logging() -> Iterator[None]:
         structlog.configure(**config)
 
 
-def invoke(*arguments: object) -> Result:
-    """Runs `keyfold ARGUMENTS…` in this process."""
+def invoke(*arguments: object, parts: CommandParts | None = None) -> Result:
+    """Runs `keyfold ARGUMENTS…` in this process, with other `parts` if they are given."""
     from connectors.cli.main import app
 
     with own_logging():
-        return CliRunner().invoke(app, [str(each) for each in arguments])
+        return CliRunner().invoke(app, [str(each) for each in arguments], obj=parts)
 
 
 def command(*arguments: object) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -39,15 +39,24 @@ def redrive_settings(config: Mapping[str, Setting], name: str) -> dict[str, Sett
 class RedriveProducer:
     """Sends letters in transactions with the positions of the group of `member`."""
 
-    def __init__(self, config: Mapping[str, Setting], name: str, group: str, member: Consumer) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Setting],
+        name: str,
+        group: str,
+        member: Consumer,
+        initialised: Callable[..., Producer] = producers.initialised,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
         """Takes step D1 for the transactional id `name`; `config` is a connector's producer settings.
 
-        `group` is that of `member`.
+        `group` is that of `member`. Each answer of the brokers is waited for at most `deadline_s`.
         """
         settings = redrive_settings(config, name)
-        self._producer: Producer = producers.initialised(settings, logger=_logger(settings))
+        self._producer: Producer = initialised(settings, logger=_logger(settings))
         self._bootstrap = str(config.get("bootstrap.servers"))
         self._member = member
+        self._deadline_s = deadline_s
         self._rights = {
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on group {group}",
             KafkaError.TOPIC_AUTHORIZATION_FAILED: "Write on the source topics of the letters",
@@ -82,16 +91,16 @@ class RedriveProducer:
         self._producer.begin_transaction()
         for letter, target in targets:
             self._produce(letter, target, failures)
-        left = self._producer.flush(DEADLINE_S)
+        left = self._producer.flush(self._deadline_s)
         if failures or left:
-            producers.call_until_answered(self._producer.abort_transaction, DEADLINE_S, lambda: False)
+            producers.call_until_answered(self._producer.abort_transaction, self._deadline_s, lambda: False)
             raise KafkaException(failures[0] if failures else KafkaError(KafkaError._MSG_TIMED_OUT))
         hit("redrive.sent")
 
     def _produce(self, letter: Letter, target: RedriveTarget, failures: list[KafkaError]) -> None:
         """Produces a letter as soon as librdkafka's queue has room for it."""
         value, key, timestamp, headers = letter.source_row()
-        until = time.monotonic() + DEADLINE_S
+        until = time.monotonic() + self._deadline_s
         while True:
             waiting = len(self._producer)
             try:
@@ -111,10 +120,10 @@ class RedriveProducer:
     def _commit(self, position: Partition) -> None:
         """Takes steps D4 and D5."""
         add = partial(self._producer.send_offsets_to_transaction, [position], self._member.consumer_group_metadata())
-        producers.call_until_answered(add, DEADLINE_S, lambda: False)
+        producers.call_until_answered(add, self._deadline_s, lambda: False)
         hit("redrive.offsets")
         try:
-            producers.call_until_answered(self._producer.commit_transaction, DEADLINE_S, lambda: False)
+            producers.call_until_answered(self._producer.commit_transaction, self._deadline_s, lambda: False)
         except KafkaException as error:
             if cause(error).txn_requires_abort() or cause(error).fatal():
                 raise

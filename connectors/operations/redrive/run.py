@@ -20,7 +20,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin
-from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.operations.redrive.floor import Positions, RedriveFloor
 from connectors.operations.redrive.letters import Letter, LetterFilter, bounds, read_letters
 from connectors.operations.redrive.plan import (
@@ -42,6 +42,16 @@ from connectors.operations.redrive.producer import RedriveProducer, RedriveTarge
 _PENDING_S: Final = 60.0
 # The same for a command that only shows letters: it can go on without the positions.
 _LOOK_S: Final = 5.0
+
+
+class RedriveKafka(Struct, frozen=True):
+    """What dead letters are read, sent back and kept count of with; a test gives others."""
+
+    admin: Callable[[Mapping[str, Setting]], Admin] = Admin
+    producer: Callable[[Mapping[str, Setting], str, str, Consumer], RedriveProducer] = RedriveProducer
+    bounds: Callable[[Mapping[str, Setting], str, int], tuple[int, int]] = bounds
+    read: Callable[[Mapping[str, Setting], str, int, int, int], Iterable[Letter]] = read_letters
+    committed: Callable[..., Mapping[TopicPartition, groups.CommittedOffset | None]] = groups.committed
 
 
 class RedriveResult(Struct, frozen=True):
@@ -87,7 +97,7 @@ class LetterFates(Struct, frozen=True):
 class DeadLetters:
     """The dead letter topic of one connector."""
 
-    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig) -> None:
+    def __init__(self, worker: WorkerConfig, connector: ConnectorConfig, kafka: RedriveKafka | None = None) -> None:
         if connector.dead_letter_topic is None:
             raise UsageError(
                 f"Connector {connector.name} has no dead letter topic.",
@@ -96,7 +106,8 @@ class DeadLetters:
         self.topic: Final = connector.dead_letter_topic
         self._connector = connector
         self._clients = ClientSettings.of(worker, connector)
-        self._admin = Admin(self._clients.admin())
+        self._kafka = kafka or RedriveKafka()
+        self._admin = self._kafka.admin(self._clients.admin())
         self._storage = connector_storage(worker, connector.name)
 
     def absent(self) -> str | None:
@@ -114,7 +125,7 @@ class DeadLetters:
         numbers = [number for number in range(info.partitions if info else 0) if partition in (None, number)]
         config = self._clients.consumer()
         for number in numbers:
-            yield from read_letters(config, self.topic, number, *bounds(config, self.topic, number))
+            yield from self._kafka.read(config, self.topic, number, *self._kafka.bounds(config, self.topic, number))
 
     def fates(self) -> LetterFates:
         """Returns what the group's positions say of letters; changes nothing.
@@ -130,8 +141,8 @@ class DeadLetters:
             known = floor.filled(self._held(member, info.partitions, _LOOK_S))
         positions, config = {number: self._position(held) for number, held in known.items()}, self._clients.consumer()
         for number, position in positions.items():
-            low, end = bounds(config, self.topic, number)
-            records.learn(position, read_letters(config, self.topic, number, low, min(end, position.offset)))
+            low, end = self._kafka.bounds(config, self.topic, number)
+            records.learn(position, self._kafka.read(config, self.topic, number, low, min(end, position.offset)))
         return LetterFates(self._connector.name, positions, records)
 
     def strange(self, asked: LetterFilter) -> Iterator[str]:
@@ -175,15 +186,17 @@ class DeadLetters:
         info = self._admin.describe([self.topic]).get(self.topic)
         if info is None:
             return RedriveResult({}, {})
-        run = _Run(self._connector, self._clients, self._admin, self._selection(selection), report)
+        run = _Run(self._connector, self._clients, self._admin, self._kafka.read, self._selection(selection), report)
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
             name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
-            sender = None if dry_run else RedriveProducer(self._clients.producer(), name, group, member)  # D1
+            config = self._clients.producer()
+            sender = None if dry_run else self._kafka.producer(config, name, group, member)  # D1
             if sender is not None:
                 floor.begin()
             known = floor.filled(self._held(member, info.partitions, _PENDING_S))  # D2
-            ends = {number: bounds(self._clients.consumer(), self.topic, number) for number in range(info.partitions)}
+            config, numbers = self._clients.consumer(), range(info.partitions)
+            ends = {number: self._kafka.bounds(config, self.topic, number) for number in numbers}
             positions = {number: self._position(known.get(number)).since(low) for number, (low, _) in ends.items()}
             run.check_room(positions)
             run.learn(positions, ends)
@@ -194,7 +207,8 @@ class DeadLetters:
 
     def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
         tps = [TopicPartition(self.topic, number) for number in range(partitions)]
-        committed = groups.committed(member, self._clients.admin(), self._connector.redrive_group_id, tps, pending_s)
+        group = self._connector.redrive_group_id
+        committed = self._kafka.committed(member, self._clients.admin(), group, tps, pending_s)
         return {tp.partition: held for tp, held in committed.items()}
 
     def _selection(self, asked: RedriveSelection) -> RedriveSelection:
@@ -238,6 +252,7 @@ class _Run:
         connector: ConnectorConfig,
         clients: ClientSettings,
         admin: Admin,
+        read: Callable[[Mapping[str, Setting], str, int, int, int], Iterable[Letter]],
         selection: RedriveSelection,
         report: Callable[[int], None],
     ) -> None:
@@ -248,6 +263,7 @@ class _Run:
         self._has_one = len(connector.topics or ()) == 1
         self._clients = clients
         self._admin = admin
+        self._read = read
         self._selection = selection
         self._report = report
         self._records = RedrivenRecords(connector.name, every=not selection.once)
@@ -278,7 +294,7 @@ class _Run:
             until = position.start(self._selection) if position.has_passed_over else low
             until = min(end, position.offset if self._selection.once else until)
             if until > low:
-                self._records.learn(position, read_letters(self._clients.consumer(), self._topic, number, low, until))
+                self._records.learn(position, self._read(self._clients.consumer(), self._topic, number, low, until))
 
     def partition(
         self,
@@ -295,7 +311,7 @@ class _Run:
         low, end = ends
         start = max(low, position.start(self._selection))
         self._is_met = False
-        for batch in batches(read_letters(self._clients.consumer(), self._topic, number, start, end)):
+        for batch in batches(self._read(self._clients.consumer(), self._topic, number, start, end)):
             room = None if limit is None else limit - self._sent.total()
             position, targets = self.decided(number, position, batch, room)
             if targets and ledger is not None:

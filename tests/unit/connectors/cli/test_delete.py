@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from compactor.catalog import owner_lock
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from connectors.cli import delete as command
+from connectors.cli.parts import CommandParts
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_worker
 from connectors.errors import UsageError
-from connectors.operations import delete as deletion
+from connectors.kafka.access import KafkaAccess
 from connectors.operations.deletion_preview import DeletionPlan, DeletionPreview, OutputTopic
 from connectors.runtime import takeover
 from connectors.runtime.connector_store import ConnectorStore, StoredConnector
@@ -31,71 +32,85 @@ def deployment(tmp_path: Path) -> Path:
     return tmp_path
 
 
+class Brokers:
+    """Brokers that know nothing of the connector; a test says what happens when they are asked."""
+
+    def __init__(self) -> None:
+        self.probed: Callable[[], object] = lambda: None
+        """Called between the look at the locks and the removal."""
+        self.group_goes: Callable[[], object] = lambda: None
+        """Called when a consumer group is removed."""
+
+    def probe(self, *_: object) -> None:
+        self.probed()
+
+    def describe(self, _: object) -> dict[str, object]:
+        return {}
+
+    def committed(self, *_: object, **__: object) -> dict[object, object]:
+        return {}
+
+    def has_group(self, _: str) -> bool:
+        return False
+
+    def delete_group(self, _: str) -> None:
+        self.group_goes()
+
+    def delete(self, folder: Path, *more: str) -> Any:
+        """`keyfold delete` of the connector in `folder` on these brokers."""
+        admin: Any = self
+        access = KafkaAccess(probe_brokers=self.probe, fence=lambda *_: None, admin=lambda _: admin)
+        return delete(folder, *more, kafka=access)
+
+
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers that know nothing of the connector."""
-
-    class Nothing:
-        def __init__(self, *_: object) -> None: ...
-
-        def describe(self, _: object) -> dict[str, object]:
-            return {}
-
-        def committed(self, *_: object, **__: object) -> dict[object, object]:
-            return {}
-
-        def has_group(self, _: str) -> bool:
-            return False
-
-        def delete_group(self, _: str) -> None: ...
-
-    monkeypatch.setattr(deletion, "probe_all", lambda *_: None)
-    monkeypatch.setattr(deletion, "Admin", Nothing)
-    monkeypatch.setattr(deletion, "fence_all", lambda *_: None)
+def brokers() -> Brokers:
+    return Brokers()
 
 
-def delete(folder: Path, *more: str) -> Any:
+def delete(folder: Path, *more: str, kafka: KafkaAccess) -> Any:
     """`keyfold delete` of the connector in `folder`."""
-    return invoke("delete", connector_file(folder), "--worker", worker_file(folder), *more)
+    files = connector_file(folder), "--worker", worker_file(folder)
+    return invoke("delete", *files, *more, parts=CommandParts(kafka=kafka))
 
 
-def test_nothing_is_removed_without_an_answer(deployment: Path, brokers: None) -> None:
+def test_nothing_is_removed_without_an_answer(deployment: Path, brokers: Brokers) -> None:
     """Without a terminal to ask on it says what it would remove, and how to go on; with --yes it does it."""
     before = storage_of(deployment).walk("")
-    shown = delete(deployment)
+    shown = brokers.delete(deployment)
     assert shown.exit_code == 2
     assert "--yes" in shown.stderr
     assert "consumer group connect-orders-keeper" in shown.stdout
     assert storage_of(deployment).walk("") == before
-    assert delete(deployment, "--yes").exit_code == 0
+    assert brokers.delete(deployment, "--yes").exit_code == 0
     assert not (deployment / "store" / "orders-keeper").exists()
-    again = delete(deployment, "--yes")
+    again = brokers.delete(deployment, "--yes")
     assert (again.exit_code, "There is nothing to delete" in again.stdout) == (0, True)
     assert not (deployment / "store" / "orders-keeper").exists()
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("y", True), ("Yes", True), ("n", False), ("", False)])
-def test_only_yes_is_yes(monkeypatch: pytest.MonkeyPatch, answer: str, goes: bool) -> None:
+def test_only_yes_is_yes(answer: str, goes: bool) -> None:
     """On a terminal it waits for the word."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
+    terminal = Terminal(f"{answer}\n")
     if goes:
-        command._ask()
+        command.ask(terminal)
     else:
         with pytest.raises(UsageError, match="Nothing was removed"):
-            command._ask()
+            command.ask(terminal)
 
 
-def test_a_running_connector_is_not_deleted(deployment: Path, brokers: None) -> None:
+def test_a_running_connector_is_not_deleted(deployment: Path, brokers: Brokers) -> None:
     """It names the worker and what to do; nothing is removed."""
     lock = owner_lock.OwnerLock(storage_of(deployment))
     assert lock.claim(owner_lock.this_process(3))
     try:
-        shown = delete(deployment, "--yes")
+        shown = brokers.delete(deployment, "--yes")
     finally:
         lock.release()
     assert shown.exit_code == 2
@@ -104,20 +119,20 @@ def test_a_running_connector_is_not_deleted(deployment: Path, brokers: None) -> 
     assert storage_of(deployment).exists("catalog")
 
 
-def test_nothing_is_removed_without_the_lock(deployment: Path, brokers: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the one who held it is gone again by the time that it is asked who that was."""
-    monkeypatch.setattr(owner_lock.OwnerLock, "claim", lambda *_: False)
+def test_nothing_is_removed_without_the_lock(deployment: Path, brokers: Brokers) -> None:
+    """Also where another process takes it after the first look, and has not written who it is yet."""
+    locks: list[object] = []
+    brokers.probed = lambda: locks.append(storage_of(deployment).lock(owner_lock.NAME))
     before = storage_of(deployment).walk("catalog")
-    shown = delete(deployment, "--yes")
-    assert (shown.exit_code, "is run by another process now" in shown.stderr) == (2, True)
+    shown = brokers.delete(deployment, "--yes")
+    assert (shown.exit_code, "is run by ?:0 now; nothing was removed" in " ".join(shown.stderr.split())) == (2, True)
     assert storage_of(deployment).walk("catalog") == before
 
 
-def test_brokers_that_do_not_answer_keep_everything(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_do_not_answer_keep_everything(deployment: Path) -> None:
     """Exit code 4, and not a file is gone."""
-    monkeypatch.setattr(deletion, "PROBE_S", 0.3)
     before = storage_of(deployment).walk("")
-    shown = delete(deployment, "--yes", "--outputs")
+    shown = delete(deployment, "--yes", "--outputs", kafka=KafkaAccess(probe_s=0.3))
     assert shown.exit_code == 4
     assert storage_of(deployment).walk("") == before
 
@@ -132,7 +147,7 @@ def test_what_is_told_names_what_stays() -> None:
     config = ConnectorConfig.model_validate(
         {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "snapshot.location": "s"}
     )
-    told = "\n".join(command._lines(found, config))
+    told = "\n".join(command.lines_of(found, config))
     removed, left = told.split("It leaves")
     assert "connect-c" in removed
     assert "t.compacted" not in removed
@@ -150,68 +165,68 @@ def store(deployment: Path) -> ConnectorStore:
 
 
 def test_the_config_of_a_connector_made_over_rest_goes_with_it(
-    deployment: Path, brokers: None, store: ConnectorStore
+    deployment: Path, brokers: Brokers, store: ConnectorStore
 ) -> None:
     """It is named before anybody is asked: the next run of a worker would make its outputs again."""
     store.put_target("orders-keeper", TargetState.STOPPED)
-    shown = delete(deployment)
+    shown = brokers.delete(deployment)
     assert shown.exit_code == 2
     assert f"{store.location}/connectors/orders-keeper@" in shown.stdout
     assert [one.name for one in store.connectors()] == ["another", "orders-keeper"]
-    assert delete(deployment, "--yes").exit_code == 0
+    assert brokers.delete(deployment, "--yes").exit_code == 0
     assert [one.name for one in store.connectors()] == ["another"]
     assert store.targets(["orders-keeper"]) == {"orders-keeper": TargetState.RUNNING}
     assert store.owner() is None
 
 
-def test_a_config_that_is_left_alone_is_removed(deployment: Path, brokers: None, store: ConnectorStore) -> None:
+def test_a_config_that_is_left_alone_is_removed(deployment: Path, brokers: Brokers, store: ConnectorStore) -> None:
     """Also if nothing else is left of the connector, as earlier versions left it."""
     storage_of(deployment).delete_folder("")
-    assert delete(deployment, "--yes").exit_code == 0
+    assert brokers.delete(deployment, "--yes").exit_code == 0
     assert [one.name for one in store.connectors()] == ["another"]
-    assert "There is nothing to delete" in delete(deployment, "--yes").stdout
+    assert "There is nothing to delete" in brokers.delete(deployment, "--yes").stdout
 
 
 def test_a_worker_that_keeps_the_config_is_asked_to_let_it_go_first(
-    deployment: Path, brokers: None, store: ConnectorStore
+    deployment: Path, brokers: Brokers, store: ConnectorStore
 ) -> None:
     """It has it in memory, and would run it again, also if it is STOPPED now; its other connectors do not matter."""
     assert store.claim()
     try:
-        shown = delete(deployment, "--yes")
+        shown = brokers.delete(deployment, "--yes")
         assert shown.exit_code == 2
         assert "keyfold connectors delete orders-keeper" in " ".join(shown.stderr.split())
         assert str(owner_lock.this_process()) in shown.stderr
         assert storage_of(deployment).exists("catalog")
         store.delete("orders-keeper")
-        assert delete(deployment, "--yes").exit_code == 0
+        assert brokers.delete(deployment, "--yes").exit_code == 0
     finally:
         store.release()
 
 
 def test_a_worker_that_begins_after_the_question_keeps_everything(
-    deployment: Path, brokers: None, store: ConnectorStore, monkeypatch: pytest.MonkeyPatch
+    deployment: Path, brokers: Brokers, store: ConnectorStore
 ) -> None:
     """It may have read the config by then."""
-    monkeypatch.setattr(ConnectorStore, "claim", lambda _: False)
-    shown = delete(deployment, "--yes")
+    brokers.probed = store.claim
+    shown = brokers.delete(deployment, "--yes")
     assert (shown.exit_code, "nothing was removed" in " ".join(shown.stderr.split())) == (2, True)
     assert storage_of(deployment).exists("catalog")
     assert [one.name for one in store.connectors()] == ["another", "orders-keeper"]
 
 
 def test_a_delete_that_breaks_off_leaves_no_config_behind_a_connector_that_is_gone(
-    deployment: Path, brokers: None, store: ConnectorStore, monkeypatch: pytest.MonkeyPatch
+    deployment: Path, brokers: Brokers, store: ConnectorStore
 ) -> None:
     """The config goes while deleting.json keeps workers out, and that goes last."""
 
-    def breaks_off(*_: object) -> None:
+    def breaks_off() -> None:
         assert [one.name for one in store.connectors()] == ["another"]
         raise UsageError("Broken off.", "Again.")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(deletion, "carry_out", breaks_off)
-        assert delete(deployment, "--yes").exit_code == 2
+    brokers.group_goes = breaks_off
+    assert brokers.delete(deployment, "--yes").exit_code == 2
+    brokers.group_goes = lambda: None
     assert storage_of(deployment).exists(takeover.DELETING)
-    assert delete(deployment, "--yes").exit_code == 0
+    assert brokers.delete(deployment, "--yes").exit_code == 0
     assert storage_of(deployment).walk("") == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from connectors.cli import dlq
+from connectors.cli.parts import CommandParts
 from connectors.errors import ConflictError
-from connectors.operations.redrive import run as redrive
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.operations.redrive.plan import RedrivenRecords, RedrivePosition, RedriveSelection
 from connectors.operations.redrive.run import LetterFates, RedriveResult
@@ -36,42 +35,51 @@ LETTERS = [
 ]
 
 
+class Letters:
+    """Stands for a dead letter topic, and notes what redrives were asked for."""
+
+    topic = "dead"
+
+    def __init__(self) -> None:
+        self.kept = LETTERS
+        self.result = FEW
+        self.nothing: str | None = None
+        self.refusal: Exception | None = None
+        """What a question for positions raises."""
+        self.asked: list[tuple[RedriveSelection, dict[str, Any]]] = []
+
+    def letters(self, partition: int | None = None) -> Iterator[Letter]:
+        return (one for one in self.kept if partition in (None, one.partition))
+
+    def absent(self) -> str | None:
+        return self.nothing
+
+    def fates(self) -> LetterFates:
+        if self.refusal is not None:
+            raise self.refusal
+        return LetterFates("c", {0: RedrivePosition(2)}, RedrivenRecords("c"))
+
+    def strange(self, asked: LetterFilter) -> Iterator[str]:
+        yield f"strange: {asked.topic} {asked.class_name}"
+
+    def redrive(self, selection: RedriveSelection, **how: Any) -> RedriveResult:
+        for count in (0, 4_999, 5_100, 5_600, 12_000):
+            how["report"](count)
+        del how["report"]
+        self.asked.append((selection, how))
+        return self.result if how["limit"] is None else RedriveResult({}, {})
+
+    def run(self, folder: Path, command: str, *more: str) -> Any:
+        """`keyfold dlq COMMAND` of the connector in `folder`."""
+        this: Any = self
+        connector = connector_file(folder, **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
+        parts = CommandParts(dead_letters=lambda *_: this)
+        return invoke("dlq", command, connector, "--worker", worker_file(folder), *more, parts=parts)
+
+
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RedriveSelection, dict[str, Any]]]:
-    """Puts LETTERS in the place of a topic; returns what redrives were asked for."""
-    found: list[tuple[RedriveSelection, dict[str, Any]]] = []
-
-    class DeadLetters:
-        topic = "dead"
-
-        def __init__(self, *_: object) -> None: ...
-
-        def letters(self, partition: int | None = None) -> Iterator[Letter]:
-            return (one for one in LETTERS if partition in (None, one.partition))
-
-        def absent(self) -> None: ...
-
-        def fates(self) -> LetterFates:
-            return LetterFates("c", {0: RedrivePosition(2)}, RedrivenRecords("c"))
-
-        def strange(self, asked: LetterFilter) -> Iterator[str]:
-            yield f"strange: {asked.topic} {asked.class_name}"
-
-        def redrive(self, selection: RedriveSelection, **how: Any) -> RedriveResult:
-            for count in (0, 4_999, 5_100, 5_600, 12_000):
-                how["report"](count)
-            del how["report"]
-            found.append((selection, how))
-            return FEW if how["limit"] is None else RedriveResult({}, {})
-
-    monkeypatch.setattr(redrive, "DeadLetters", DeadLetters)
-    return found
-
-
-def run(folder: Path, command: str, *more: str) -> Any:
-    """`keyfold dlq COMMAND` of the connector in `folder`."""
-    connector = connector_file(folder, **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
-    return invoke("dlq", command, connector, "--worker", worker_file(folder), *more)
+def topic() -> Letters:
+    return Letters()
 
 
 @pytest.mark.parametrize(
@@ -89,16 +97,16 @@ def run(folder: Path, command: str, *more: str) -> Any:
     ],
 )
 def test_show_is_about_the_letters_that_options_name(
-    tmp_path: Path, asked: list[Any], options: tuple[str, ...], places: list[tuple[int, int]]
+    tmp_path: Path, topic: Letters, options: tuple[str, ...], places: list[tuple[int, int]]
 ) -> None:
     """By what they say of their record, and by where they are."""
-    found = json.loads(run(tmp_path, "show", "--json", *options).stdout)
+    found = json.loads(topic.run(tmp_path, "show", "--json", *options).stdout)
     assert [(one["partition"], one["offset"]) for one in found] == places
 
 
-def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, asked: list[Any]) -> None:
+def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, topic: Letters) -> None:
     """Bytes that are no text are escaped, and cut short; of a letter without context only the record is shown."""
-    shown = run(tmp_path, "show", "--partition", "1").stdout
+    shown = topic.run(tmp_path, "show", "--partition", "1").stdout
     first, second = shown.split("\n\n")
     assert first.splitlines()[:3] == [
         "letter 1/1",
@@ -109,69 +117,61 @@ def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, ask
     assert "header   h: null" in first
     assert "(120 bytes)" in second
     assert "stage" not in second
-    assert run(tmp_path, "show", "--topic", "x").stdout == "There are no such letters in dead.\n"
+    assert topic.run(tmp_path, "show", "--topic", "x").stdout == "There are no such letters in dead.\n"
 
 
-def test_list_counts_letters_by_what_they_say(tmp_path: Path, asked: list[Any]) -> None:
+def test_list_counts_letters_by_what_they_say(tmp_path: Path, topic: Letters) -> None:
     """Those that say nothing are counted too; those that were sent back are not waiting."""
-    assert [line.split()[:6] for line in run(tmp_path, "list").stdout.splitlines()[1:]] == [
+    assert [line.split()[:6] for line in topic.run(tmp_path, "list").stdout.splitlines()[1:]] == [
         ["t", "TASK_PUT", "keyfold.CompactedTopic", "-", "1", "0"],
         ["u", "VALUE_CONVERTER", "keyfold.Json", "-", "1", "1"],
         ["t", "VALUE_CONVERTER", "keyfold.Avro", "-", "1", "1"],
         ["-", "-", "-", "-", "1", "1"],
     ]
-    assert [one["waiting"] for one in json.loads(run(tmp_path, "list", "--json").stdout)] == [0, 1, 1, 1]
+    assert [one["waiting"] for one in json.loads(topic.run(tmp_path, "list", "--json").stdout)] == [0, 1, 1, 1]
 
 
-def test_a_letter_that_was_sent_back_is_shown_as_such(tmp_path: Path, asked: list[Any]) -> None:
+def test_a_letter_that_was_sent_back_is_shown_as_such(tmp_path: Path, topic: Letters) -> None:
     """It stays in the topic until retention removes it."""
-    assert [one["redriven"] for one in json.loads(run(tmp_path, "show", "--json").stdout)] == [
+    assert [one["redriven"] for one in json.loads(topic.run(tmp_path, "show", "--json").stdout)] == [
         True,
         False,
         False,
         False,
     ]
-    first, second, *_ = run(tmp_path, "show").stdout.split("\n\n")
+    first, second, *_ = topic.run(tmp_path, "show").stdout.split("\n\n")
     assert first.splitlines()[0].endswith(", sent back")
     assert "sent back" not in second
 
 
-def test_times_of_records_and_of_letters_are_told_apart(
-    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_of_records_and_of_letters_are_told_apart(tmp_path: Path, topic: Letters) -> None:
     """Each where the letter says it."""
     dated = replace(letter(0, 1, topic="t"), timestamp=1_000, appended=61_000)
     undated = replace(letter(0, 2), timestamp=62_000, appended=62_000, dated=False)
-    monkeypatch.setattr(sys.modules[__name__], "LETTERS", [dated, undated, replace(dated, timestamp=3_000)])
-    shown = run(tmp_path, "show").stdout.split("\n\n")
+    topic.kept = [dated, undated, replace(dated, timestamp=3_000)]
+    shown = topic.run(tmp_path, "show").stdout.split("\n\n")
     assert shown[0].startswith("letter 0/1, 1970-01-01T00:01:01Z, sent back\n")
     assert "  time     1970-01-01T00:00:01Z, of the record" in shown[0]
     assert "time" not in shown[1]
-    found = json.loads(run(tmp_path, "show", "--json").stdout)
+    found = json.loads(topic.run(tmp_path, "show", "--json").stdout)
     assert [(one["timestamp"], one["appended_ms"]) for one in found] == [
         (1_000, 61_000),
         (None, 62_000),
         (3_000, 61_000),
     ]
-    counted = json.loads(run(tmp_path, "list", "--json").stdout)
+    counted = json.loads(topic.run(tmp_path, "list", "--json").stdout)
     times = [[one[f"{end}_ms"] for end in ("first", "last", "first_letter", "last_letter")] for one in counted]
     assert times == [[1_000, 3_000, 61_000, 61_000], [None, None, 62_000, 62_000]]
-    header, _, last = run(tmp_path, "list").stdout.splitlines()
+    header, _, last = topic.run(tmp_path, "list").stdout.splitlines()
     assert header.endswith("FIRST RECORD          LAST RECORD           FIRST LETTER          LAST LETTER")
     assert "  -                     -                     1970-01-01T00:01:02Z  1970" in last
 
 
-def test_letters_are_shown_also_where_the_positions_cannot_be_read(
-    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_letters_are_shown_also_where_the_positions_cannot_be_read(tmp_path: Path, topic: Letters) -> None:
     """That is said, and nothing is claimed of them."""
-
-    def refuse(_: object) -> LetterFates:
-        raise ConflictError("Somebody else's.")
-
-    monkeypatch.setattr(redrive.DeadLetters, "fates", refuse)
+    topic.refusal = ConflictError("Somebody else's.")
     for command, field in (("list", "waiting"), ("show", "redriven")):
-        done = run(tmp_path, command, "--json")
+        done = topic.run(tmp_path, command, "--json")
         assert {one[field] for one in json.loads(done.stdout)} == {None}
         assert done.stderr == "It cannot be told which letters were sent back: Somebody else's.\n"
 
@@ -190,35 +190,35 @@ def test_letters_are_shown_also_where_the_positions_cannot_be_read(
     ],
 )
 def test_redrive_chooses_what_options_name(
-    tmp_path: Path, asked: list[Any], options: tuple[str, ...], selection: RedriveSelection, how: dict[str, object]
+    tmp_path: Path, topic: Letters, options: tuple[str, ...], selection: RedriveSelection, how: dict[str, object]
 ) -> None:
     """Without options: whatever has not come back three times."""
-    assert run(tmp_path, "redrive", *options).exit_code == 0
-    assert asked == [(selection, how)]
+    assert topic.run(tmp_path, "redrive", *options).exit_code == 0
+    assert topic.asked == [(selection, how)]
 
 
 @pytest.mark.parametrize(("options", "verb"), [((), "sent back"), (("--dry-run",), "would be sent back")])
 def test_redrive_says_what_it_did_or_would_do(
-    tmp_path: Path, asked: list[Any], options: tuple[str, ...], verb: str
+    tmp_path: Path, topic: Letters, options: tuple[str, ...], verb: str
 ) -> None:
     """On stderr every 5,000 letters, wherever a transaction ends; at the end by topic, and why letters were left."""
-    done = run(tmp_path, "redrive", *options)
+    done = topic.run(tmp_path, "redrive", *options)
     assert done.stderr.splitlines() == [f"5,100 letters {verb}", f"12,000 letters {verb}"]
     assert [line.split(maxsplit=1)[0] for line in done.stdout.splitlines()] == ["SOURCE", "t", "-", "-"]
     assert f" {verb} " in done.stdout
     assert "left: left by the filters" in done.stdout
-    assert json.loads(run(tmp_path, "redrive", "--json").stdout)["already"] == FEW.already
-    assert run(tmp_path, "redrive", "--limit", "1").stdout == "There are no letters to send back.\n"
+    assert json.loads(topic.run(tmp_path, "redrive", "--json").stdout)["already"] == FEW.already
+    assert topic.run(tmp_path, "redrive", "--limit", "1").stdout == "There are no letters to send back.\n"
 
 
 @pytest.mark.parametrize("command", ["show", "redrive"])
 @pytest.mark.parametrize(("stage", "said"), [("TASK_PUTT", 'did you mean "TASK_PUT"?'), ("x", "KAFKA_PRODUCE")])
 def test_a_stage_that_there_is_not_is_a_usage_error(
-    tmp_path: Path, asked: list[Any], command: str, stage: str, said: str
+    tmp_path: Path, topic: Letters, command: str, stage: str, said: str
 ) -> None:
     """It names the nearest one and all others, and nothing is sent."""
-    done = run(tmp_path, command, "--stage", stage)
-    assert (done.exit_code, asked) == (2, [])
+    done = topic.run(tmp_path, command, "--stage", stage)
+    assert (done.exit_code, topic.asked) == (2, [])
     assert said in done.stderr
     assert "KEY_CONVERTER, VALUE_CONVERTER" in done.stderr
 
@@ -232,33 +232,31 @@ def test_a_stage_that_there_is_not_is_a_usage_error(
     ],
 )
 def test_nothing_found_is_explained_where_a_name_is_strange(
-    tmp_path: Path, asked: list[Any], command: str, options: tuple[str, ...], expected: str
+    tmp_path: Path, topic: Letters, command: str, options: tuple[str, ...], expected: str
 ) -> None:
     """On stderr, as stdout has the result; what is found is not asked about."""
-    done = run(tmp_path, command, "--json", *options)
+    done = topic.run(tmp_path, command, "--json", *options)
     assert (done.exit_code, done.stderr.partition("12,000 letters sent back\n")[2] or done.stderr) == (0, expected)
 
 
-def test_a_run_that_stopped_at_its_limit_says_so(
-    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_stopped_at_its_limit_says_so(tmp_path: Path, topic: Letters) -> None:
     """What it left is only counted up to there."""
-    assert "so far" not in run(tmp_path, "redrive").stdout
-    monkeypatch.setattr(sys.modules[__name__], "FEW", replace(FEW, limited=True))
-    assert run(tmp_path, "redrive").stdout.endswith("It stopped at --limit: other letters were counted only so far.\n")
+    assert "so far" not in topic.run(tmp_path, "redrive").stdout
+    topic.result = replace(FEW, limited=True)
+    assert topic.run(tmp_path, "redrive").stdout.endswith(
+        "It stopped at --limit: other letters were counted only so far.\n"
+    )
 
 
-def test_a_topic_that_does_not_exist_is_told_from_an_empty_one(
-    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_does_not_exist_is_told_from_an_empty_one(tmp_path: Path, topic: Letters) -> None:
     """In place of the result, or on stderr beside JSON; names are not called wrong then."""
-    monkeypatch.setattr(sys.modules[__name__], "LETTERS", [])
-    monkeypatch.setattr(sys.modules[__name__], "FEW", RedriveResult({}, {}))
-    assert run(tmp_path, "list").stdout == "There are no letters in dead.\n"
-    monkeypatch.setattr(redrive.DeadLetters, "absent", lambda _: "No topic.")
+    topic.kept = []
+    topic.result = RedriveResult({}, {})
+    assert topic.run(tmp_path, "list").stdout == "There are no letters in dead.\n"
+    topic.nothing = "No topic."
     for command in ("list", "show", "redrive"):
-        assert run(tmp_path, command).stdout == "No topic.\n"
-        done = run(tmp_path, command, "--json")
+        assert topic.run(tmp_path, command).stdout == "No topic.\n"
+        done = topic.run(tmp_path, command, "--json")
         assert (done.exit_code, done.stderr.splitlines()[-1:]) == (0, ["No topic."])
         assert not any(json.loads(done.stdout) if command != "redrive" else [])
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
+from connectors.cli.parts import CommandParts
 from connectors.jvm.java import find_java
 from tests.support.cli import NAME, NOBODY, connector_file, invoke, keep, row, worker_file, write_json
+from tests.support.spark_standins import up
 
 
 class _Worker:
     """Ends at once."""
 
     abandoned = ()
-    stopped: ClassVar[list[int]] = []
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """Nothing is begun."""
+    def __init__(self) -> None:
+        self.stopped: list[int] = []
+
+    def make(self, *_: object) -> Any:
+        """Begins nothing."""
+        return self
 
     def on_stop(self, number: int, _frame: object) -> None:
         """Is told to end."""
@@ -29,45 +34,44 @@ class _Worker:
     def reload(self) -> None:
         """Reads nothing."""
 
-    def run(self, *, once: bool) -> int:
+    def run(self, *, once: bool, lives_on: bool) -> int:
         """Done."""
         return 0 if once else 1
 
 
-def test_the_folder_of_the_storage_is_said_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_storage_is_said_at_the_start(tmp_path: Path) -> None:
     """One line names the folder that storage.location means, and the connectors."""
-    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: None)
-    monkeypatch.setattr("connectors.runtime.worker.Worker", _Worker)
+    parts = CommandParts(spark_start=lambda *_: up(), worker=_Worker().make)
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "here"})
-    result = invoke("run", connector_file(tmp_path), "--once", "--worker", worker)
+    result = invoke("run", connector_file(tmp_path), "--once", "--worker", worker, parts=parts)
     assert result.exit_code == 0
     line = next(line for line in result.stderr.splitlines() if "starting" in line)
     assert f"storage={tmp_path}/here" in line
     assert NAME in line
 
 
-def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storage_that_cannot_be_made_is_told_before_anything_begins(tmp_path: Path) -> None:
     """Exit code 4, with the key and the folder; Spark is not started for it."""
-    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: pytest.fail("Spark was started"))
+    parts = CommandParts(spark_start=lambda *_: pytest.fail("Spark was started"))
     worker = write_json(tmp_path / "worker.json", {"bootstrap.servers": NOBODY, "storage.location": "/proc/nope"})
-    result = invoke("run", connector_file(tmp_path), "--worker", worker)
+    result = invoke("run", connector_file(tmp_path), "--worker", worker, parts=parts)
     assert result.exit_code == 4
     assert 'storage.location: "/proc/nope" cannot be made in /proc' in result.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_before_the_worker_is_there_reaches_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_a_stop_before_the_worker_is_there_reaches_it(tmp_path: Path, number: signal.Signals) -> None:
     """Spark's JVM starts while the worker is imported: the signal waits for what can end both."""
     before = signal.getsignal(number)
-    monkeypatch.setattr("connectors.spark.session.SparkStart", lambda *_: signal.raise_signal(number))
-    monkeypatch.setattr("connectors.runtime.worker.Worker", _Worker)
-    monkeypatch.setattr(_Worker, "stopped", [])
-    assert invoke("run", connector_file(tmp_path), "--once", "--worker", worker_file(tmp_path)).exit_code == 0
-    assert _Worker.stopped == [number]
+    worker = _Worker()
+
+    def start(*_: object) -> Any:
+        signal.raise_signal(number)
+
+    files = connector_file(tmp_path), "--worker", worker_file(tmp_path)
+    parts = CommandParts(spark_start=start, worker=worker.make)
+    assert invoke("run", *files, "--once", parts=parts).exit_code == 0
+    assert worker.stopped == [number]
     assert signal.getsignal(number) is before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -97,6 +96,7 @@ class World:
     """Connector c, which has published topic t up to 7 and taken a snapshot of it."""
 
     def __init__(self, folder: Path) -> None:
+        self.config = CONFIG
         self.storage = MemoryStorage()
         self.shelf = LocalStorage(str(folder))
         catalog = Catalog.open(self.storage, "c")
@@ -129,7 +129,9 @@ class World:
 
     def found(self, *, outputs: bool = True, storage: Any = None) -> DeletionPreview:
         admin: Any = self.brokers
-        return deletion_preview.preview_of(storage or self.storage, CONFIG, admin, self.shelf, with_outputs=outputs)
+        return deletion_preview.preview_of(
+            storage or self.storage, self.config, admin, self.shelf, with_outputs=outputs
+        )
 
     def delete(self, *, outputs: bool = True, storage: Any = None) -> None:
         """What the command does once it was told to go on."""
@@ -138,7 +140,7 @@ class World:
         admin: Any = self.brokers
         catalog = deletion.fence(used, "c", "me:2", 2)
         deletion.begin(used, found.plan, catalog)
-        deletion.carry_out(used, found.plan, CONFIG, admin, self.shelf)
+        deletion.carry_out(used, found.plan, self.config, admin, self.shelf)
 
 
 @pytest.fixture
@@ -170,14 +172,12 @@ def test_the_group_of_letters_goes_where_any_were_sent_back(world: World, kept: 
 
 
 @pytest.mark.parametrize(("there", "dead"), [(True, True), (False, True), (True, False)])
-def test_the_group_of_letters_goes_with_a_lost_storage(
-    world: World, monkeypatch: pytest.MonkeyPatch, there: bool, dead: bool
-) -> None:
+def test_the_group_of_letters_goes_with_a_lost_storage(world: World, there: bool, dead: bool) -> None:
     """Where there is one, and the connector has letters; nothing else need be there of it."""
     if dead:
         more = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
         config = ConnectorConfig.model_validate({**CONFIG.given, **more})
-        monkeypatch.setattr(sys.modules[__name__], "CONFIG", config)
+        world.config = config
     world.storage = MemoryStorage()
     world.brokers.group = None
     world.brokers.groups = {"keyfold-dlq-c"} if there else set()
@@ -186,10 +186,10 @@ def test_the_group_of_letters_goes_with_a_lost_storage(
     assert ("keyfold-dlq-c" in world.brokers.deleted) == (there and dead)
 
 
-def test_the_group_of_letters_is_not_asked_for_beside_a_catalog(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_group_of_letters_is_not_asked_for_beside_a_catalog(world: World) -> None:
     """The principal may have no right on it."""
     more = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
-    monkeypatch.setattr(sys.modules[__name__], "CONFIG", ConnectorConfig.model_validate({**CONFIG.given, **more}))
+    world.config = ConnectorConfig.model_validate({**CONFIG.given, **more})
     world.delete()
     assert set(world.brokers.asked) == {"connect-c"}
 

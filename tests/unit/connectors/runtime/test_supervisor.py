@@ -548,7 +548,12 @@ def test_a_place_that_could_not_be_had_is_asked_for_again(ground: Ground, tmp_pa
     in_its_place = tmp_path / "store" / FOLDER
     in_its_place.parent.mkdir(parents=True)
     in_its_place.write_text("no folder")
-    runs = ground.run(*[(0, AWAY)] * 2, at=lambda _: in_its_place.is_file() and in_its_place.unlink())
+
+    def comes_back(_: float) -> None:
+        if in_its_place.is_file():
+            in_its_place.unlink()
+
+    runs = ground.run(*[(0, AWAY)] * 2, at=comes_back)
     assert runs.starts == [0, 1, 1]
 
 

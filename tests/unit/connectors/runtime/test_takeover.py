@@ -3,50 +3,77 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
 
-from compactor.catalog import owner_lock, owner_starts
+from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import draw
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
+from compactor.model.record import TopicPartition
 from compactor.storage.local import LocalStorage
+from compactor.storage.object_client import LEASE_MS
+from connectors.config.connector import ConnectorConfig
+from connectors.config.files import load_worker
 from connectors.errors import ConflictError, ConnectorError
+from connectors.kafka.access import KafkaAccess
+from connectors.kafka.admin import TopicInfo
+from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime import takeover
+from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.takeover import take_over
 from tests.support.catalogs import NOW, owned
+from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 
+class NoTopics:
+    """An Admin whose brokers have no topics."""
+
+    def list_topics(self) -> list[str]:
+        return []
+
+    def describe(self, _: Iterable[str]) -> dict[str, TopicInfo]:
+        return {}
+
+    def topic_configs(self, _: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {}
+
+    def starts(self, _: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {}
+
+    ends = starts
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
 @pytest.fixture
-def again(monkeypatch: pytest.MonkeyPatch) -> Any:
+def again() -> Any:
     """A take-over of connector c without brokers: its store, and the catalog that was there before."""
-    for outside in ("probe_all", "_fence"):
-        monkeypatch.setattr(takeover, outside, lambda *_: None)
-    monkeypatch.setattr(takeover, "KafkaBroker", lambda *_: Mock(discover=lambda _: (), look_into=lambda _: ()))
-    monkeypatch.setattr(takeover, "Admin", Mock())
-    connector = Mock()
-    connector.name, connector.key_identity = "c", "bytes"
+    settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics.regex": "t"}
+    connector = ConnectorConfig.model_validate(settings)
+    admin: Any = NoTopics()
+    kafka = KafkaAccess(probe_brokers=lambda *_: None, fence=lambda *_: None, admin=lambda _: admin)
+    clients = ClientSettings({}, {}, {})
     return lambda storage, known, start=None: take_over(
-        storage, connector, Mock(), 1, NOW, known, start=start or draw(MemoryStorage())
+        storage, connector, clients, 1, NOW, known, start=start or draw(MemoryStorage()), kafka=kafka
     )
 
 
-def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(
-    again: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(again: Any) -> None:
     """It ends for the connectors that it had not come to, as for the others: ownership is never split."""
     shared, mine, theirs = MemoryStorage(), MemoryStorage(), MemoryStorage()
     frozen = draw(shared)
     again(mine, None, frozen)
-    with monkeypatch.context() as other:
-        other.setattr(owner_lock, "PROCESS", "other")
-        later = draw(shared, "other")
-        for storage in (mine, theirs):
-            again(storage, None, later)
+    later = draw(shared, "other")
+    other = owner_lock.Owner(host="h", pid=7, process="other", start=later.number)
+    for storage in (mine, theirs):
+        Catalog.open(storage, "c").take_over(other.text, NOW)
     for storage in (mine, theirs):
         epoch = Catalog.open(storage, "c").state.epoch
         with pytest.raises(FencedError, match="which started after this process"):
@@ -55,12 +82,14 @@ def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(
         assert again(storage, None, draw(shared)).catalog.epoch == epoch + 1  # an operator asked for it again
 
 
-def test_a_place_in_the_order_of_starts_is_no_condition(again: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_in_the_order_of_starts_is_no_condition(again: Any, tmp_path: Path) -> None:
     """An account may have rights on its connectors' folders alone: it takes them over without one, and that is said."""
-    monkeypatch.setattr(owner_starts, "draw", Mock(side_effect=StorageError("Could not create it: not allowed.")))
-    monkeypatch.setattr(takeover, "worker_storage", lambda _: MemoryStorage())
+    worker = load_worker(worker_file(tmp_path))
+    in_its_place = tmp_path / "store" / FOLDER
+    in_its_place.parent.mkdir()
+    in_its_place.write_text("no folder: nothing can be made in it")
     with capture_logs() as lines:
-        start = takeover.draw_start(Mock())
+        start = takeover.draw_start(worker)
     assert [(line["log_level"], line["event"]) for line in lines] == [
         ("warning", "the order of starts is not known: another worker that starts meanwhile may share the connectors")
     ]
@@ -89,20 +118,17 @@ def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error
     assert error.retriable is not other
 
 
-def test_the_lock_of_a_killed_worker_is_waited_for_on_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lock_of_a_killed_worker_is_waited_for_on_a_store() -> None:
     """It stands until its lease is over; a lock that is renewed is another worker's, and one in a folder is at once."""
-    monkeypatch.setattr(takeover, "LEASE_MARGIN_S", 0.5)
-    monkeypatch.setattr(takeover, "LEASE_MS", 1_000)
-    monkeypatch.setattr(takeover, "LOCK_POLL_S", 0.05)
     storage = MemoryStorage()
-    assert takeover.abandoned_s(storage) == 1.5
+    assert takeover.abandoned_s(storage) == LEASE_MS / 1000 + takeover.LEASE_MARGIN_S
     held = storage.lock(owner_lock.NAME)
     assert held is not None
-    with pytest.raises(ConflictError, match="run by another worker"), takeover.claimed(storage, "c", 0.2):
+    with pytest.raises(ConflictError, match="run by another worker"), takeover.claimed(storage, "c", 0.2, poll_s=0.05):
         pass
     ended = threading.Timer(0.3, held.release)
     ended.start()
-    with takeover.claimed(storage, "c", takeover.abandoned_s(storage)):
+    with takeover.claimed(storage, "c", 30, poll_s=0.05):
         assert storage.lock(owner_lock.NAME) is None
     ended.join()
     assert takeover.abandoned_s(LocalStorage("never-made")) == 0

@@ -20,6 +20,7 @@ from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
+from connectors.kafka.access import KafkaAccess
 from connectors.progress.observer import NullObserver
 from connectors.runtime import status
 from connectors.runtime.herder import Herder
@@ -236,8 +237,9 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
     clock, observer = SystemClock(), NullObserver()
     herder = Herder(config, clock, observer, files, supervise=partial(RealSupervisor, tasks=cast("Any", DoneTask)))
+    parts = WorkerParts(query=quiet_query(), kafka=KafkaAccess(probe_brokers=reach))
     with structlog.testing.capture_logs() as logged:
-        made = Worker(config, herder, clock, observer, up(), parts=WorkerParts(query=quiet_query(), probe=reach))
+        made = Worker(config, herder, clock, observer, up(), parts=parts)
         assert made.run(once=True) == code
     assert made.abandoned == (["Spark's start"] if failed else [])
     assert len([line for line in logged if line["event"] == "connector FAILED"]) == len(failed)
@@ -271,9 +273,13 @@ def test_a_stop_that_ends_sparks_jvm_while_it_starts_is_no_failure(tmp_path: Pat
 def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path) -> None:
     """Nobody waits for their silence: the exit code is that of a stop, and no connector FAILED."""
     never = threading.Event()
+
+    def hang(*_: object) -> None:
+        never.wait()
+
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path), config)]
-    made = worker_over(config, files, up(), WorkerParts(probe=lambda *_: never.wait()))
+    made = worker_over(config, files, up(), WorkerParts(kafka=KafkaAccess(probe_brokers=hang)))
     threading.Timer(0.2, made.on_stop, (signal.SIGINT, None)).start()
     assert made.run(once=True) == EXIT_INTERRUPTED
     assert status.read(connector_storage(config, files[0].config.name)) is None

@@ -12,7 +12,6 @@ from confluent_kafka import TopicPartition as Partition
 
 from connectors.errors import ConflictError, NotAllowedError, RecordRefusedError, UnreachableError
 from connectors.kafka import producers
-from connectors.operations.redrive import producer as redrive_producer
 from connectors.operations.redrive.letters import Letter
 from connectors.operations.redrive.plan import RedriveTarget
 from connectors.operations.redrive.producer import RedriveProducer, redrive_settings
@@ -72,13 +71,12 @@ class Member:
 
 
 @pytest.fixture
-def sender(monkeypatch: pytest.MonkeyPatch) -> Any:
+def sender() -> Any:
     """Makes a RedriveProducer over a prepared producer."""
 
-    def make(producer: Producer) -> RedriveProducer:
-        monkeypatch.setattr(producers, "initialised", lambda _, **__: producer)
+    def make(producer: Any, **more: float) -> RedriveProducer:
         member: Any = Member()
-        return RedriveProducer({}, "c-dlq", "keyfold-dlq-c", member)
+        return RedriveProducer({}, "c-dlq", "keyfold-dlq-c", member, lambda _, **__: producer, **more)
 
     return make
 
@@ -96,13 +94,15 @@ def test_a_letter_that_the_queue_never_takes_is_named(sender: Any) -> None:
         sender(Producer(room=0)).transaction(AT, [(LETTER, TARGET)])
 
 
-def test_a_queue_that_stays_full_is_not_waited_for_without_end(sender: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_stays_full_is_not_waited_for_without_end(sender: Any) -> None:
     """Brokers that take nothing are unreachable."""
-    monkeypatch.setattr(redrive_producer, "DEADLINE_S", 0.0)
-    producer = Producer(room=1)
-    monkeypatch.setattr(producer, "poll", lambda _: None)
+
+    class Full(Producer):
+        def poll(self, _: float) -> None:
+            """Sends nothing."""
+
     with pytest.raises(UnreachableError):
-        sender(producer).transaction(AT, [(LETTER, TARGET)] * 2)
+        sender(Full(room=1), deadline_s=0.0).transaction(AT, [(LETTER, TARGET)] * 2)
 
 
 def test_a_letter_that_is_refused_aborts_the_transaction(sender: Any) -> None:
@@ -135,21 +135,18 @@ def test_a_run_that_was_fenced_says_so(sender: Any) -> None:
 
 
 @pytest.mark.parametrize("inside_a_callback", [False, True])
-def test_a_run_that_was_fenced_while_it_sends_says_so(
-    sender: Any, monkeypatch: pytest.MonkeyPatch, inside_a_callback: bool
-) -> None:
+def test_a_run_that_was_fenced_while_it_sends_says_so(sender: Any, inside_a_callback: bool) -> None:
     """A flush raises the error bare; as the cause of a SystemError where a callback comes behind it."""
     fenced: Any = KafkaError(KafkaError._FENCED, fatal=True)
 
-    def flush(_: float) -> int:
-        if inside_a_callback:
-            raise SystemError("a result with an exception set") from fenced
-        raise fenced
+    class Fenced(Producer):
+        def flush(self, _timeout: float) -> int:
+            if inside_a_callback:
+                raise SystemError("a result with an exception set") from fenced
+            raise fenced
 
-    producer = Producer()
-    monkeypatch.setattr(producer, "flush", flush)
     with pytest.raises(ConflictError, match="Another redrive"):
-        sender(producer).transaction(AT, [(LETTER, TARGET)])
+        sender(Fenced()).transaction(AT, [(LETTER, TARGET)])
 
 
 def test_the_queue_takes_any_letter_and_keys_go_where_java_sends_them() -> None:
@@ -165,12 +162,13 @@ def test_the_queue_takes_any_letter_and_keys_go_where_java_sends_them() -> None:
 @pytest.mark.parametrize(
     ("more", "quiet"), [({"log_level": 2}, True), ({"log_level": 6}, False), ({"log_level": 2, "debug": "eos"}, False)]
 )
-def test_the_clients_own_lines_are_shown_only_where_they_were_asked_for(
-    monkeypatch: pytest.MonkeyPatch, more: Any, quiet: bool
-) -> None:
+def test_the_clients_own_lines_are_shown_only_where_they_were_asked_for(more: Any, quiet: bool) -> None:
     """What goes wrong is raised: the line of a producer that was fenced would stand before that."""
     found: list[logging.Logger | None] = []
-    monkeypatch.setattr(producers, "initialised", lambda _, logger: found.append(logger))
+
+    def initialised(_: object, logger: logging.Logger | None) -> Any:
+        found.append(logger)
+
     member: Any = Member()
-    RedriveProducer(more, "c-dlq", "keyfold-dlq-c", member)
+    RedriveProducer(more, "c-dlq", "keyfold-dlq-c", member, initialised)
     assert [one is not None and one.disabled for one in found] == [quiet]

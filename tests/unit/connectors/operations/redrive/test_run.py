@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +12,16 @@ from msgspec.structs import replace
 
 from compactor.errors import StorageError
 from connectors.config.connector import ConnectorConfig
+from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
-from connectors.operations.redrive import run as redrive
 from connectors.operations.redrive.floor import RedriveFloor
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.operations.redrive.plan import BATCH_LETTERS, RedrivePosition, RedriveSelection
 from connectors.operations.redrive.producer import RedriveTargets
-from connectors.operations.redrive.run import DeadLetters, RedriveResult, counts
-from tests.support.memory.storage import MemoryStorage
+from connectors.operations.redrive.run import DeadLetters, RedriveKafka, RedriveResult, counts
 
 ALL = RedriveSelection(3)
 CONFIG = ConnectorConfig.model_validate(
@@ -44,7 +43,10 @@ def letter(partition: int, offset: int, topic: str) -> Letter:
 class World:
     """A dead letter topic, its sources, what the group holds, and what was sent."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, letters: Sequence[Letter]) -> None:
+    def __init__(self, folder: Path, letters: Sequence[Letter], **more: str) -> None:
+        settings: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "storage.location": str(folder)}
+        self.worker = WorkerConfig(**settings)
+        self.config = ConnectorConfig.model_validate({**CONFIG.given, **more})
         self.letters = list(letters)
         self.topics = {"dead": 2, "t": 1, "u": 1}
         self.asked: list[str] = []
@@ -52,16 +54,16 @@ class World:
         self.sent: list[tuple[int, int]] = []
         self.read: list[tuple[int, int]] = []
         self.transactions = 0
-        self.storage = MemoryStorage()
+        self.storage = connector_storage(self.worker, "c")
+        self.ends: Callable[[int], int] = lambda _: 10_000
+        """The end of a partition of the dead letter topic."""
+        self.answers: list[dict[str, TopicInfo]] = []
+        """What the next questions for topics are answered with, before the topics that there are."""
         self.dies = False
-        monkeypatch.setattr(redrive, "Admin", lambda _: self)
-        monkeypatch.setattr(redrive, "connector_storage", lambda *_: self.storage)
-        monkeypatch.setattr(redrive, "RedriveProducer", lambda *_: self)
-        monkeypatch.setattr(redrive, "bounds", lambda *_: (0, 10_000))
-        monkeypatch.setattr(redrive, "read_letters", self._letters)
-        monkeypatch.setattr(groups, "committed", lambda *found: {tp: self.held.get(tp.partition) for tp in found[3]})
 
     def describe(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        if self.answers:
+            return self.answers.pop(0)
         self.asked += names
         return {name: TopicInfo(name, f"id-{name}", self.topics[name]) for name in names if name in self.topics}
 
@@ -79,8 +81,15 @@ class World:
 
     def dead(self) -> DeadLetters:
         """What `keyfold dlq` looks into."""
-        settings: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "storage.location": "s"}
-        return DeadLetters(WorkerConfig(**settings), CONFIG)
+        this: Any = self
+        kafka = RedriveKafka(
+            admin=lambda _: this,
+            producer=lambda *_: this,
+            bounds=lambda _config, _topic, number: (0, self.ends(number)),
+            read=self._letters,
+            committed=lambda *asked: {tp: self.held.get(tp.partition) for tp in asked[3]},
+        )
+        return DeadLetters(self.worker, self.config, kafka)
 
     def run(self, selection: RedriveSelection = ALL, **how: Any) -> RedriveResult:
         """What `keyfold dlq redrive` does."""
@@ -91,8 +100,8 @@ MIXED = [letter(at % 2, at, "tu"[at // 2 % 2]) for at in range(3_000)]
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch, MIXED)
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, MIXED)
 
 
 def test_every_second_letter_left_holds_nothing_up(world: World) -> None:
@@ -125,30 +134,22 @@ def test_letters_of_a_topic_that_is_gone_are_sent_once_it_is_back(world: World) 
     assert len(set(world.sent)) == len(world.sent) == 3_000
 
 
-def test_letters_that_name_no_topic_wait_for_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_that_name_no_topic_wait_for_the_only_one(tmp_path: Path) -> None:
     """Also where it goes while the run is under way."""
-    monkeypatch.setattr(
-        sys.modules[__name__], "CONFIG", ConnectorConfig.model_validate({**CONFIG.given, "topics": "t"})
-    )
-    world = World(monkeypatch, [replace(letter(0, 0, "t"), context={})])
+    world = World(tmp_path, [replace(letter(0, 0, "t"), context={})], topics="t")
     unnamed = RedriveSelection(3, unnamed=True)
-    describe = world.describe
-    answers = [{"dead": TopicInfo("dead", "id-dead", 1)}, {"t": TopicInfo("t", "id-t", 1)}, {}]
-    monkeypatch.setattr(world, "describe", lambda _: answers.pop(0) if answers else {})
+    dead = {"dead": TopicInfo("dead", "id-dead", 1)}
+    world.answers = [dead, {"t": TopicInfo("t", "id-t", 1)}, {}, {}, {}]
     assert world.run(unnamed).left == {"source topic is gone": 1}
-    answers = [{"dead": TopicInfo("dead", "id-dead", 1)}, {}]
+    world.answers = [dead, {}, {}, {}, {}]
     assert world.run(unnamed).left == {"source topic is gone": 1}
-    monkeypatch.setattr(world, "describe", describe)
+    world.answers = []
     assert world.run(unnamed).sent == {"t": 1}
 
 
-def test_nothing_is_sent_where_the_storage_takes_no_position(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_sent_where_the_storage_takes_no_position(world: World, tmp_path: Path) -> None:
     """It is written before the first transaction, with what the group holds."""
-
-    def refuse(*_: object) -> None:
-        raise StorageError("full")
-
-    monkeypatch.setattr(world.storage, "write", refuse)
+    (tmp_path / "c").write_text("no folder: nothing can be written into it")
     with pytest.raises(StorageError):
         world.run()
     assert world.sent == []
@@ -221,12 +222,10 @@ def test_a_topic_that_is_not_there_yet_has_no_letters(world: World) -> None:
         (LetterFilter(class_name="no"), ["No letter in dead has the class no; keyfold dlq list says which there are."]),
     ],
 )
-def test_a_name_that_no_letter_has_is_said(
-    monkeypatch: pytest.MonkeyPatch, asked: LetterFilter, strange: list[str]
-) -> None:
+def test_a_name_that_no_letter_has_is_said(tmp_path: Path, asked: LetterFilter, strange: list[str]) -> None:
     """A source topic may have no letters, and a letter may be of a topic that is none any more."""
     said = {"connector.name": "c", "topic": "old", "class.name": "x.Y"}
-    world = World(monkeypatch, [replace(letter(0, 0, "t"), context=said)])
+    world = World(tmp_path, [replace(letter(0, 0, "t"), context=said)])
     assert list(world.dead().strange(asked)) == strange
 
 
@@ -250,9 +249,9 @@ def test_letters_that_have_not_gone_are_waiting(world: World, forgotten: bool) -
     assert [one.waiting for one in counts(iter(world.letters), None)] == [None] * 3
 
 
-def test_letters_of_very_many_topics_that_are_gone_are_sent_by_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_of_very_many_topics_that_are_gone_are_sent_by_topic(tmp_path: Path) -> None:
     """The position has no room for all of them; the error says what helps, and that does."""
-    world = World(monkeypatch, [*(letter(0, at, f"gone-{at}") for at in range(400)), letter(0, 400, "t")])
+    world = World(tmp_path, [*(letter(0, at, f"gone-{at}") for at in range(400)), letter(0, 400, "t")])
     with pytest.raises(UsageError, match="source topic that is gone") as raised:
         world.run()
     assert "--topic" in raised.value.action
@@ -290,15 +289,12 @@ def again(partition: int, offset: int, source_offset: int, value: bytes = b"v") 
 
 
 @pytest.fixture
-def resynced(monkeypatch: pytest.MonkeyPatch) -> World:
+def resynced(tmp_path: Path) -> World:
     """Four records, of each of which two generations have made a letter; one of them in another partition."""
-    world = World(monkeypatch, [again(0, at, at % 4) for at in range(7)])
+    world = World(tmp_path, [again(0, at, at % 4) for at in range(7)])
     world.letters.append(again(1, 0, 3))
 
-    def bounds(_config: object, _topic: str, number: int) -> tuple[int, int]:
-        return 0, max(one.offset + 1 for one in world.letters if one.partition == number)
-
-    monkeypatch.setattr(redrive, "bounds", bounds)
+    world.ends = lambda number: max(one.offset + 1 for one in world.letters if one.partition == number)
     return world
 
 
