@@ -34,8 +34,13 @@ def listening(
     bound: Sequence[BoundListener],
     ready: Callable[[str], None],
     limits: ClientLimits = LIMITS,
+    cluster_id: Callable[[WorkerConfig], ClusterId] | None = None,
+    commit: Callable[[], str] = revision,
 ) -> Iterator[None]:
-    """Serves REST during the block; `ready` gets the URL of each listener once it answers."""
+    """Serves REST during the block; `ready` gets the URL of each listener once it answers.
+
+    `cluster_id` makes what asks for the id of the Kafka cluster, `commit` says which one this program is of.
+    """
     if not bound:
         yield
         return
@@ -49,12 +54,12 @@ def listening(
     from connectors.rest.slow_calls import Slow
     from connectors.runtime.supervised_connector import ActiveTopics
 
-    where, cluster, clock = advertised(worker, bound[0]), ClusterId(worker), SystemClock()
+    where, cluster, clock = advertised(worker, bound[0]), (cluster_id or ClusterId)(worker), SystemClock()
     metrics = CollectorRegistry()
     ends = SourceEnds(worker, herder, clock)
     names, partitions = worker.metrics_names, worker.metrics_partitions
     metrics.register(WorkerCollector(herder, clock, ends.lag, names=names, partitions=partitions))
-    identity = Identity(str(where), f"{where.host}:{where.port}", revision(), cluster.get)
+    identity = Identity(str(where), f"{where.host}:{where.port}", commit(), cluster.get)
     topics, slow = ActiveTopics(herder.connector), Slow(limits.wait_s)
     context = RestContext(herder, topics, worker, state, identity, metrics, LoggerLevels(), clock, slow)
     with ExitStack() as stack:

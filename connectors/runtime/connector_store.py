@@ -49,10 +49,23 @@ class _StoredTarget(Struct, frozen=True):
     target_state: TargetState
 
 
-class ConnectorStore:
-    """Reads and writes the files of one storage.location. Every method raises StorageError."""
+class StorePatience(Struct, frozen=True):
+    """How long changes of a store wait, in seconds."""
 
-    def __init__(self, storage: Storage) -> None:
+    turn_s: float = 5.0
+    """For its turn: a store that answers takes far less, and clients wait for 90 s."""
+    again_s: float = 5.0
+    """Before a store is asked again that has left open whether a change is stored."""
+
+
+class ConnectorStore:
+    """Reads and writes the files of one storage.location. Every method raises StorageError.
+
+    `patience` is for those who change it (`store_ownership.py`).
+    """
+
+    def __init__(self, storage: Storage, patience: StorePatience | None = None) -> None:
+        self.patience = patience or StorePatience()
         self._storage = storage
         self._connectors = VersionedFiles(storage, _CONNECTORS, is_connector_name)
         self._targets = VersionedFiles(storage, _TARGETS, is_connector_name)

@@ -2,7 +2,7 @@
 
 Nothing here is done under the herder's lock: all of it waits for the store. What a change waits with in hand is the
 turn of its connector alone, so it holds up only other changes of that connector, and a claim of the whole store. To
-wait for a turn has an end (TURN_S).
+wait for a turn has an end (`StorePatience`).
 
     change and change           of one connector they take turns; of two they run at the same time
     change and claim            the claim has the turns of all connectors: what is read then is in no change's way
@@ -30,17 +30,14 @@ from connectors.threads import CallQueue
 
 _log = structlog.get_logger()
 
-TURN_S: Final = 5.0
-"""How long (s) a change waits for its turn: a store that answers takes far less, and clients wait for 90 s."""
-AGAIN_S: Final = 5.0
-"""After so long (s) a store is asked again that has left open whether a change is stored."""
 _ASK_THAT_ONE: Final = "Ask that one for connectors made over REST."
 
 
 class ChangeTurns:
-    """The turns of one worker's connectors."""
+    """The turns of one worker's connectors; each waits at most `turn_s` seconds for its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, turn_s: float) -> None:
+        self._turn_s = turn_s
         self._names: set[str] = set()
         """The connectors that are being changed."""
         self._all = False
@@ -50,7 +47,7 @@ class ChangeTurns:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Holds the turn of one connector. Raises BusyError if it does not come in TURN_S."""
+        """Holds the turn of one connector. Raises BusyError if it does not come in time."""
         with self._changed:
             self._wait(lambda: not self._all and name not in self._names, f"Connector {name} is being changed.")
             self._names.add(name)
@@ -63,7 +60,7 @@ class ChangeTurns:
 
     @contextmanager
     def of_all(self) -> Iterator[None]:
-        """Holds the turns of all connectors. Raises BusyError if they do not come in TURN_S."""
+        """Holds the turns of all connectors. Raises BusyError if they do not come in time."""
         with self._changed:
             self._wait(lambda: not self._all and not self._names, "Connectors of this worker are being changed.")
             self._all = True
@@ -75,8 +72,10 @@ class ChangeTurns:
                 self._changed.notify_all()
 
     def _wait(self, is_free: Callable[[], bool], message: str) -> None:
-        if not self._changed.wait_for(is_free, TURN_S):
-            raise BusyError(message, f"It has waited for storage.location for {TURN_S:g} s or more; ask again later.")
+        if not self._changed.wait_for(is_free, self._turn_s):
+            raise BusyError(
+                message, f"It has waited for storage.location for {self._turn_s:g} s or more; ask again later."
+            )
 
 
 class StoreOwnership:
@@ -91,7 +90,7 @@ class StoreOwnership:
         self._store = store
         self._clock = clock
         self._take_up = take_up
-        self._turns = ChangeTurns()
+        self._turns = ChangeTurns(store.patience.turn_s)
         self._has_it = False
         """Whether this process had the store when it last asked; set with the turns of all, unset at any time."""
         self._again = CallQueue("connector-store")
@@ -167,7 +166,7 @@ class StoreOwnership:
 
     def _take_again(self) -> None:
         """Takes the store up again once it answers; a change that comes before does so as well."""
-        while not self._ended.wait(AGAIN_S):
+        while not self._ended.wait(self._store.patience.again_s):
             try:
                 self.ensure()
             except (StorageError, BusyError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import httpx
 
@@ -14,17 +14,19 @@ from compactor.metrics import Freshness
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import ConnectorFile, load_worker
+from connectors.config.stores import worker_storage
+from connectors.dev.revision import revision
 from connectors.progress.observer import NullObserver
 from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import bind
 from connectors.rest.service import listening
-from connectors.runtime import herder as module
-from connectors.runtime.connector_store import ConnectorStore
+from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import RunContext
 from tests.support.cli import worker_file
+from tests.support.memory.storage import FailingStorage
 
 BUCKETS = 2
 TIMEOUT_S = 10.0
@@ -87,11 +89,21 @@ class StandInSupervisor:
         return self.status.state is ConnectorState.FAILED
 
 
-class RestWorker:
-    """A worker that listens; `supervisors` are those that run, by connector."""
+class AskedHerder(Herder):
+    """Answers a question for all names with `answer`, if a test gives one."""
 
-    def __init__(self, herder: Herder, url: str, admin_url: str) -> None:
+    answer: Callable[[], list[str]] | None = None
+
+    def names(self) -> list[str]:
+        return super().names() if self.answer is None else self.answer()
+
+
+class RestWorker:
+    """A worker that listens; a test lets calls of its connectors' `storage` fail."""
+
+    def __init__(self, herder: AskedHerder, storage: FailingStorage, url: str, admin_url: str) -> None:
         self.herder = herder
+        self.storage = storage
         self.url = url
         self.admin_url = admin_url
         self.health = "healthy"
@@ -112,29 +124,40 @@ class RestWorker:
 
 
 @contextmanager
-def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterator[RestWorker]:
+def rest_worker(
+    folder: Path, *files: ConnectorFile, commit: Callable[[], str] = revision, **settings: str
+) -> Iterator[RestWorker]:
     """Runs such a worker in `folder` during the block; its listeners take any free port."""
-    with patch.object(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config)):
-        yield from _listening(folder, LIMITS, settings, files)
+    yield from _listening(folder, LIMITS, settings, files, commit)
 
 
 @contextmanager
 def limited_rest_worker(folder: Path, limits: ClientLimits, **settings: str) -> Iterator[RestWorker]:
     """Runs a `rest_worker` with other limits for its clients."""
-    with patch.object(module, "Supervisor", lambda _worker, config, *_: StandInSupervisor(config)):
-        yield from _listening(folder, limits, settings)
+    yield from _listening(folder, limits, settings)
+
+
+def _supervise(_worker: object, config: ConnectorConfig, *_: object) -> Any:
+    return StandInSupervisor(config)
 
 
 def _listening(
-    folder: Path, limits: ClientLimits, settings: Mapping[str, str], files: Sequence[ConnectorFile] = ()
+    folder: Path,
+    limits: ClientLimits,
+    settings: Mapping[str, str],
+    files: Sequence[ConnectorFile] = (),
+    commit: Callable[[], str] = revision,
 ) -> Iterator[RestWorker]:
     config = load_worker(worker_file(folder, **{"listeners": "http://127.0.0.1:0", **settings}))
-    herder = Herder(config, SystemClock(), NullObserver(), files, ConnectorStore.of(config))
+    storage = FailingStorage(worker_storage(config).sub(FOLDER))
+    herder = AskedHerder(config, SystemClock(), NullObserver(), files, ConnectorStore(storage), _supervise)
     herder.changed = herder.reconcile
     herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
     urls: list[str] = []
-    found = RestWorker(herder, "", "")
-    with listening(config, herder, found, bind(config, limits.connections), urls.append, limits):
+    found = RestWorker(herder, storage, "", "")
+    bound = bind(config, limits.connections)
+    # Nothing asks the brokers for the cluster's id: there are none, and its thread would log to a command's stdout.
+    with listening(config, herder, found, bound, urls.append, limits, lambda _: Mock(get=lambda: ""), commit):
         found.url, found.admin_url = urls[0], urls[-1]
         found.client = httpx.Client(base_url=urls[0], timeout=TIMEOUT_S)
         yield found

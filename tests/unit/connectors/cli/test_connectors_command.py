@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
-from unittest.mock import Mock
 
 import pytest
 from typer.testing import Result
@@ -20,8 +19,7 @@ from compactor.model.record import TopicPartition
 from connectors.cli import connectors
 from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.config.files import load_connector
-from connectors.rest import client, service
-from connectors.runtime.connector_store import ConnectorStore
+from connectors.rest import client
 from tests.support.cli import NAME, connector_file, invoke, worker_file
 from tests.support.logs import log, run
 from tests.support.measured import state
@@ -35,7 +33,6 @@ OF_ONE: Final = ("show", "pause", "resume", "stop", "restart", "delete", "offset
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "ClusterId", lambda _: Mock())  # its thread would log to the stdout of a command
     monkeypatch.setenv("TEST_SECRET", SECRET)
     for name in (URL_VARIABLE, PASSWORD_VARIABLE):
         monkeypatch.delenv(name, raising=False)
@@ -315,13 +312,13 @@ def test_a_connector_of_a_file_is_its_files(tmp_path: Path, word: str) -> None:
         assert worker.herder.names() == [NAME]
 
 
-def test_a_failure_of_the_workers(worker: RestWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_the_workers(worker: RestWorker, tmp_path: Path) -> None:
     """Exit code 1, and what the worker says."""
 
-    def full(*_: object) -> None:
+    def full() -> None:
         raise StorageError("No space left on device.", "Free space there.")
 
-    monkeypatch.setattr(ConnectorStore, "put", full)
+    worker.storage.before("create", full, "connectors/")
     found = failed(asked(worker, "create", connector_file(tmp_path)), 1)
     assert found == "error: No space left on device. Free space there.\n"
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-from unittest.mock import Mock
 
 import bcrypt
 import pytest
@@ -16,7 +15,6 @@ from typer.testing import CliRunner, Result
 
 from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.cli.main import app
-from connectors.rest import service
 from tests.support.cli import connector_file, own_logging
 from tests.support.echo_server import echo_server
 from tests.support.rest import RestWorker, rest_worker
@@ -28,7 +26,6 @@ LOGIN: Final = "next: Give --user NAME; its password is asked for, or taken from
 
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "ClusterId", lambda _: Mock())  # its thread would log to the stdout of a command
     for name in (URL_VARIABLE, PASSWORD_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 

@@ -85,18 +85,16 @@ def test_clients_that_read_no_answer_make_room_for_others(worker: RestWorker, op
     assert {_ask(worker) for _ in range(3 * MOST)} == {200}
 
 
-def test_a_request_that_is_answered_makes_no_room(
-    worker: RestWorker, opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_is_answered_makes_no_room(worker: RestWorker, opened: Open) -> None:
     """Only a connection of which the next step is its client's is ended, however long another waits for its answer."""
     asked = []
 
-    def late(*_: object) -> list[str]:
+    def late() -> list[str]:
         asked.append(1)
         wait_until(lambda: len(asked) > 1, "the others were opened")
         return ["late"]
 
-    monkeypatch.setattr(worker.herder, "names", late)
+    worker.herder.answer = late
     host, port = worker.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as waits:
         waits.sendall(b"GET /connectors HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -135,7 +133,7 @@ def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
     asyncio.run(ask())
 
 
-def test_what_is_answered_from_memory_has_few_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_answered_from_memory_has_few_threads(tmp_path: Path) -> None:
     """More of them only make each other wait; how the worker is takes none of them."""
     lock, release = threading.Lock(), threading.Event()
     under_way = 0
@@ -148,7 +146,7 @@ def test_what_is_answered_from_memory_has_few_threads(tmp_path: Path, monkeypatc
         return []
 
     with rest_worker(tmp_path) as worker, ThreadPoolExecutor(40) as pool:
-        monkeypatch.setattr(worker.herder, "names", counted)
+        worker.herder.answer = counted
         asked = [pool.submit(worker.client.get, "/connectors", timeout=30) for _ in range(40)]
         wait_until(lambda: under_way == server.THREADS, "all threads are taken")
         assert {_ask(worker) for _ in range(10)} == {200}

@@ -15,9 +15,7 @@ import structlog
 from compactor.errors import StorageError
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
-from connectors.rest import service
 from connectors.rest.listeners import bind
-from connectors.runtime.connector_store import ConnectorStore
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.rest import RestWorker, message, rest_worker
 
@@ -112,11 +110,10 @@ def test_levels_are_this_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             assert worker.ask("GET", path).json() == {"level": "INFO", "last_modified": now_ms}
 
 
-def test_the_commit_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_is_asked_for_once(tmp_path: Path) -> None:
     """A request starts no process."""
     asked = Mock(return_value="abc1234")
-    monkeypatch.setattr(service, "revision", asked)
-    with rest_worker(tmp_path) as worker:
+    with rest_worker(tmp_path, commit=asked) as worker:
         assert [worker.ask("GET", "/").json()["commit"] for _ in range(3)] == ["abc1234"] * 3
     assert asked.call_count == 1
 
@@ -174,21 +171,25 @@ def test_a_connector_of_a_file(tmp_path: Path) -> None:
         assert worker.ask("GET", f"/connectors/{NAME}/status").json()["connector"]["state"] == "PAUSED"
 
 
-def test_what_cannot_be_stored_is_not_made(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_stored_is_not_made(worker: RestWorker) -> None:
     """500 with the reason and what to do; the connector is not there."""
 
-    def full(*_: object) -> None:
+    def full() -> None:
         raise StorageError("storage.location is full.", "Free space there.")
 
-    monkeypatch.setattr(ConnectorStore, "put", full)
+    worker.storage.before("create", full, "connectors/a")
     found = worker.create("a")
     assert (found.status_code, message(found)) == (500, "storage.location is full. Free space there.")
     assert worker.ask("GET", "/connectors").json() == []
 
 
-def test_a_defect_says_so(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_says_so(worker: RestWorker) -> None:
     """500 in the same form, and nothing of the program's insides."""
-    monkeypatch.setattr(worker.herder, "names", lambda: 1 / 0)
+
+    def broken() -> list[str]:
+        raise ZeroDivisionError("division by zero")
+
+    worker.herder.answer = broken
     with structlog.testing.capture_logs() as logged:
         found = worker.ask("GET", "/connectors")
     assert [(line["event"], line["path"]) for line in logged] == [("request failed", "/connectors")]

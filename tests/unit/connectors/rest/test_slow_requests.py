@@ -19,7 +19,6 @@ from compactor.catalog.catalog import Catalog
 from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, worker_info
 from connectors.rest.limits import ClientLimits
 from connectors.rest.slow_calls import Slow
-from connectors.runtime.connector_store import ConnectorStore, StoredConnector
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, limited_rest_worker, message
 
@@ -125,20 +124,12 @@ def test_a_client_that_goes_leaves_its_call_counted(worker: RestWorker, hanging_
 
 
 @pytest.mark.parametrize("limits", [PATIENT])
-def test_changes_that_wait_for_the_store(
-    worker: RestWorker, monkeypatch: pytest.MonkeyPatch, hanging: Hanging, asking: ThreadPoolExecutor
-) -> None:
+def test_changes_that_wait_for_the_store(worker: RestWorker, hanging: Hanging, asking: ThreadPoolExecutor) -> None:
     """Each connector's waits for itself; beyond a number they are refused, and reads and checks go on."""
     worker.create("b")
-    put = ConnectorStore.put
-
-    def late(store: ConnectorStore, connector: StoredConnector) -> None:
-        if connector.name != "b":
-            hanging()
-        put(store, connector)
-
-    monkeypatch.setattr(ConnectorStore, "put", late)
     most = Slow().changes.most
+    for name in (*(f"c{number}" for number in range(most - 1)), "last"):
+        worker.storage.before("create", hanging, f"connectors/{name}")
     made = [asking.submit(worker.create, f"c{number}") for number in range(most - 1)]
     wait_until(lambda: hanging.waiting == most - 1, "the others wait for the store")
     answers(worker)

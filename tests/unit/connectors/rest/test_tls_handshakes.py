@@ -113,9 +113,7 @@ def test_a_connection_that_was_waited_for_is_served_again_and_again(worker: TlsW
             assert answer.startswith(b"HTTP/1.1 200 OK")
 
 
-def test_a_request_that_is_answered_makes_no_room_for_handshakes(
-    worker: TlsWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_that_is_answered_makes_no_room_for_handshakes(worker: TlsWorker) -> None:
     """Only what waits for its client is ended."""
     asked, release = threading.Event(), threading.Event()
 
@@ -124,7 +122,7 @@ def test_a_request_that_is_answered_makes_no_room_for_handshakes(
         assert release.wait(20)
         return ["late"]
 
-    monkeypatch.setattr(worker.herder, "names", late)
+    worker.herder.answer = late
     answers: list[object] = []
 
     def ask() -> None:

@@ -22,6 +22,7 @@ from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import ConnectorState
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
+from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 
 @pytest.fixture
@@ -54,22 +55,22 @@ def test_a_connector_exists_once(herd: Herd) -> None:
     assert not put(herder, config("a", **{"tasks.max": "2"}))
 
 
-def test_nothing_changes_where_it_cannot_be_stored(herd: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_changes_where_it_cannot_be_stored(herd: Herd) -> None:
     """A client that gets an error may believe it."""
-    herder = herd.begin()
+    storage = FailingStorage(MemoryStorage())
+    herder = herd.begin(store=ConnectorStore(storage))
     put(herder, config("a"))
 
-    def full(*_: object) -> None:
+    def full() -> None:
         raise StorageError("full")
 
-    for name in ("put", "delete", "put_target"):
-        monkeypatch.setattr(ConnectorStore, name, full)
     for change in (
         lambda: put(herder, config("a", **{"tasks.max": "2"})),
         lambda: put(herder, config("b")),
         lambda: herder.specs.target("a", TargetState.PAUSED),
         lambda: herder.specs.delete("a"),
     ):
+        storage.before("create", full)
         with pytest.raises(StorageError):
             change()
     assert herd.states() == {"a": "RUNNING"}

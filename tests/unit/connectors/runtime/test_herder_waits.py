@@ -15,9 +15,9 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector
 from connectors.errors import BusyError, ConflictError, NoConnectorError
-from connectors.runtime import connectors, store_ownership
+from connectors.runtime import connectors
 from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_store import FOLDER, ConnectorStore
+from connectors.runtime.connector_store import FOLDER, ConnectorStore, StorePatience
 from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import NAME, connector_file
 from tests.support.herd import Herd, config, put
@@ -132,12 +132,9 @@ def test_a_change_that_waits_for_the_store_holds_up_no_other(
     assert ("a" in herder.names()) is (change != "delete")
 
 
-def test_changes_of_one_connector_take_turns(
-    herd: Herd, storage: FailingStorage, gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_of_one_connector_take_turns(herd: Herd, storage: FailingStorage, gate: Gate) -> None:
     """One waits for the other, for a bounded time; then it is told to come again, and nothing has changed."""
-    monkeypatch.setattr(store_ownership, "TURN_S", 0.05)
-    herder = herd.begin(store=ConnectorStore(storage))
+    herder = herd.begin(store=ConnectorStore(storage, StorePatience(turn_s=0.05)))
     put(herder, config("a"))
     storage.before("create", gate, "connectors/a")
     first = Asked(lambda: put(herder, config("a", **{"tasks.max": "3"})))

@@ -11,8 +11,7 @@ import structlog
 from compactor.catalog import owner_lock
 from compactor.errors import StorageError
 from connectors.errors import ConflictError
-from connectors.runtime import store_ownership
-from connectors.runtime.connector_store import ConnectorStore
+from connectors.runtime.connector_store import ConnectorStore, StorePatience
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import TargetState
 from tests.support.cli import NAME, connector_file
@@ -36,7 +35,7 @@ class Workers:
         self.a = self._begin(self._herds[0], self.storage, self.file)
 
     def _begin(self, herd: Herd, storage: MemoryStorage | FailingStorage, *files: Path) -> Herder:
-        return herd.begin(*files, store=ConnectorStore(storage))
+        return herd.begin(*files, store=ConnectorStore(storage, StorePatience(again_s=0.01)))
 
     def take(self) -> Herder:
         """The lease of A lapses, and B begins."""
@@ -174,11 +173,8 @@ def test_an_answer_that_the_store_loses_is_read_back(workers: Workers, change: s
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-def test_a_change_of_which_nothing_is_known_is_found_out(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch, is_made: bool
-) -> None:
+def test_a_change_of_which_nothing_is_known_is_found_out(workers: Workers, is_made: bool) -> None:
     """The client hears that; as soon as the store answers, what is known here is what the next start reads."""
-    monkeypatch.setattr(store_ownership, "AGAIN_S", 0.01)
     put(workers.a, config("a"))
     (workers.storage.after if is_made else workers.storage.before)("create", lose_answer)
 
@@ -189,6 +185,7 @@ def test_a_change_of_which_nothing_is_known_is_found_out(
     workers.storage.before("read", away)
     with pytest.raises(StorageError, match="Whether a was stored is not known"):
         workers.a.specs.target("a", TargetState.PAUSED)
-    wait_until(lambda: workers.a.specs._ownership._has_it, "the store is taken up again")  # type: ignore[union-attr]
-    assert workers.a.connector("a").spec.target is (TargetState.PAUSED if is_made else TargetState.RUNNING)
+    expected = TargetState.PAUSED if is_made else TargetState.RUNNING
+    wait_until(lambda: not workers.storage.plan, "the store has refused the second question too")
+    wait_until(lambda: workers.a.connector("a").spec.target is expected, "the store is taken up again")
     assert workers.stored() == {"a": workers.a.connector("a").spec.target}
