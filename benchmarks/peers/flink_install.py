@@ -33,13 +33,13 @@ _MODULE: Final = f"""<ivy-module version="2.0">
 """
 
 
-def flink_python(cache: Path | None = None) -> Path:
+def flink_python(cache: Path | None = None, install: Callable[[str, Path, Path], None] | None = None) -> Path:
     """Returns the Python of Flink's environment below `cache`, which is made on first use.
 
     Raises:
         MissingError: it cannot be installed.
     """
-    return python_with("apache-flink", VERSION, cache or default_cache())
+    return python_with("apache-flink", VERSION, cache or default_cache(), install)
 
 
 def kafka_connector(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -31,10 +32,10 @@ class QuixStreams:
             return started.used(committed_to_end(bootstrap, group, topic))
 
 
-def quix_python(cache: Path) -> Path:
+def quix_python(cache: Path, install: Callable[[str, Path, Path], None] | None = None) -> Path:
     """Returns the Python of its environment below `cache`, which is made on first use.
 
     Raises:
         MissingError: it cannot be installed.
     """
-    return python_with("quixstreams", VERSION, cache)
+    return python_with("quixstreams", VERSION, cache, install)

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,27 +49,32 @@ def pinned_files() -> dict[str, str]:
     return {name: digest for digest, name in pairs}
 
 
-def faults(directory: Path) -> list[str]:
+def faults(directory: Path, pins: Mapping[str, str] | None = None) -> list[str]:
     """Lists the files, by name, in which `directory` differs from the pinned set: missing, changed or additional."""
-    pins = pinned_files()
+    pins = pinned_files() if pins is None else pins
     present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     changed = sorted(name for name in pins.keys() & present if _sha256(directory / name) != pins[name])
     return sorted(pins.keys() ^ present) + changed
 
 
-def ensure_kafka(cache: Path | None = None) -> Path:
+def ensure_kafka(
+    cache: Path | None = None,
+    pins: Mapping[str, str] | None = None,
+    fetch: Callable[[str, Path, Path], None] | None = None,
+) -> Path:
     """Returns the directory with the broker's JARs, which are fetched now if it is not complete.
 
+    `pins`: the files by name with their SHA-256; `fetch` is called as `retrieve` is.
     Several processes may call it at once: one fetches, the others wait for it. Says on stderr what it is doing when
     it has to fetch. Raises UnreachableError when Maven's repository cannot be reached or gives other files.
     """
     name = f"kafka-{KAFKA_VERSION}"
     target = (cache or cache_with(name)) / name
-    if faults(target):
+    if faults(target, pins):
         target = (cache or default_cache()) / name
         with _lock(target.parent):
-            if faults(target):  # another process may have fetched it while this one waited
-                _fetch_into(target)
+            if faults(target, pins):  # another process may have fetched it while this one waited
+                _fetch_into(target, pins, fetch or retrieve)
     return target
 
 
@@ -81,12 +86,12 @@ def _lock(root: Path) -> Iterator[None]:
         yield
 
 
-def _fetch_into(target: Path) -> None:
-    _say(f"fetching Apache Kafka {KAFKA_VERSION} once into {target} ({len(pinned_files())} files, 44 MB)")
+def _fetch_into(target: Path, pins: Mapping[str, str] | None, fetch: Callable[[str, Path, Path], None]) -> None:
+    _say(f"fetching Apache Kafka {KAFKA_VERSION} once into {target} ({len(pins or pinned_files())} files, 44 MB)")
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
         fetched = Path(scratch, "jars")
-        retrieve(_IVY_MODULE, Path(scratch), fetched)
-        wrong = faults(fetched)
+        fetch(_IVY_MODULE, Path(scratch), fetched)
+        wrong = faults(fetched, pins)
         if wrong:
             raise UnreachableError(
                 f"Apache Kafka {KAFKA_VERSION} came incomplete or changed: {', '.join(wrong[:5])}.",

@@ -84,10 +84,16 @@ class Admin:
     with a forked process.
     """
 
-    def __init__(self, config: Mapping[str, Setting], deadline_s: float = REQUEST_S) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Setting],
+        deadline_s: float = REQUEST_S,
+        make_client: Callable[[Mapping[str, Any]], AdminClient] = new_client,
+    ) -> None:
+        self._make_client = make_client
         self._config = {"log_level": 2, **config}
         # None after `close`, until the next request makes another client.
-        self._made: AdminClient | None = new_client(self._config)
+        self._made: AdminClient | None = self._make_client(self._config)
         self._bootstrap = str(config.get("bootstrap.servers", "the brokers"))
         self._deadline_s = deadline_s
 
@@ -102,7 +108,7 @@ class Admin:
     @property
     def _client(self) -> AdminClient:
         if self._made is None:
-            self._made = new_client(self._config)
+            self._made = self._make_client(self._config)
         return self._made
 
     def list_topics(self) -> list[str]:

@@ -101,46 +101,63 @@ class _Kept(NamedTuple):
     since: float
 
 
-# The consumers that wait for their next task, by `_key`. Changed under `_lock` alone.
-_idle: dict[str, list[_Kept]] = {}
-_lock: Final = threading.Lock()
+class ConsumerPool:
+    """Consumers that wait for their next task, for at most KEPT_S. Threads may share it."""
+
+    def __init__(
+        self,
+        make: Callable[[ClientSettings, float], AssignedConsumer] = AssignedConsumer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._clock = clock
+        # By `_key`; changed under the lock alone.
+        self._idle: dict[str, list[_Kept]] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def borrowed(self, clients: ClientSettings, request_s: float, share: str = "") -> Iterator[AssignedConsumer]:
+        """Yields a kept or new consumer; keeps it for the next task, or closes it if the block raises.
+
+        `share` names what the consumer reads if several share the partitions: none is given to another's.
+        """
+        key = _key(clients, request_s, share)
+        consumer = self._take(key) or self._make(clients, request_s)
+        try:
+            yield consumer
+            consumer.assign([])
+        except BaseException:
+            consumer.close()
+            raise
+        now = self._clock()
+        with self._lock:
+            self._idle.setdefault(key, []).append(_Kept(consumer, now))
+        self.close_idle(now - KEPT_S)
+
+    def close_idle(self, before: float = float("inf")) -> None:
+        """Closes the consumers that were not used since `before`, in monotonic seconds, or all that wait."""
+        with self._lock:
+            old = [entry.consumer for kept in self._idle.values() for entry in kept if entry.since < before]
+            left = {key: [entry for entry in kept if entry.since >= before] for key, kept in self._idle.items()}
+            self._idle = {key: kept for key, kept in left.items() if kept}
+        for consumer in old:
+            consumer.close()
+
+    def idle(self) -> list[AssignedConsumer]:
+        """Returns those that wait for a task."""
+        with self._lock:
+            return [entry.consumer for kept in self._idle.values() for entry in kept]
+
+    def _take(self, key: str) -> AssignedConsumer | None:
+        with self._lock:
+            kept = self._idle.get(key)
+            return kept.pop().consumer if kept else None
 
 
-@contextmanager
-def borrowed(clients: ClientSettings, request_s: float, share: str = "") -> Iterator[AssignedConsumer]:
-    """Yields a kept or new consumer; keeps it for the next task, or closes it if the block raises.
-
-    `share` names what the consumer reads if several share the partitions: none is given to another's.
-    """
-    key = _key(clients, request_s, share)
-    consumer = _take(key) or AssignedConsumer(clients, request_s)
-    try:
-        yield consumer
-        consumer.assign([])
-    except BaseException:
-        consumer.close()
-        raise
-    now = time.monotonic()
-    with _lock:
-        _idle.setdefault(key, []).append(_Kept(consumer, now))
-    close_idle(now - KEPT_S)
-
-
-def close_idle(before: float = float("inf")) -> None:
-    """Closes the kept consumers of this process that were not used since `before`, in monotonic seconds, or all."""
-    with _lock:
-        old = [entry.consumer for kept in _idle.values() for entry in kept if entry.since < before]
-        left = {key: [entry for entry in kept if entry.since >= before] for key, kept in _idle.items()}
-        _idle.clear()
-        _idle.update({key: kept for key, kept in left.items() if kept})
-    for consumer in old:
-        consumer.close()
-
-
-def _take(key: str) -> AssignedConsumer | None:
-    with _lock:
-        kept = _idle.get(key)
-        return kept.pop().consumer if kept else None
+POOL: Final = ConsumerPool()
+"""The consumers of this process."""
+borrowed: Final = POOL.borrowed
+close_idle: Final = POOL.close_idle
 
 
 def _key(clients: ClientSettings, request_s: float, share: str) -> str:

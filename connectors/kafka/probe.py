@@ -72,10 +72,16 @@ class ErrorListener:
             self._only_closed &= _CLOSED in error.str()
 
 
-def probe_all(connector: str, clients: ClientSettings, deadline_s: float) -> None:
+def probe_all(
+    connector: str,
+    clients: ClientSettings,
+    deadline_s: float,
+    ask: Callable[[ClientKind, Mapping[str, Setting], float, str], None] | None = None,
+) -> None:
     """Checks that the brokers answer admin clients, consumers and producers; once for those that log in alike.
 
-    Raises NoConnectionError, within two seconds if they refuse to let one in or nothing listens.
+    `ask` checks one of them. Raises NoConnectionError, within two seconds if they refuse to let one in or nothing
+    listens.
     """
     kinds: dict[ClientKind, dict[str, Setting]] = {
         "admin": clients.admin(),
@@ -87,7 +93,7 @@ def probe_all(connector: str, clients: ClientSettings, deadline_s: float) -> Non
         security = {name: value for name, value in config.items() if name.startswith(SECURITY_PREFIXES)}
         if security not in probed:
             probed.append(security)
-            probe(kind, config, deadline_s, f"Connector {connector}: ")
+            (ask or probe)(kind, config, deadline_s, f"Connector {connector}: ")
 
 
 def probe(kind: ClientKind, config: Mapping[str, Setting], deadline_s: float, prefix: str = "") -> None:

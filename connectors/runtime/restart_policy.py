@@ -96,10 +96,12 @@ class Outages:
         return over
 
 
-def brokers_answer(worker: WorkerConfig, connector: ConnectorConfig) -> bool:
+def brokers_answer(
+    worker: WorkerConfig, connector: ConnectorConfig, probe: Callable[[str, ClientSettings, float], None] = probe_all
+) -> bool:
     """Returns whether the brokers let every client of `connector` in; otherwise its next run would fail at once."""
     try:
-        probe_all(connector.name, ClientSettings.of(worker, connector), ASK_S)
+        probe(connector.name, ClientSettings.of(worker, connector), ASK_S)
     except NoConnectionError:
         return False
     except Exception as error:  # noqa: BLE001  # the next run fails with it, and says so

@@ -7,6 +7,7 @@ transaction; readers of the output wait for it, so it is aborted here and not on
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -15,7 +16,7 @@ from compactor.errors import KeyfoldError
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.kafka import producers
-from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.maintenance_thread import MaintenanceThread
 from connectors.runtime.stop import Stop
@@ -40,6 +41,7 @@ class Shutdown:
         clients: ClientSettings,
         clock: Clock,
         stop: Stop,
+        fence: Callable[[Mapping[str, Setting], Iterable[str], float], None] = producers.fence_all,
     ) -> None:
         self._components = components
         self._maintenance_thread = maintenance_thread
@@ -47,6 +49,7 @@ class Shutdown:
         self._clients = clients
         self._clock = clock
         self._stop = stop
+        self._fence = fence
 
     def await_step(self) -> None:
         """Lets no step begin any more, and waits for the micro-batch or publish under way.
@@ -100,7 +103,7 @@ class Shutdown:
         try:
             buckets = self._components.catalog.refresh().buckets
             ids = [self._connector.transactional_id(bucket) for bucket in range(buckets)]
-            producers.fence_all(self._clients.producer(), ids, ABORT_S)
+            self._fence(self._clients.producer(), ids, ABORT_S)
         except KeyfoldError as error:
             _log.warning("transaction may stay open until transaction.timeout.ms", error=str(error))
         else:

@@ -74,17 +74,19 @@ def await_visible(
     stable_ends: Callable[[Collection[TopicPartition]], Ends],
     stopped: Callable[[], bool],
     *,
+    wait_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[HiddenEnd, ...]:
-    """Waits until readers see all that was `published`; returns the partitions of which they do not after VISIBLE_S.
+    """Waits until readers see all that was `published`; returns the partitions of which they do not in time.
 
     `stable_ends` asks for last stable offsets; only what was hidden at the last look is asked for again. A stop ends
-    the wait. Raises what `stable_ends` raises.
+    the wait, and VISIBLE_S or `wait_s` seconds do. Raises what `stable_ends` raises.
     """
     began, said = clock(), False
+    longest_s = VISIBLE_S if wait_s is None else wait_s
     hidden = hidden_ends(published, stable_ends(published)) if published else ()
-    while hidden and (waited := clock() - began) < VISIBLE_S and not stopped():
+    while hidden and (waited := clock() - began) < longest_s and not stopped():
         if waited >= _SAY_AFTER_S and not said:
             said = True
             _log.info("waiting until readers see what was published", partitions=len(hidden), first=str(hidden[0]))
@@ -109,16 +111,22 @@ def _first(hidden: Iterable[HiddenEnd]) -> tuple[HiddenEnd, str]:
     return first, f" ({len(others)} more like it)" if others else ""
 
 
-def require_stable(doing: str, reached: Ends, admin: Admin, stopped: Callable[[], bool] = lambda: False) -> None:
+def require_stable(
+    doing: str,
+    reached: Ends,
+    admin: Admin,
+    stopped: Callable[[], bool] = lambda: False,
+    wait_s: float | None = None,
+) -> None:
     """Waits until read_committed readers see all records that output partitions hold now.
 
     `reached`: the partitions, each with an offset up to which it is known to hold records, 0 if none is known. No
-    producer of ours may have a transaction open there. Raises NotVisibleError after VISIBLE_S, and what `admin` raises;
-    `doing` says what cannot be done then.
+    producer of ours may have a transaction open there. Raises NotVisibleError after VISIBLE_S (or
+    `wait_s`), and what `admin` raises; `doing` says what cannot be done then.
     """
     watermarks = admin.high_watermarks(reached)
     held = {place: max(offset, watermarks[place]) for place, offset in reached.items()}
-    hidden = await_visible(held, admin.ends, stopped)
+    hidden = await_visible(held, admin.ends, stopped, wait_s=wait_s)
     if not hidden:
         return
     first, more = _first(hidden)

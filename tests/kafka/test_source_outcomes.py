@@ -184,8 +184,8 @@ def test_a_broken_read_leaves_no_consumer_behind(broker: EmbeddedKafka, topic_na
     reading = read((whole,), source.options)
     next(reading)
     reading.close()
-    assert not any(consumers._idle.values())
+    assert consumers.POOL.idle() == []
     assert offsets(source.read(whole)) == list(range(100))
-    (kept,) = [one.consumer for kept in consumers._idle.values() for one in kept]
+    (kept,) = consumers.POOL.idle()
     assert offsets(source.read(whole)) == list(range(100))
-    assert [one.consumer for again in consumers._idle.values() for one in again] == [kept]
+    assert consumers.POOL.idle() == [kept]

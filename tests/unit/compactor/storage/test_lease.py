@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -25,12 +26,19 @@ class Client:
         self.stuck: set[str] = set()
         self.refuses = False
         self.compares = True
+        self.looks: list[ObjectState | None] = []
+        """What the next looks at a lock find, whatever it is by then."""
+        self.before_replace: Callable[[], object] | None = None
+        self.after_create: Callable[[], object] | None = None
+        """What happens once, before a write that compares or after one that need not."""
         self.ended = threading.Event()
         self.now_ms = 1_000_000
         self.held: dict[str, ObjectState] = {}
         self.contents: dict[str, bytes] = {}
 
     def state(self, key: str) -> ObjectState | None:
+        if self.looks:
+            return self.looks.pop()
         if key in self.stuck:
             self.ended.wait()
         if self.refuses:
@@ -41,9 +49,14 @@ class Client:
         if key in self.held and self.compares:
             return False
         self.put(key, data, attributes)
+        if self.after_create is not None:
+            self.after_create()
         return True
 
     def replace(self, key: str, data: bytes, attributes: dict[str, str], seen: ObjectState) -> bool:
+        meanwhile, self.before_replace = self.before_replace, None
+        if meanwhile is not None:
+            meanwhile()
         if self.compares and self.held.get(key) != seen:
             return False
         self.put(key, data, attributes)
@@ -111,13 +124,11 @@ def held(client: Client) -> bytes | None:
     return held_by(cast("ObjectClient", client), "a")
 
 
-def test_of_two_that_take_a_lock_at_once_one_has_it(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_take_a_lock_at_once_one_has_it(client: Client) -> None:
     """Both have seen it absent, or over: the store compares, so the second to ask for it does not get it."""
-    state = client.state
 
     def take_where(seen: ObjectState | None) -> Lease | None:
-        looks = [seen]
-        monkeypatch.setattr(client, "state", lambda key: looks.pop() if looks else state(key))
+        client.looks = [seen]
         return Lease.take(cast("ObjectClient", client), "a")
 
     first = take_where(None)
@@ -133,17 +144,10 @@ def test_of_two_that_take_a_lock_at_once_one_has_it(client: Client, monkeypatch:
         one.release()
 
 
-def test_a_store_that_compares_nothing_lets_one_win_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_compares_nothing_lets_one_win_too(client: Client) -> None:
     """Who reads afterwards that another has written the lock has not taken it."""
     client.compares = False
-    put = client.put
-
-    def overtaken(key: str, data: bytes, attributes: dict[str, str] | None = None) -> None:
-        put(key, data, attributes)
-        if key == "a":
-            put(key, b"other", {"keyfoldholder": "other"})
-
-    monkeypatch.setattr(client, "put", overtaken)
+    client.after_create = lambda: client.put("a", b"other", {"keyfoldholder": "other"})
     assert Lease.take(cast("ObjectClient", client), "a") is None
 
 
@@ -167,20 +171,16 @@ def test_a_holder_that_was_frozen_takes_nothing_back(client: Client) -> None:
     assert held(client) is None
 
 
-def test_a_holder_that_is_overtaken_as_it_renews_takes_nothing_back(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_holder_that_is_overtaken_as_it_renews_takes_nothing_back(client: Client) -> None:
     """It has looked, was frozen, and writes: the store compares what it has looked at."""
     first = _taken(client, "a")
-    replace, taken = client.replace, list[Lease]()
+    taken: list[Lease] = []
 
-    def frozen(key: str, data: bytes, attributes: dict[str, str], seen: ObjectState) -> bool:
-        monkeypatch.setattr(client, "replace", replace)
+    def frozen() -> None:
         client.now_ms += client.times.lease_ms + 1
         taken.append(_taken(client, "a"))
-        return replace(key, data, attributes, seen)
 
-    monkeypatch.setattr(client, "replace", frozen)
+    client.before_replace = frozen
     with capture_logs() as logs:
         first.renew()
     assert [line["event"] for line in logs] == ["a lock was lost: it was not renewed for long, and another has it"]

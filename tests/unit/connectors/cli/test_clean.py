@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from compactor.clean.cleaner import CleanedLog
-from connectors.operations import clean, release
-from tests.support.cli import connector_file, invoke, keep, row, worker_file
+from connectors.runtime.request_handler import CLEAN, RELEASE
+from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
+from tests.support.live_worker import live_worker
 
 DONE = CleanedLog(
     topic="orders",
@@ -28,26 +30,22 @@ def _invoke(folder: Path, *more: str) -> Any:
     return invoke(more[0], connector_file(folder), "--worker", worker_file(folder), *more[1:])
 
 
-def test_clean_shows_what_each_fold_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_shows_what_each_fold_left(tmp_path: Path) -> None:
     """Records and bytes before and after, by partition; the same as JSON."""
-    asked: list[tuple[str | None, int | None]] = []
-
-    def fold(worker: Any, connector: Any, topic: str | None, partition: int | None, _: Any) -> tuple[CleanedLog, ...]:
-        asked.append((topic, partition))
-        return (DONE,)
-
-    monkeypatch.setattr(clean, "clean", fold)
-    shown = _invoke(tmp_path, "clean", "--topic", "orders", "--partition", "1")
+    keep(tmp_path, [row(0, b"a", b"1")])
+    with live_worker(storage_of(tmp_path), {"logs": [msgspec.to_builtins(DONE)]}) as asked:
+        shown = _invoke(tmp_path, "clean", "--topic", "orders", "--partition", "0")
+        (told,) = json.loads(_invoke(tmp_path, "clean", "--json").stdout)
     assert shown.stdout.splitlines()[1].split() == ["orders", "1", "1,200", "1,100", "90", "22,000", "1,800", "3"]
-    (told,) = json.loads(_invoke(tmp_path, "clean", "--json").stdout)
     assert (told["records_before"], told["records"], told["end"]) == (1_100, 90, 1_200)
-    assert asked == [("orders", 1), (None, None)]
+    assert [(each.kind, each.topic, each.partition) for each in asked] == [(CLEAN, "orders", 0), (CLEAN, None, None)]
 
 
-def test_clean_says_when_there_is_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clean_says_when_there_is_nothing_to_do(tmp_path: Path) -> None:
     """A sentence, and exit code 0."""
-    monkeypatch.setattr(clean, "clean", lambda *_: ())
-    shown = _invoke(tmp_path, "clean")
+    keep(tmp_path, [row(0, b"a", b"1")])
+    with live_worker(storage_of(tmp_path), {"logs": []}):
+        shown = _invoke(tmp_path, "clean")
     assert (shown.exit_code, shown.stdout[:24]) == (0, "There is nothing to fold")
 
 
@@ -99,8 +97,10 @@ def test_a_connector_that_never_ran_is_a_mistake_of_usage(tmp_path: Path, asked:
 
 
 @pytest.mark.parametrize(("done", "said"), [(True, "is taken up again"), (False, "was not set aside")])
-def test_release_says_what_it_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool, said: str) -> None:
+def test_release_says_what_it_did(tmp_path: Path, done: bool, said: str) -> None:
     """Whether the partition was in quarantine at all."""
-    monkeypatch.setattr(release, "release", lambda *_: done)
-    shown = _invoke(tmp_path, "release", "--topic", "orders", "--partition", "0")
+    keep(tmp_path, [row(0, b"a", b"1")])
+    with live_worker(storage_of(tmp_path), {"released": done}) as asked:
+        shown = _invoke(tmp_path, "release", "--topic", "orders", "--partition", "0")
+    assert [(each.kind, each.topic, each.partition) for each in asked] == [(RELEASE, "orders", 0)]
     assert (shown.exit_code, said in shown.stdout) == (0, True)

@@ -13,7 +13,6 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
-from connectors.kafka import admin as module
 from connectors.kafka.admin import Admin, answer_of, answered
 from connectors.kafka.errors import UNANSWERED
 
@@ -75,9 +74,9 @@ class Client:
 
 
 @pytest.fixture
-def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
-    monkeypatch.setattr(module, "new_client", lambda _: Client())
-    return Admin({"bootstrap.servers": "nowhere:1"}, SHORT_S / 2)
+def admin() -> Admin:
+    client: Any = Client()
+    return Admin({"bootstrap.servers": "nowhere:1"}, SHORT_S / 2, lambda _: client)
 
 
 def test_a_partition_without_an_answer_costs_no_other_its_offset(admin: Admin) -> None:

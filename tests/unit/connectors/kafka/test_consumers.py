@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
-from connectors.kafka import consumers
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.consumers import AssignedConsumer, borrowed, close_idle
+from connectors.kafka.consumers import KEPT_S, ConsumerPool
+from tests.support.clocks import SleepingClock
 
 FIRST, SECOND = (ClientSettings({"bootstrap.servers": name}) for name in ("first:9092", "second:9092"))
 
 
+class Idle:
+    """A consumer that only notes its end."""
+
+    def __init__(self, made: Made) -> None:
+        self._made = made
+
+    def assign(self, _: object) -> None:
+        """Reads nothing."""
+
+    def close(self) -> None:
+        self._made.closed.append(self)
+
+
 class Made:
-    """Consumers in the order in which they were made."""
+    """A pool whose consumers note in which order they end."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.closed: list[AssignedConsumer] = []
+    def __init__(self) -> None:
+        self.closed: list[object] = []
+        self.clock = SleepingClock()
+        self.pool = ConsumerPool(lambda *_: cast("Any", Idle(self)), self.clock)
 
-        def close(consumer: AssignedConsumer) -> None:
-            self.closed.append(consumer)
-
-        monkeypatch.setattr(AssignedConsumer, "__init__", lambda *_: None)
-        monkeypatch.setattr(AssignedConsumer, "assign", lambda *_: None)
-        monkeypatch.setattr(AssignedConsumer, "close", close)
-
-    def use(self, clients: ClientSettings) -> AssignedConsumer:
-        with borrowed(clients, 1.0) as found:
+    def use(self, clients: ClientSettings) -> object:
+        with self.pool.borrowed(clients, 1.0) as found:
             return found
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
-    close_idle()
-    yield Made(monkeypatch)
-    close_idle()
+def made() -> Made:
+    return Made()
 
 
 def test_a_consumer_is_kept_for_the_next_task(made: Made) -> None:
@@ -46,19 +52,21 @@ def test_a_consumer_is_kept_for_the_next_task(made: Made) -> None:
     assert made.closed == []
 
 
-def test_one_that_nobody_wants_is_closed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_nobody_wants_is_closed(made: Made) -> None:
     """Its connector has other settings since: its connections and threads end, those in use stay."""
     one, other = made.use(FIRST), made.use(SECOND)
     assert made.use(SECOND) is other
     assert made.closed == []
-    monkeypatch.setattr(consumers, "KEPT_S", 0.0)
+    made.clock.sleep(KEPT_S / 2)
+    assert made.use(SECOND) is other
+    made.clock.sleep(KEPT_S / 2 + 1)
     assert made.use(SECOND) is other
     assert made.closed == [one]
 
 
 def test_a_consumer_whose_task_failed_is_not_kept(made: Made) -> None:
     """What it still does is not known."""
-    with pytest.raises(ValueError, match="torn"), borrowed(FIRST, 1.0) as one:
+    with pytest.raises(ValueError, match="torn"), made.pool.borrowed(FIRST, 1.0) as one:
         raise ValueError("torn")
     assert made.closed == [one]
     assert made.use(FIRST) is not one

@@ -10,7 +10,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from connectors.config.librdkafka import ClientKind
 from connectors.errors import NoConnectionError, UnreachableError
-from connectors.kafka import probe as module
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.probe import SURE_S, BrokerProbe, ErrorListener, first_answer, probe, probe_all, refused
 from tests.support.cli import NOBODY
@@ -125,15 +124,18 @@ def test_no_message_shows_what_a_server_of_tokens_repeats() -> None:
     assert len(error.message) < 1_200
 
 
-def test_clients_that_log_in_alike_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_log_in_alike_ask_once() -> None:
     """Settings that have nothing to do with the login make no second question; another password does."""
     asked: list[str] = []
-    monkeypatch.setattr(module, "probe", lambda kind, *_: asked.append(kind))
+
+    def ask(kind: ClientKind, *_: object) -> None:
+        asked.append(kind)
+
     alike: dict[str, Setting] = {"sasl.password": "a", "security.protocol": "sasl_ssl"}
-    probe_all("c", ClientSettings(alike, {**alike, "fetch.min.bytes": 1}, {**alike, "acks": "all"}), 1.0)
+    probe_all("c", ClientSettings(alike, {**alike, "fetch.min.bytes": 1}, {**alike, "acks": "all"}), 1.0, ask)
     assert asked == ["admin"]
     asked.clear()
-    probe_all("c", ClientSettings(alike, alike, {**alike, "sasl.password": "b"}), 1.0)
+    probe_all("c", ClientSettings(alike, alike, {**alike, "sasl.password": "b"}), 1.0, ask)
     assert asked == ["admin", "producer"]
 
 

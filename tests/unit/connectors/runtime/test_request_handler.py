@@ -22,11 +22,12 @@ from compactor.errors import (
 from compactor.maintenance import Maintenance
 from compactor.model.actions import AddPartition, AddTopic
 from compactor.model.record import TopicPartition
+from compactor.storage.base import Storage
 from connectors.errors import UnreachableError
 from connectors.known_values import remember
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.clocks import ManualClock
-from tests.support.memory.storage import MemoryStorage
+from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 DONE = CleanedLog(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
 
@@ -78,6 +79,10 @@ def kept() -> Kept:
 
 @pytest.fixture
 def handler(storage: MemoryStorage, kept: Kept) -> RequestHandler:
+    return _over(storage, kept)
+
+
+def _over(storage: Storage, kept: Kept) -> RequestHandler:
     catalog = Catalog.open(storage, "c")
     catalog.take_over("test", 0)
     adds = [AddTopic(topic="t", topic_id="T", output=None, output_id=None)]
@@ -122,14 +127,12 @@ def test_who_asks_for_what_is_not_there_is_told(
     assert (answer.ok, said in answer.message, kept.asked) == (False, True, [])
 
 
-def test_what_was_taken_back_is_not_carried_out(
-    storage: MemoryStorage, kept: Kept, handler: RequestHandler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_taken_back_is_not_carried_out(storage: MemoryStorage, kept: Kept) -> None:
     """Also where its asker was first by a moment, after the worker had seen it."""
+    slow: Any = FailingStorage(storage)
+    handler = _over(slow, kept)
     request = requests.leave(storage, CLEAN, 1)
-    seen = requests.pending(storage, 1)
-    requests.withdraw(storage, request.id)
-    monkeypatch.setattr(requests, "pending", lambda *_: seen)
+    slow.after("read", lambda: requests.withdraw(storage, request.id), request.id)
     handler.answer_all()
     assert kept.asked == []
 

@@ -53,14 +53,11 @@ def test_an_outage_is_over_once_who_was_silent_answers(silent: bool, answers: li
 @pytest.mark.parametrize(
     ("found", "answer"), [(None, True), (NoConnectionError("Refused."), False), (ValueError("A defect."), False)]
 )
-def test_brokers_are_asked_what_the_next_life_asks_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Exception | None, answer: bool
-) -> None:
+def test_brokers_are_asked_what_the_next_life_asks_first(tmp_path: Path, found: Exception | None, answer: bool) -> None:
     """Whether they let every client in, in short; whatever else goes wrong ends no connector."""
     reach = Mock(side_effect=found)
-    monkeypatch.setattr(restart_policy, "probe_all", reach)
     worker = load_worker(worker_file(tmp_path))
-    assert brokers_answer(worker, load_connector(connector_file(tmp_path), worker).config) is answer
+    assert brokers_answer(worker, load_connector(connector_file(tmp_path), worker).config, reach) is answer
     assert reach.call_args.args[-1] == restart_policy.ASK_S
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -12,7 +12,6 @@ import pytest
 
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
-from connectors.kafka import producers
 from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.stop import Stop
 from connectors.spark.cancellable_job import CancellableJob
@@ -31,12 +30,21 @@ class Task:
         self.engine.is_idle.side_effect = lambda: self._looks() > busy
         self.catalog = Mock()
         self.catalog.refresh.return_value = SimpleNamespace(buckets=2)
+        self.fenced: list[tuple[str, ...]] = []
+        self.away: Exception | None = None
+        """What fencing fails with."""
         self._looked = 0
 
     @property
     def shutdown(self) -> Shutdown:
         connector = Mock(transactional_id=lambda bucket: f"c-{bucket}")
-        return Shutdown(cast("Any", self), self.maintenance_thread, connector, Mock(), self.clock, self.stop)
+        this: Any = self
+        return Shutdown(this, self.maintenance_thread, connector, Mock(), self.clock, self.stop, self._fence)
+
+    def _fence(self, _: object, ids: Iterable[str], __: float) -> None:
+        if self.away is not None:
+            raise self.away
+        self.fenced.append(tuple(ids))
 
     def _looks(self) -> int:
         self._looked += 1
@@ -77,43 +85,33 @@ def test_a_stop_that_finishes_lets_a_fold_end(*, finishes: bool, interrupted: bo
     assert task.maintenance.interrupt.called is interrupted
 
 
-@pytest.fixture
-def fenced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """The transactional ids that were fenced."""
-    found: list[tuple[str, ...]] = []
-    monkeypatch.setattr(producers, "fence_all", lambda _, ids, __: found.append(tuple(ids)))
-    return found
-
-
 @pytest.mark.parametrize(
     ("stopped", "interrupted", "ids"), [(True, True, [("c-0", "c-1")]), (True, False, []), (False, True, [])]
 )
-def test_a_cancelled_transaction_is_ended(
-    fenced: list[tuple[str, ...]], *, stopped: bool, interrupted: bool, ids: list[tuple[str, ...]]
-) -> None:
+def test_a_cancelled_transaction_is_ended(*, stopped: bool, interrupted: bool, ids: list[tuple[str, ...]]) -> None:
     """Readers of the output would wait for it until its time-out; a run that goes on fences by itself (T2)."""
     task = Task()
     task.engine.transaction_may_be_open = interrupted
     if stopped:
         task.stop.finish()
     task.shutdown.abort_transactions()
-    assert fenced == ids
+    assert task.fenced == ids
 
 
-def test_a_newer_owners_transaction_is_left_alone(fenced: list[tuple[str, ...]]) -> None:
+def test_a_newer_owners_transaction_is_left_alone() -> None:
     """The catalog is read again first: after a take-over there is nothing of ours to end."""
     task = Task()
     task.engine.transaction_may_be_open = True
     task.catalog.refresh.side_effect = FencedError("Newer.")
     task.stop.finish()
     task.shutdown.abort_transactions()
-    assert fenced == []
+    assert task.fenced == []
 
 
-def test_a_broker_that_is_away_hinders_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_away_hinders_no_end() -> None:
     """The transaction then ends by its time-out."""
-    monkeypatch.setattr(producers, "fence_all", Mock(side_effect=UnreachableError("Away.")))
     task = Task()
+    task.away = UnreachableError("Away.")
     task.engine.transaction_may_be_open = True
     task.stop.finish()
     task.shutdown.abort_transactions()

@@ -13,7 +13,6 @@ from compactor.errors import NotVisibleError
 from compactor.model.log import OutputPoint, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
-from connectors.sinks import output_visibility
 from connectors.sinks.output_visibility import (
     VISIBLE_S,
     HiddenEnd,
@@ -119,14 +118,11 @@ class Hiding(Brokers):
         pytest.param(-(10**6), 11, 11, id="records are known above the high watermark"),
     ],
 )
-def test_nothing_may_be_hidden(
-    monkeypatch: pytest.MonkeyPatch, stable: int, known: int, hidden_up_to: int | None
-) -> None:
+def test_nothing_may_be_hidden(stable: int, known: int, hidden_up_to: int | None) -> None:
     """If the last record decides, all below the high watermark must be visible, whichever producer wrote it."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 0.3)
     brokers: Any = Hiding(stable)
     if hidden_up_to is None:
-        require_stable("It cannot be told", {A: known, B: 0}, brokers)
+        require_stable("It cannot be told", {A: known, B: 0}, brokers, wait_s=0.3)
         return
     with pytest.raises(NotVisibleError, match=f"It cannot be told: o-0 holds records up to offset {hidden_up_to}, "):
-        require_stable("It cannot be told", {A: known, B: 0}, brokers)
+        require_stable("It cannot be told", {A: known, B: 0}, brokers, wait_s=0.3)
