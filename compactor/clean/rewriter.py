@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from compactor.clean.record_filter import RecordFilter
 from compactor.errors import StoppedError
-from compactor.fold.chooser import CheapestFold
+from compactor.fold.chooser import CheapestFold, Folds
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import FoldBudget, MemoryBudget, local
 from compactor.fold.throttler import Throttler
@@ -68,12 +68,13 @@ class Rewriter:
         stopped: Callable[[], bool] = lambda: False,
         *,
         local_records: int = -1,
+        folds: Folds | None = None,
     ) -> None:
         self._spark = spark
         self._stopped = stopped
         # What this process rewrites by itself: at most `local_records` records, -1 for none.
         self._local = local(local_records)
-        self._fold = CheapestFold(spark, storage, "rewriting", stopped)
+        self._fold = CheapestFold(folds or Folds.of(spark, storage), "rewriting", stopped)
 
     def rewrite(self, task: CompactionTask) -> tuple[tuple[FileStats, ...], ...]:
         """Rewrites the ranges of `task`. Returns the statistics of the files of each, by offset.

@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from compactor.fold.in_memory import InMemory
 from compactor.fold.in_tasks import InTasks
-from compactor.fold.latest_per_key import Folded, FoldJob
+from compactor.fold.latest_per_key import Folded, FoldJob, LatestPerKey
 from compactor.fold.on_spark import OnSpark
 from compactor.spark.tasks import TaskFallback
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class Folds(Struct, frozen=True):
+    """The three implementations, the cheapest first."""
+
+    in_memory: LatestPerKey
+    in_tasks: LatestPerKey
+    on_spark: LatestPerKey
+
+    @classmethod
+    def of(cls, spark: SparkSession, storage: Storage) -> Folds:
+        """Returns those that fold files of `storage`."""
+        return cls(InMemory(storage), InTasks(spark, storage), OnSpark(spark, storage))
 
 
 class CheapestFold:
@@ -23,10 +38,8 @@ class CheapestFold:
     `implementation` names the one that was used last (`local`, `tasks` or `spark`), `fallback` says if tasks are used.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, work: str, stopped: Callable[[], bool]) -> None:
-        self._in_memory = InMemory(storage)
-        self._in_tasks = InTasks(spark, storage)
-        self._on_spark = OnSpark(spark, storage)
+    def __init__(self, folds: Folds, work: str, stopped: Callable[[], bool]) -> None:
+        self._folds = folds
         self.fallback = TaskFallback(work, stopped)
         # "" before the first fold.
         self.implementation = ""
@@ -35,7 +48,7 @@ class CheapestFold:
         """See `LatestPerKey.run`; no part of the job is left."""
         if job.budget.here.fits(job.ranges):
             self.implementation = "local"
-            done = self._in_memory.run(job)
+            done = self._folds.in_memory.run(job)
         elif self.fallback.uses_tasks:
             self.implementation = "tasks"
             done = self._by_tasks(job)
@@ -44,12 +57,12 @@ class CheapestFold:
         if done.left is None:
             return done
         self.implementation = "spark"
-        return Folded([*done.rows, *self._on_spark.run(done.left).rows])
+        return Folded([*done.rows, *self._folds.on_spark.run(done.left).rows])
 
     def _by_tasks(self, job: FoldJob) -> Folded:
         """Folds in tasks. If a task's process ends and the job may be done again, all of the job is left."""
         try:
-            return self._in_tasks.run(job)
+            return self._folds.in_tasks.run(job)
         except Exception as error:
             if not job.is_repeatable or not self.fallback.give_up(error):
                 raise

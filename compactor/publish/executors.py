@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.fold import on_spark
-from compactor.fold.chooser import CheapestFold
+from compactor.fold.chooser import CheapestFold, Folds
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import KEYS, READ, TASKS, FoldBudget, local
 from compactor.model.publish_plan import PublishPlan, PublishResult
@@ -34,11 +34,18 @@ class PublishExecutor:
     Once `stopped` returns True, a publish in this process ends soon, and nothing is tried again.
     """
 
-    def __init__(self, spark: SparkSession, storage: Storage, broker: Broker, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        broker: Broker,
+        stopped: Callable[[], bool],
+        folds: Folds | None = None,
+    ) -> None:
         self._broker = broker
         self._storage = storage
         self._stopped = stopped
-        self.fold = CheapestFold(spark, storage, "publishing", stopped)
+        self.fold = CheapestFold(folds or Folds.of(spark, storage), "publishing", stopped)
 
     def send(
         self, state: CatalogState, plans: Sequence[PublishPlan], settings: EngineSettings

@@ -29,6 +29,7 @@ from compactor.model.record import TopicPartition
 from compactor.quarantine import verify
 from compactor.runs.scan import OffsetRange, whole
 from compactor.spark.errors import briefly, is_cancelled, is_process_failure
+from compactor.storage.base import Storage
 
 T = TypeVar("T")
 
@@ -44,7 +45,15 @@ class QuarantineManager:
     Once `stop` is set no job begins here, and a failure is taken for the stop's doing: no log is quarantined.
     """
 
-    def __init__(self, catalog: Catalog, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        stop: threading.Event,
+        find_damage: Callable[
+            [Storage, Iterable[OffsetRange], Callable[[], bool]], Sequence[StorageError | None]
+        ] = verify.find_damage,
+    ) -> None:
+        self._find_damage = find_damage
         self._catalog = catalog
         self._stop = stop
         # By partition: failures of its job in a row, with sound files; 0 again after one that succeeds.
@@ -190,7 +199,7 @@ class QuarantineManager:
     ) -> list[tuple[PartitionLog, StorageError | None]]:
         """Returns each log with the first damage of what it needs; None if all of it can be read."""
         listed = tuple(logs)
-        damages = verify.find_damage(self._catalog.storage, map(needs, listed), self._stop.is_set)
+        damages = self._find_damage(self._catalog.storage, map(needs, listed), self._stop.is_set)
         return list(zip(listed, damages, strict=True))
 
     def _failed_alone(self, failed: Sequence[tuple[PartitionLog, Exception]], now_ms: int, *, asked: bool) -> None:

@@ -147,7 +147,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
     kept.ingest(some(0, 10))
     kept.publish()
     before, old = kept.log(), kept.cleaner
-    before_next_rewrite(monkeypatch, kept.restart)
+    before_next_rewrite(kept, kept.restart)
     with pytest.raises(FencedError):
         old.clean(0)
     assert Catalog.open(kept.storage, "c").state.log(before.tp) == kept.log() == before
@@ -156,7 +156,7 @@ def test_scenario_22_rebalance(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch)
         kept.stopping.set()
         raise InterruptedError("the job was cancelled")
 
-    before_next_rewrite(monkeypatch, stop)
+    before_next_rewrite(kept, stop)
     with pytest.raises(InterruptedError):
         kept.cleaner.clean(0)
     assert kept.cleaner.clean(0) == ()
@@ -267,7 +267,7 @@ def test_scenario_24_policy_flip(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatc
         kept.configure(BOTH, ON_COMMAND)
         assert kept.cleaner.round(10**12).expired == 1
 
-    before_next_rewrite(monkeypatch, flip)
+    before_next_rewrite(kept, flip)
     with pytest.raises(FencedError):
         kept.cleaner.clean(10**12)
     assert (kept.log().start, kept.log().base, kept.rows()) == (10, None, [])

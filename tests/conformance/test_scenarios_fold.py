@@ -13,7 +13,7 @@ import pytest
 
 from compactor.settings import CompactionPolicy
 from tests.conformance.reader import Follower, Rows
-from tests.support.brokerless import BrokerlessConnector, rewrite_with_spark
+from tests.support.brokerless import BrokerlessConnector
 from tests.support.dict_model import DictModel
 from tests.support.engine import Row, row
 from tests.support.kafka import wait_until
@@ -185,8 +185,10 @@ def spilled(spark: SparkSession) -> int:
 
 def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folds that have room for one key and spill the rest keep what one fold keeps that has room for all."""
-    rewrite_with_spark(monkeypatch)
     small, large, rows = kept_of("small"), kept_of("large"), rounds(200, 3)
+    for kept in (small, large):
+        kept.uses_tasks = False
+        kept.restart()
     passes, before = [], spilled(spark)
     with room_for_one_key(spark):
         small.ingest([row(0, at, b"%d" % (at % 2), b"%d" % at) for at in range(5)])

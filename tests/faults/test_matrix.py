@@ -8,7 +8,6 @@ import pytest
 
 from compactor.failpoints import STEPS
 from connectors.dev.revision import UNKNOWN
-from tests.faults import matrix
 from tests.faults.matrix import (
     BEGIN,
     END,
@@ -17,10 +16,10 @@ from tests.faults.matrix import (
     MANY,
     VARIABLE,
     Result,
-    already_there,
     append,
     commits,
     keep,
+    left_out,
     read,
     table,
     valid,
@@ -101,10 +100,7 @@ def test_a_run_that_goes_on_leaves_out_what_is_there(tmp_path: Path, monkeypatch
     append(file, at(NEW, "error", "a"))
     monkeypatch.setenv(VARIABLE, str(file))
     monkeypatch.delenv(GO_ON, raising=False)  # where these tests themselves go on
-    monkeypatch.setattr(matrix, "present", lambda: NEW)
-    left_out = already_there.__wrapped__
-    assert left_out() == frozenset()
+    assert left_out(NEW) == frozenset()
     monkeypatch.setenv(GO_ON, "1")
-    assert left_out() == {("error", "a")}
-    monkeypatch.setattr(matrix, "present", lambda: OLD)
-    assert left_out() == frozenset()
+    assert left_out(NEW) == {("error", "a")}
+    assert left_out(OLD) == frozenset()

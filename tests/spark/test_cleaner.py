@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.recount import recount
 from compactor.errors import FailpointError, FoldFailedError, StorageError
+from compactor.fold.latest_per_key import FoldJob
 from compactor.model.log import BASE
 from compactor.runs import writer
 from compactor.settings import CompactionPolicy, FoldPolicy
@@ -210,7 +211,7 @@ def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch
         connector.ingest(some(6, 9, keys=2))
         connector.publish()
 
-    before_next_rewrite(monkeypatch, more)
+    before_next_rewrite(connector, more)
     assert connector.cleaner.round(0).cleaned == 1
     log = connector.log()
     assert (log.clean_end, log.published, log.end, [(run.start, run.end) for run in log.runs]) == (6, 9, 9, [(6, 9)])
@@ -327,7 +328,7 @@ def test_a_store_that_fails_is_no_damage(kept_of: KeptOf, monkeypatch: pytest.Mo
     def full(*_: object) -> object:
         raise StorageError("No space left on device.")
 
-    monkeypatch.setattr(Cleaner, "_clean_part", full)
+    connector.before_rewrite = full
     with pytest.raises(StorageError, match="No space"):
         connector.cleaner.round(0)
     assert [connector.log(p).quarantine for p in range(2)] == [None, None]
@@ -342,7 +343,7 @@ def test_who_asks_for_a_fold_hears_that_it_failed(kept_of: KeptOf, monkeypatch: 
     def breaks(*_: object) -> object:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(Cleaner, "_clean_part", breaks)
+    connector.before_rewrite = breaks
     assert not connector.cleaner.round(0)
     assert connector.cleaner.clean(0, asked=False) == ()
     with pytest.raises(FoldFailedError, match="t-0 failed: out of luck"):
@@ -405,14 +406,12 @@ def test_release_takes_up_what_is_whole_again_and_nothing_else(kept_of: KeptOf) 
 def test_a_fold_that_keeps_failing_sets_its_partition_aside(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the files are sound and one log's fold fails for another reason, it is set aside after the third time."""
     connector = kept_of(partitions=2)
-    real = Cleaner._clean_part
 
-    def fails(self: Cleaner, logs: list[object], now_ms: int) -> object:
-        if any(log.partition == 1 for log in logs):  # type: ignore[attr-defined]
+    def fails(job: FoldJob) -> None:
+        if any(part.tp.partition == 1 for part in job.ranges):
             raise RuntimeError("of partition 1")
-        return real(self, logs, now_ms)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Cleaner, "_clean_part", fails)
+    connector.before_rewrite = fails
     connector.ingest([one for p in range(2) for one in some(0, 4, partition=p)])
     connector.publish()
     assert [connector.cleaner.round(now).cleaned for now in (0, 1, 2)] == [1, 0, 0]

@@ -18,7 +18,7 @@ from compactor.runs import reader
 from compactor.runs.scan import SCAN, between, whole
 from compactor.settings import CompactionPolicy
 from compactor.storage.local import LocalStorage
-from tests.support.brokerless import rewrite_with_spark
+from tests.support.brokerless import without_tasks
 from tests.support.dict_model import DictModel
 from tests.support.engine import (
     Row,
@@ -137,8 +137,7 @@ def test_full_folds_equal_the_model(
 ) -> None:
     """Fold after fold, at ends inside runs and of some partitions only, each log keeps what a dict keeps."""
     monkeypatch.setattr(on_spark, "_QUERIES", queries)
-    if not in_tasks:
-        rewrite_with_spark(monkeypatch)
+    folds = None if in_tasks else without_tasks(spark, storage)
     rng = random.Random(seed)
     policy = CompactionPolicy(delete_retention_ms=10**9)
     batches = [random_rows(10 * seed + n, 3, n * 20, n * 20 + 20) for n in range(3)]
@@ -153,7 +152,10 @@ def test_full_folds_equal_the_model(
         state = published(state, ends)
         logs = [log_of(state, p) for p in chosen]
         state = apply(
-            state, compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-c{number}"), policy, now_ms=7)
+            state,
+            compaction.clean(
+                Rewriter(spark, storage, folds=folds), logs, target(storage, f"1-c{number}"), policy, now_ms=7
+            ),
         )
         for p in range(3):
             log = log_of(state, p)
@@ -192,17 +194,14 @@ def test_a_fold_that_leaves_nothing_is_an_empty_base(spark: SparkSession, storag
 
 
 @pytest.mark.parametrize("in_tasks", [False, True])
-def test_a_big_log_is_folded_into_rising_files(
-    spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, in_tasks: bool
-) -> None:
+def test_a_big_log_is_folded_into_rising_files(spark: SparkSession, storage: LocalStorage, in_tasks: bool) -> None:
     """Files are rolled at segment.bytes, and one after the other they hold rising offsets."""
-    if not in_tasks:
-        rewrite_with_spark(monkeypatch)
+    rewriter = Rewriter(spark, storage, folds=None if in_tasks else without_tasks(spark, storage))
     rng = random.Random(1)
     rows = [row(0, offset, b"%d" % offset, rng.randbytes(20_000)) for offset in range(3000)]
     state = published(ingested(storage, new_state({0: 0}), [with_range_reports(rows, {0: (0, 3000)})]), {0: 3000})
     policy = CompactionPolicy(segment_bytes=4 << 20)
-    (done,) = compaction.clean(Rewriter(spark, storage), [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
+    (done,) = compaction.clean(rewriter, [log_of(state)], target(storage, "1-c"), policy, now_ms=0)
     files = done.base.files
     assert len(files) > 2
     assert all(one.last < other.first for one, other in pairwise(files))

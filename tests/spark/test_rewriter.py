@@ -16,6 +16,7 @@ from compactor.clean.rewriter import BUDGET, ONE_AT_A_TIME, CompactionTask, Rewr
 from compactor.clean.tombstones import Fate, fate
 from compactor.errors import StoppedError, StorageError
 from compactor.fold import in_memory, memory_budget
+from compactor.fold.chooser import Folds
 from compactor.fold.in_tasks import InTasks
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.fold.memory_budget import FoldBudget, OffsetMapBudget
@@ -190,12 +191,15 @@ def test_a_damaged_file_is_not_decoded_here(storage: LocalStorage, monkeypatch: 
     damage(storage, log_of(state).runs[1].files[0].path)
     left: list[FoldJob] = []
 
-    def on_spark(_: OnSpark, job: FoldJob) -> Folded:
-        left.append(job)
-        return Folded([])
+    class Noted:
+        def run(self, job: FoldJob) -> Folded:
+            left.append(job)
+            return Folded([])
 
-    monkeypatch.setattr(OnSpark, "run", on_spark)
-    Rewriter(cast("Any", None), storage, local_records=1_000).rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
+    spark = cast("Any", None)
+    folds = replace(Folds.of(spark, storage), on_spark=Noted())
+    rewriter = Rewriter(spark, storage, local_records=1_000, folds=folds)
+    rewriter.rewrite(rewriting(storage, "1-h", ranges, RecordFilter()))
     assert [one.ranges for one in left] == [ranges]
 
 
@@ -304,16 +308,16 @@ def test_what_is_left_is_folded_with_its_own_horizons(spark: SparkSession, stora
         assert {one["delete_horizon"] for one in content(storage, part, written)} == {None, horizon}
 
 
-def tasks_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[int]:
-    """Has folds in tasks raise `error`; returns a list with an entry for each."""
-    tried: list[int] = []
+class FailingTasks:
+    """Folds in tasks (`LatestPerKey`) that raise `error`; `tried` has an entry for each."""
 
-    def failing(*_: object) -> None:
-        tried.append(1)
-        raise error
+    def __init__(self, error: Exception) -> None:
+        self.tried: list[int] = []
+        self._error = error
 
-    monkeypatch.setattr(InTasks, "run", failing)
-    return tried
+    def run(self, _: FoldJob) -> Folded:
+        self.tried.append(1)
+        raise self._error
 
 
 def test_a_task_whose_process_ends_is_sparks_from_then_on(
@@ -322,30 +326,32 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
     """Perhaps for want of memory: the same would end the next one as well, and Spark's fold spills."""
     state = filled(storage)
     ranges = [between(log, 0, 60) for log in state.logs]
-    tried = tasks_fail(monkeypatch, RuntimeError("Python worker exited unexpectedly (crashed)"))
-    rewriting_ = Rewriter(spark, storage)
+    tasks = FailingTasks(RuntimeError("Python worker exited unexpectedly (crashed)"))
+    rewriting_ = Rewriter(spark, storage, folds=replace(Folds.of(spark, storage), in_tasks=tasks))
     for number in range(2):
         done = rewriting_.rewrite(rewriting(storage, f"1-{number}", ranges, RecordFilter()))
         assert all(done)
-    assert tried == [1]
+    assert tasks.tried == [1]
 
 
 def test_a_full_disk_is_an_error_of_the_store(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody takes it for the end of a process: Spark's fold would find the same disk."""
-    tasks_fail(monkeypatch, StorageError("Could not write x: No space left on device.", "Make room."))
+    tasks = FailingTasks(StorageError("Could not write x: No space left on device.", "Make room."))
+    folds = replace(Folds.of(spark, storage), in_tasks=tasks)
     with pytest.raises(StorageError, match="No space left"):
-        Rewriter(spark, storage).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
+        Rewriter(spark, storage, folds=folds).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
 
 def test_a_stop_is_not_answered_by_another_job(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal to the whole group ends tasks as well: then nothing begins anew."""
-    tasks_fail(monkeypatch, RuntimeError("Python worker exited unexpectedly (crashed)"))
+    tasks = FailingTasks(RuntimeError("Python worker exited unexpectedly (crashed)"))
+    folds = replace(Folds.of(spark, storage), in_tasks=tasks)
     with pytest.raises(RuntimeError, match="exited"):
-        Rewriter(spark, storage, lambda: True).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
+        Rewriter(spark, storage, lambda: True, folds=folds).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
 
 def test_rejected_records_stay_in_a_raw_copy(spark: SparkSession, storage: LocalStorage) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
 from compactor.clean.rewriter import Rewriter
-from compactor.fold.in_tasks import InTasks
-from compactor.fold.latest_per_key import Folded, FoldJob
+from compactor.fold.chooser import Folds
+from compactor.fold.latest_per_key import Folded, FoldJob, LatestPerKey
 from compactor.ingest.appends import Batch, appends
 from compactor.metrics import Counters
 from compactor.model.actions import AddPartition, AddTopic, Publish, SetBuckets
@@ -22,6 +22,7 @@ from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.runs.writer import RunTarget, write
 from compactor.settings import CompactionPolicy, EngineSettings, FoldPolicy
+from compactor.storage.base import Storage
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row
 
@@ -29,7 +30,31 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 import pyarrow as pa
-import pytest
+from msgspec.structs import replace
+
+
+class HookedTasks:
+    """Folds in tasks (`LatestPerKey`), once `before` was called with the job."""
+
+    def __init__(self, tasks: LatestPerKey, before: Callable[[FoldJob], object]) -> None:
+        self._tasks = tasks
+        self._before = before
+
+    def run(self, job: FoldJob) -> Folded:
+        self._before(job)
+        return self._tasks.run(job)
+
+
+class NoTasks:
+    """Leaves every job (`LatestPerKey`) to Spark's plan."""
+
+    def run(self, job: FoldJob) -> Folded:
+        return Folded([], job)
+
+
+def without_tasks(spark: SparkSession, storage: Storage) -> Folds:
+    """Returns folds of which Spark's plan does each that is not done in this process."""
+    return replace(Folds.of(spark, storage), in_tasks=NoTasks())
 
 
 class BrokerlessConnector:
@@ -54,6 +79,9 @@ class BrokerlessConnector:
         adds = [AddPartition(topic="t", partition=one, bucket=0, start=0) for one in range(partitions)]
         self.catalog.commit(lambda _: adds, 0)
         self.counters = Counters()
+        self.before_rewrite: Callable[[FoldJob], object] = lambda _: None
+        """Called before a rewrite that was planned reads; what it raises, the rewrite raises."""
+        self.uses_tasks = True
         self.configure(policy or CompactionPolicy(), fold or FoldPolicy(), limit)
         self._jobs = 0
 
@@ -64,8 +92,14 @@ class BrokerlessConnector:
         )
         self.stopping = threading.Event()
         self.quarantine = QuarantineManager(self.catalog, self.stopping)
-        self.rewriter = Rewriter(self.spark, self.storage, self.stopping.is_set)
+        folds = Folds.of(self.spark, self.storage)
+        tasks = folds.in_tasks if self.uses_tasks else NoTasks()
+        hooked = replace(folds, in_tasks=HookedTasks(tasks, self._before))
+        self.rewriter = Rewriter(self.spark, self.storage, self.stopping.is_set, folds=hooked)
         self.cleaner = Cleaner(self.rewriter, self.catalog, self.quarantine, self.settings, self.counters, frozenset)
+
+    def _before(self, job: FoldJob) -> None:
+        self.before_rewrite(job)
 
     def restart(self) -> None:
         """Takes the connector over again."""
@@ -122,18 +156,11 @@ def _partitions(rows: Sequence[Row]) -> list[int]:
     return sorted({row["partition"] for row in rows})
 
 
-def before_next_rewrite(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+def before_next_rewrite(connector: BrokerlessConnector, happens: Callable[[], object]) -> None:
     """Calls `happens` once, after the next rewrite is planned and before it reads."""
-    real = InTasks.run
 
-    def run(self: InTasks, job: FoldJob) -> Folded:
-        monkeypatch.setattr(InTasks, "run", real)
+    def once(_: FoldJob) -> None:
+        connector.before_rewrite = lambda _: None
         happens()
-        return real(self, job)
 
-    monkeypatch.setattr(InTasks, "run", run)
-
-
-def rewrite_with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the tasks refuse every rewrite, so that Spark's plan does it."""
-    monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))
+    connector.before_rewrite = once

@@ -13,7 +13,6 @@ from compactor.errors import SnapshotError, SnapshotStorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, AnyAction, Append, Publish, SetBuckets
 from compactor.model.log import OutputPoint
 from compactor.model.state import CatalogState
-from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.snapshot import listing, location, manifest, snapshots
@@ -47,12 +46,11 @@ class SnapshotConnector:
         self.snapshots = self.begin()
         monkeypatch.setattr(snapshots, "write_data", _no_data)
         monkeypatch.setattr(snapshots, "_check_counts", lambda *_: None)
-        monkeypatch.setattr(verify, "find_damage", None)
 
     def begin(self, **changes: Any) -> Snapshots:
         """Starts the snapshots of a new task with changed settings."""
         settings = replace(SETTINGS, **changes)
-        quarantine = QuarantineManager(self.catalog, threading.Event())
+        quarantine = QuarantineManager(self.catalog, threading.Event(), _unread)
         begun = _Snapshots(cast("Any", self), self.catalog, quarantine, self.broker, settings, self.place, frozenset)
         begun.begin()
         return begun
@@ -112,3 +110,7 @@ def begin_snapshot(state: CatalogState, place: Storage, storage: Storage, name: 
     location.write_mark(place, f"c/t/{name}", state, storage)
     place.write(f"c/t/{name}/data/1.parquet", b"half")
     return f"c/t/{name}"
+
+
+def _unread(*_: object) -> list[None]:
+    raise AssertionError("files were read")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
@@ -14,20 +14,18 @@ from structlog.testing import capture_logs
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PublishInterruptedError
 from compactor.fold import on_spark
-from compactor.fold.in_memory import InMemory
-from compactor.fold.in_tasks import InTasks
-from compactor.fold.latest_per_key import Folded, FoldJob, Work
-from compactor.fold.on_spark import OnSpark
+from compactor.fold.chooser import Folds
+from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
-from compactor.publish import executors
 from compactor.publish.changelog import MAX_LOGS_BESIDE_DAMAGE, Changelog
 from compactor.publish.executors import PublishExecutor
-from compactor.publish.plan import SENT, sent_rows
-from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
+from compactor.quarantine.verify import find_damage
+from compactor.runs.scan import OffsetRange
 from compactor.settings import CompactionPolicy, EngineSettings
+from compactor.storage.base import Storage
 from tests.support.clocks import ManualClock
 from tests.support.logs import run
 from tests.support.memory.broker import MemoryBroker
@@ -38,10 +36,30 @@ PARTITIONS = MAX_LOGS_BESIDE_DAMAGE + 8
 HOUR = 3_600_000
 
 
+class Fold:
+    """Stands for one way to fold: has `run` do it."""
+
+    def __init__(self, run: Callable[[FoldJob], Folded]) -> None:
+        self.run = run
+
+
+class Outside(MemoryBroker):
+    """A broker whose publishers give what is due to a world."""
+
+    def __init__(self, storage: MemoryStorage, send: Callable[[PublishPlan], tuple[PublishResult, ...]]) -> None:
+        super().__init__(storage)
+        self._send = send
+
+    def publisher(self, *_: object) -> Any:
+        return SimpleNamespace(publish=lambda plan, _: self._send(plan))
+
+    local_publisher = publisher
+
+
 class World:
     """Many partitions of topic t, which grow; what is sent is noted instead of sent."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         storage = MemoryStorage()
         self.catalog = Catalog.open(storage, "c")
         self.catalog.take_over("test", 0)
@@ -50,19 +68,22 @@ class World:
         one_more = AddPartition(topic="gone", partition=0, bucket=0, start=0)
         self.catalog.commit(lambda _: [SetBuckets(count=1), *topics, *adds, one_more], 0)
         self.stopping = threading.Event()
-        manager = QuarantineManager(self.catalog, self.stopping)
-        self.outside = MemoryBroker(storage)
+        manager = QuarantineManager(self.catalog, self.stopping, self._find_damage)
+        self.reads_files = True
+        self.outside = Outside(storage, self._send)
         self.clock = ManualClock(1_000)
-        sending = PublishExecutor(cast("Any", None), storage, self.outside, self.stopping.is_set)
+        self.in_tasks: Callable[[FoldJob], Folded] = lambda job: Folded([], job)
+        folds = Folds(
+            in_memory=Fold(lambda job: self._run("here", job) if self.sound else Folded([], job)),
+            in_tasks=Fold(self._in_tasks),
+            on_spark=Fold(lambda job: self._run("tasks", job)),
+        )
+        sending = PublishExecutor(cast("Any", None), storage, self.outside, self.stopping.is_set, folds)
         self.changelog = Changelog(self.catalog, self.outside, sending, manager, lambda: self.clock.advance(7))
         self.fails: Exception | None = None
         self.ways: list[str] = []
         self.plans: list[PublishPlan] = []
         self.sound = True
-        monkeypatch.setattr(InTasks, "run", lambda _, job: Folded([], job))
-        monkeypatch.setattr(OnSpark, "run", lambda _, job: self._run("tasks", job))
-        monkeypatch.setattr(InMemory, "run", lambda _, job: self._run("here", job) if self.sound else Folded([], job))
-        monkeypatch.setattr(executors, "_publishing", lambda plans, *_: self._sends(plans))
 
     def grow(self) -> None:
         """One more record for every partition of t."""
@@ -88,12 +109,15 @@ class World:
             [row for number in job.tasks or () for batch in job.work()(number, iter(())) for row in batch.to_pylist()]
         )
 
-    def _sends(self, plans: Mapping[int, PublishPlan]) -> Work:
-        return lambda bucket, _: [pa.RecordBatch.from_pylist(sent_rows(self._send([plans[bucket]])), schema=SENT)]
+    def _in_tasks(self, job: FoldJob) -> Folded:
+        return self.in_tasks(job)
 
-    def _send(self, plans: Iterable[PublishPlan]) -> Any:
-        plans = list(plans)
-        self.plans += plans
+    def _find_damage(self, storage: Storage, ranges: Iterable[OffsetRange], stopped: Callable[[], bool]) -> Any:
+        assert self.reads_files
+        return find_damage(storage, ranges, stopped)
+
+    def _send(self, plan: PublishPlan) -> tuple[PublishResult, ...]:
+        self.plans.append(plan)
         if self.fails:
             raise self.fails
         return tuple(
@@ -106,14 +130,13 @@ class World:
                 bytes=9,
                 transactions=1,
             )
-            for plan in plans
             for one in plan.targets
         )
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(monkeypatch)
+def world() -> World:
+    return World()
 
 
 def test_a_few_records_are_sent_without_spark(world: World) -> None:
@@ -158,11 +181,9 @@ def test_a_position_is_committed_again_also_by_a_clock_that_was_set_back(world: 
 
 
 @pytest.mark.parametrize("stopping", [True, False])
-def test_what_a_stop_breaks_off_is_raised_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch, *, stopping: bool
-) -> None:
+def test_what_a_stop_breaks_off_is_raised_at_once(world: World, *, stopping: bool) -> None:
     """Neither a job that was cancelled nor anything that fails on the way out makes publishing read its files."""
-    monkeypatch.setattr(verify, "find_damage", None)
+    world.reads_files = False
     if stopping:
         world.stopping.set()
     world.fails = RuntimeError("a page is damaged" if stopping else "[SPARK_JOB_CANCELLED] Job 3 cancelled")
@@ -171,15 +192,15 @@ def test_what_a_stop_breaks_off_is_raised_at_once(
         world.publish()
 
 
-def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World) -> None:
     """It may have had too little memory: the same plan would end it again. Once more is tried, and no more."""
     tried: list[int] = []
 
-    def ends(*_: object) -> None:
+    def ends(_: FoldJob) -> Folded:
         tried.append(1)
         raise RuntimeError("Python worker exited unexpectedly (crashed)")
 
-    monkeypatch.setattr(InTasks, "run", ends)
+    world.in_tasks = ends
     for _ in range(2):
         world.grow()
         assert len(world.publish()) == PARTITIONS
@@ -207,11 +228,9 @@ def test_nothing_behind_touches_a_log_that_is_published_inside_a_folded_run(worl
 
 
 @pytest.mark.parametrize(("local", "way"), [(1_000_000, "local"), (-1, "spark")])
-def test_each_publish_that_moves_records_is_a_line_of_the_log(
-    monkeypatch: pytest.MonkeyPatch, local: int, way: str
-) -> None:
+def test_each_publish_that_moves_records_is_a_line_of_the_log(local: int, way: str) -> None:
     """At debug: how it was done, how much it was, in how many partitions and transactions, and how long it took."""
-    world = World(monkeypatch)
+    world = World()
     world.grow()
     with capture_logs() as told:
         world.publish(local=local)

@@ -178,11 +178,13 @@ def test_a_damaged_catalog_is_no_logs_fault(manager: QuarantineManager, catalog:
         manager.run(logs(catalog), Job(0, 1, 2, error=error), 0)
 
 
-def test_a_worker_that_dies_of_one_log_is_no_reason_to_read_files(
-    manager: QuarantineManager, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_dies_of_one_log_is_no_reason_to_read_files(catalog: Catalog, stopping: threading.Event) -> None:
     """The logs are tried alone, without a look at their files."""
-    monkeypatch.setattr(verify, "find_damage", None)
+
+    def unread(*_: object) -> list[None]:
+        raise AssertionError("files were read")
+
+    manager = QuarantineManager(catalog, stopping, unread)
     assert manager.run(logs(catalog), Job(2, error=RuntimeError(DIED)), 0) == (1, 1)
 
 
