@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
@@ -63,7 +63,7 @@ STALLED: Final = EarlyEnd(idle_s=5.0)
 """When a large job gives its turn back: enough time to find a log end after which nothing is stable yet
 (`range_cursors.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
 
-_one_large_job: Final = threading.Lock()
+ONE_LARGE_JOB: Final = threading.Lock()
 """Held while a large job runs: in all but one of Spark's tasks, so that micro-batches find a free one."""
 _log = structlog.get_logger()
 
@@ -141,44 +141,63 @@ def _write_bounded(
         return []
 
 
-def read_apart(spark: SparkSession, offer: Offer, stopped: Callable[[], bool], stalled: EarlyEnd = STALLED) -> Batch:
+class ApartParts(Struct, frozen=True):
+    """How an offer is read apart, and how a Spark job is run for it; a test gives others."""
+
+    read: Callable[..., Generator[pa.RecordBatch, None, None]] = read
+    run: Callable[..., list[dict[str, Any]]] = tasks.run
+
+
+def read_apart(
+    spark: SparkSession,
+    offer: Offer,
+    stopped: Callable[[], bool],
+    stalled: EarlyEnd = STALLED,
+    parts: ApartParts | None = None,
+) -> Batch:
     """Reads an offer to its end, by its route, and writes it into files; returns what was written.
 
     A large job that is `stalled` ends early, so that others have their turn: then the offer is read in part, or not at
     all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
-    options = offer.options
+    options, parts = offer.options, parts or ApartParts()
     if offer.route is not Route.LARGE_JOB:
         whole = PortionSplit(0, options, offer.ranges, options.clients)
         if offer.route is Route.JOB:
-            return _batch(_run_job(spark, [whole]))
-        return _batch(row for batch in _read_strictly(whole, stopped=stopped) for row in batch.to_pylist())
+            return _batch(_run_job(spark, [whole], parts))
+        return _batch(row for batch in _read_strictly(whole, parts.read, stopped=stopped) for row in batch.to_pylist())
     most = min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1))
     splits = [PortionSplit(0, options, split, options.clients) for split in plan.splits(offer.ranges, most)]
-    with turn(_one_large_job, stopped) as mine:
+    with turn(ONE_LARGE_JOB, stopped) as mine:
         if not mine:
             raise reading_stopped(options.connector)
         try:
-            return offer.without_holes(_batch(_run_job(spark, splits, stalled)))
+            return offer.without_holes(_batch(_run_job(spark, splits, parts, stalled)))
         except UnreachableError as error:  # nothing shows that the topics are still the same
             _log.info("a large read is tried again in small", connector=options.connector, reason=error.message)
             return Batch(ranges=(), parts=())
 
 
-def _run_job(spark: SparkSession, splits: Sequence[PortionSplit], early_end: EarlyEnd = NEVER) -> list[dict[str, Any]]:
+def _run_job(
+    spark: SparkSession, splits: Sequence[PortionSplit], parts: ApartParts, early_end: EarlyEnd = NEVER
+) -> list[dict[str, Any]]:
     """Reads each of `splits` in a task of one Spark job; returns rows of WRITTEN."""
+    read_strictly = parts.read  # all that the task takes along
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
         from connectors.logging_setup import configure_as_parent
 
         configure_as_parent()
-        yield from _read_strictly(splits[number], early_end)
+        yield from _read_strictly(splits[number], read_strictly, early_end)
 
-    return tasks.run(spark, len(splits), task, WRITTEN)
+    return parts.run(spark, len(splits), task, WRITTEN)
 
 
 def _read_strictly(
-    portion: PortionSplit, early_end: EarlyEnd = NEVER, stopped: Callable[[], bool] = lambda: False
+    portion: PortionSplit,
+    read: Callable[..., Generator[pa.RecordBatch, None, None]] = read,
+    early_end: EarlyEnd = NEVER,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[pa.RecordBatch]:
     """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`."""
     with closing(read(portion.ranges, portion.options, stopped, early_end)) as batches:

@@ -13,7 +13,8 @@ position.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 from zlib import crc32
 
@@ -27,6 +28,8 @@ from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source import source_errors
 from connectors.source.arrow_records import Longs, bounded, range_rows, with_range
@@ -54,11 +57,20 @@ _REQUEST_S: Final = 2.0
 _log = structlog.get_logger()
 
 
+class ReadParts(Struct, frozen=True):
+    """What a strict read asks beside the consumer's records; a test gives others."""
+
+    borrowed: Callable[[ClientSettings, float], AbstractContextManager[AssignedConsumer]] = borrowed
+    topics: Callable[[str, Admin], SourceTopics] = SourceTopics
+    nothing_left: Callable[[ClientSettings, Sequence[RangeCursor]], Collection[TopicPartition]] = nothing_left
+
+
 def read(
     ranges: Ranges,
     options: SourceOptions,
     stopped: Callable[[], bool] = lambda: False,
     early_end: EarlyEnd = NEVER,
+    parts: ReadParts | None = None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reads the records of `ranges` as batches of `SOURCE`, each partition's in order, and a row per range.
 
@@ -70,8 +82,9 @@ def read(
     if not ranges:
         return
     request_s = min(options.timeouts.request, early_end.idle_s)
-    with borrowed(options.clients, request_s) as consumer:
-        yield from StrictRead(ranges, options, consumer, stopped, early_end).batches()
+    parts = parts or ReadParts()
+    with parts.borrowed(options.clients, request_s) as consumer:
+        yield from StrictRead(ranges, options, consumer, stopped, early_end, parts).batches()
 
 
 class StrictRead:
@@ -84,7 +97,9 @@ class StrictRead:
         consumer: AssignedConsumer,
         stopped: Callable[[], bool],
         early_end: EarlyEnd,
+        parts: ReadParts | None = None,
     ) -> None:
+        self._parts = parts or ReadParts()
         self._options = options
         self._stopped = stopped
         self._early_end = early_end
@@ -92,7 +107,7 @@ class StrictRead:
         # How many messages the next poll is for, by the size of the last ones.
         self._chunk = _FIRST_CHUNK
         self._idle = IdleTime()
-        self._topics = SourceTopics(options.connector, consumer.admin)
+        self._topics = self._parts.topics(options.connector, consumer.admin)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Polls until every range is finished, then checks that the topics were the same all the time."""
@@ -218,7 +233,7 @@ class StrictRead:
         if self._idle.seconds < 2 * self._options.timeouts.look:
             return []
         readable = [cursor for cursor in stuck if not cursor.finished and _is_readable(cursor, states.get(cursor.key))]
-        empty = nothing_left(self._options.clients, readable)
+        empty = self._parts.nothing_left(self._options.clients, readable)
         passed = [cursor for cursor in readable if cursor.key in empty]
         for cursor in passed:
             cursor.position = cursor.part.hi

@@ -13,20 +13,17 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import StorageError
-from compactor.spark import tasks
 from compactor.storage.local import LocalStorage
 from connectors.errors import UnreachableError
-from connectors.source import read_task as module
-from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
 from connectors.source.read_route import APART_IN_DRIVER_MAX, Route
-from connectors.source.read_task import read_apart
+from connectors.source.read_task import ONE_LARGE_JOB, ApartParts, read_apart
+from connectors.source.reader import read
 from tests.support.engine import intake
-from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
-from tests.unit.connectors.source.test_reader import Fed, read_with
+from tests.unit.connectors.source.test_reader import Fed, Sessions
 
 LARGE = 10 * APART_IN_DRIVER_MAX
 SPARK = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3)))
@@ -38,12 +35,20 @@ def in_this_process(_: Any, count: int, task: Callable[[int], Iterator[pa.Record
     return [row for number in range(count) for batch in task(number) for row in batch.to_pylist()]
 
 
+def no_job(*_: Any) -> list[Any]:
+    """Stands for Spark if no job may be begun."""
+    raise AssertionError("a job was begun")
+
+
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+def fed() -> Sessions:
     """Brokers that bring six records of t-0, and then nothing."""
-    monkeypatch.setattr(tasks, "run", in_this_process)
-    monkeypatch.setattr(reader, "nothing_left", lambda *_: frozenset())
-    return read_with(monkeypatch, partial(Fed, last=6), {"t": (LARGE,)})
+    return Sessions(partial(Fed, last=6), {"t": (LARGE,)})
+
+
+def parts(fed: Sessions, run: Callable[..., list[Any]] = in_this_process) -> ApartParts:
+    """Reads with consumers of these brokers, in jobs that are run by `run`."""
+    return ApartParts(partial(read, parts=fed.parts), run)
 
 
 def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, look: float = 1.0) -> Offer:
@@ -53,47 +58,41 @@ def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, l
     return Offer(options, (SourceRange("t", "id", 0, 0, LARGE),), {}, route)
 
 
-def test_a_large_read_that_stalls_ends_with_what_it_has(cluster: MemoryCluster, tmp_path: Path) -> None:
+def test_a_large_read_that_stalls_ends_with_what_it_has(fed: Sessions, tmp_path: Path) -> None:
     """Long before brokers count as unreachable; the piece of the second task does not continue the first's."""
     began = time.monotonic()
-    found = read_apart(SPARK, offer(tmp_path), lambda: False, STALLED)
+    found = read_apart(SPARK, offer(tmp_path), lambda: False, STALLED, parts(fed))
     assert time.monotonic() - began < 20
     assert [(read.lo, read.hi, read.records) for read in found.ranges] == [(0, 6, 6)]
     assert sum(part.file.records for part in found.parts) == 6
-    assert not module._one_large_job.locked()
-    assert cluster.requests > 0
+    assert not ONE_LARGE_JOB.locked()
+    assert fed.cluster.requests > 0
 
 
-def test_brokers_that_do_not_answer_leave_a_large_read_undone(cluster: MemoryCluster, tmp_path: Path) -> None:
+def test_brokers_that_do_not_answer_leave_a_large_read_undone(fed: Sessions, tmp_path: Path) -> None:
     """Nothing of it is stated, as nothing shows that the topic is the same; it is no failure of the connector."""
-    cluster.away = True
+    fed.cluster.away = True
     began = time.monotonic()
-    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False, STALLED)
+    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False, STALLED, parts(fed))
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
-    assert not module._one_large_job.locked()
+    assert not ONE_LARGE_JOB.locked()
 
 
-def test_a_small_read_finds_out_why_without_a_turn(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_read_finds_out_why_without_a_turn(fed: Sessions, tmp_path: Path) -> None:
     """It waits for its whole time, and then raises; however large what is left is, no other connector waits for it."""
-    cluster.away = True
-    monkeypatch.setattr(tasks, "run", None)
-    with module._one_large_job, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
-        read_apart(SPARK, offer(tmp_path, Route.DRIVER, timeout=1.0), lambda: False)
+    fed.cluster.away = True
+    with ONE_LARGE_JOB, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
+        read_apart(SPARK, offer(tmp_path, Route.DRIVER, timeout=1.0), lambda: False, STALLED, parts(fed, no_job))
 
 
-def test_another_error_of_a_large_read_is_raised(
-    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_error_of_a_large_read_is_raised(fed: Sessions, tmp_path: Path) -> None:
     """A full store is no reason to read on in small."""
 
     def fails(*_: Any) -> list[Any]:
         raise StorageError("Full.")
 
-    monkeypatch.setattr(tasks, "run", fails)
     with pytest.raises(StorageError, match="Full"):
-        read_apart(SPARK, offer(tmp_path), lambda: False, STALLED)
-    assert not module._one_large_job.locked()
-    assert cluster.requests == 0
+        read_apart(SPARK, offer(tmp_path), lambda: False, STALLED, parts(fed, fails))
+    assert not ONE_LARGE_JOB.locked()
+    assert fed.cluster.requests == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from connectors.source import reader
 from connectors.source.assignment import EarlyEnd
 from connectors.source.plan import SourceRange
 from connectors.source.range_cursors import RangeCursor, nothing_left
+from connectors.source.reader import ReadParts
 from tests.support.clients import client_settings
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
@@ -104,44 +105,49 @@ class Stuck:
         return partitions
 
 
-def read_with(
-    monkeypatch: pytest.MonkeyPatch, session: Callable[[], object], topics: Mapping[str, tuple[int, ...]]
-) -> MemoryCluster:
-    """Has readers borrow a `session`; its brokers have `topics`, by name the end of each partition."""
+class Sessions:
+    """Brokers with `topics`, by name the end of each partition, of which a reader borrows a `session`."""
+
+    def __init__(self, session: Callable[[], object], topics: Mapping[str, tuple[int, ...]]) -> None:
+        self.cluster = MemoryCluster()
+        for name, ends in topics.items():
+            self.cluster.put(name, *((0, end) for end in ends), topic_id="id")
+        self.empty: frozenset[TopicPartition] = frozenset()
+        """The partitions of which the rest holds nothing."""
+        self._session = session
+
+    @property
+    def parts(self) -> ReadParts:
+        cluster: Any = self.cluster
+        return ReadParts(self._borrowed, lambda *_: cluster, self._nothing_left)
 
     @contextmanager
-    def borrowed(_: ClientSettings, _request_s: float) -> Iterator[object]:
-        yield session()
+    def _borrowed(self, *_: object) -> Iterator[Any]:
+        yield self._session()
 
-    cluster = MemoryCluster()
-    for name, ends in topics.items():
-        cluster.put(name, *((0, end) for end in ends), topic_id="id")
-    monkeypatch.setattr(reader, "borrowed", borrowed)
-    monkeypatch.setattr(reader, "SourceTopics", lambda *_: cluster)
-    return cluster
+    def _nothing_left(self, _: object, cursors: Sequence[RangeCursor]) -> frozenset[TopicPartition]:
+        return self.empty & {cursor.key for cursor in cursors}
 
 
 @pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+def stuck() -> Sessions:
     """Brokers on which topic t ends at HI, and a reader that is stuck below it and looks often."""
-    return read_with(monkeypatch, Stuck, {"t": (HI,)})
+    return Sessions(Stuck, {"t": (HI,)})
 
 
 @pytest.mark.parametrize("empty", [True, False])
-def test_a_range_whose_rest_holds_nothing_is_finished(
-    stuck: MemoryCluster, monkeypatch: pytest.MonkeyPatch, *, empty: bool
-) -> None:
+def test_a_range_whose_rest_holds_nothing_is_finished(stuck: Sessions, *, empty: bool) -> None:
     """It is stated to its end, with the records that it had; another one is waited for, and then an error."""
-    found = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
-    monkeypatch.setattr(reader, "nothing_left", lambda _, cursors: found & {cursor.key for cursor in cursors})
-    read = reader.read((SourceRange("t", "id", 0, 5, HI),), source_options(topics=["t"], timeout=0.2, look=0.001))
+    stuck.empty = frozenset([TopicPartition("t", 0)]) if empty else frozenset()
+    options = source_options(topics=["t"], timeout=0.2, look=0.001)
+    read = reader.read((SourceRange("t", "id", 0, 5, HI),), options, parts=stuck.parts)
     if not empty:
         with pytest.raises(UnreachableError, match="no progress on t-0 at offset 5"):
             list(read)
         return
     (statement,) = [row["range"] for batch in read for row in batch.to_pylist()]
     assert statement == {"topic_id": "id", "lo": 5, "hi": HI, "start": 5, "records": 0, "filtered": 0}
-    assert stuck.requests > 0
+    assert stuck.cluster.requests > 0
 
 
 class Fed:
@@ -172,9 +178,9 @@ class Fed:
 
 
 @pytest.fixture
-def fed(monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+def fed() -> Sessions:
     """Brokers on which topic t has two partitions, of which the second brings nothing."""
-    return read_with(monkeypatch, partial(Fed, last=6), {"t": (90, 90)})
+    return Sessions(partial(Fed, last=6), {"t": (90, 90)})
 
 
 BOTH = (SourceRange("t", "id", 0, 0, 90), SourceRange("t", "id", 1, 0, 90))
@@ -186,33 +192,34 @@ def stated(batches: Iterable[pa.RecordBatch]) -> list[tuple[int, int, int, int]]
     return [(row["partition"], row["range"]["lo"], row["range"]["hi"], row["range"]["records"]) for row in rows]
 
 
-def test_a_read_ends_early_where_it_stands(fed: MemoryCluster, tmp_path: Path) -> None:
+def test_a_read_ends_early_where_it_stands(fed: Sessions, tmp_path: Path) -> None:
     """A range is stated up to the position, with the records that were read; one of which nothing was read is not."""
     early_end = EarlyEnd(str(tmp_path / "end"))
     batches: list[pa.RecordBatch] = []
-    for batch in reader.read(BOTH, source_options(topics=["t"]), early_end=early_end):
+    for batch in reader.read(BOTH, source_options(topics=["t"]), early_end=early_end, parts=fed.parts):
         batches.append(batch)
         early_end.ask()
     assert sum(batch.num_rows for batch in batches if batch["range"].null_count) == 3
     assert stated(batches) == [(0, 0, 3, 3)]
-    assert fed.requests == 1, "the topics were looked at"
+    assert fed.cluster.requests == 1, "the topics were looked at"
 
 
-def test_a_read_without_progress_ends_early(fed: MemoryCluster) -> None:
+def test_a_read_without_progress_ends_early(fed: Sessions) -> None:
     """What it has read counts. Brokers that do not answer at all by then are asked once, and waited for no more."""
-    read = partial(reader.read, BOTH, source_options(topics=["t"], look=60.0), early_end=EarlyEnd(idle_s=0.0001))
+    options = source_options(topics=["t"], look=60.0)
+    read = partial(reader.read, BOTH, options, early_end=EarlyEnd(idle_s=0.0001), parts=fed.parts)
     assert stated(read()) == [(0, 0, 6, 6)]
-    fed.away = True
+    fed.cluster.away = True
     with pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
         list(read())
 
 
-def test_a_topic_that_was_recreated_ends_no_read_early(fed: MemoryCluster, tmp_path: Path) -> None:
+def test_a_topic_that_was_recreated_ends_no_read_early(fed: Sessions, tmp_path: Path) -> None:
     """What was read may be the other topic's: it is an error, as at the end of all ranges."""
     early_end = EarlyEnd(str(tmp_path / "end"))
-    read = reader.read(BOTH, source_options(topics=["t"]), early_end=early_end)
+    read = reader.read(BOTH, source_options(topics=["t"]), early_end=early_end, parts=fed.parts)
     next(read)
-    fed.put("t", (0, 90), (0, 90), topic_id="another")
+    fed.cluster.put("t", (0, 90), (0, 90), topic_id="another")
     early_end.ask()
     with pytest.raises(SourceChangedError, match="recreated"):
         list(read)
@@ -220,12 +227,15 @@ def test_a_topic_that_was_recreated_ends_no_read_early(fed: MemoryCluster, tmp_p
     assert not early_end.is_due(1e9)
 
 
-def test_an_error_beside_the_last_records_needs_no_look(monkeypatch: pytest.MonkeyPatch, fed: MemoryCluster) -> None:
+def test_an_error_beside_the_last_records_needs_no_look(fed: Sessions) -> None:
     """Everything was read: there is no range that the brokers could be asked about."""
-    consumer = Fed(last=6)
-    consume = consumer.consume
-    error = Message(topic="t", partition=0, offset=0, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-    monkeypatch.setattr(consumer, "consume", lambda count, seconds: [*consume(count, seconds), error])
+
+    class FedWithError(Fed):
+        def consume(self, _count: int, timeout: float) -> list[Message]:
+            unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return [*super().consume(_count, timeout), Message(topic="t", partition=0, offset=0, error=unknown)]
+
+    consumer, stopped = FedWithError(last=6), lambda: False
     split = (SourceRange("t", "id", 0, 0, 3),)
-    read = reader.StrictRead(split, source_options(topics=["t"]), cast("Any", consumer), lambda: False, EarlyEnd())
+    read = reader.StrictRead(split, source_options(topics=["t"]), cast("Any", consumer), stopped, EarlyEnd(), fed.parts)
     assert stated(read.batches()) == [(0, 0, 3, 3)]
