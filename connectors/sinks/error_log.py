@@ -19,9 +19,9 @@ from connectors.progress.observer import Interval
 from connectors.sinks.dead_letter import Refusals, rejection_for
 
 _log: Final = structlog.get_logger()
-_PAUSES_S: Final = (60.0, 600.0, 3600.0)
+PAUSES_S: Final = (60.0, 600.0, 3600.0)
 """After the first warning of a kind the next ones follow after these pauses: a source may be malformed for days."""
-_times: Final = Interval(SystemClock(), *_PAUSES_S)
+_times: Final = Interval(SystemClock(), *PAUSES_S)
 """When a warning is due, by connector, topic and class; of this process."""
 
 
@@ -34,13 +34,19 @@ def log_letters(
 
 
 def warn_of_letters(
-    connector: str, tp: TopicPartition, letters: pa.RecordBatch, refused: Refusals, *, topic: str | None
+    connector: str,
+    tp: TopicPartition,
+    letters: pa.RecordBatch,
+    refused: Refusals,
+    *,
+    topic: str | None,
+    due: Interval | None = None,
 ) -> None:
     """Warns of the first row of each class that has refused some of `letters`, if its time has come.
 
-    `topic` is the dead letter topic, None if they are only counted.
+    `topic` is the dead letter topic, None if they are only counted. `due` says when a warning's time has come.
     """
-    mine = refused.get(tp, {})
+    mine, due = refused.get(tp, {}), due or _times
     first: dict[str, tuple[int, str]] = {}
     counts = Counter[str]()
     for offset, rejected in zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True):
@@ -48,7 +54,7 @@ def warn_of_letters(
         first.setdefault(rejection.class_name, (offset, rejection.stage.value))
         counts[rejection.class_name] += 1
     for name, (offset, stage) in first.items():
-        if not _times.ready((connector, tp.topic, name)):
+        if not due.ready((connector, tp.topic, name)):
             continue
         _log.warning(
             "records are let go" if topic is None else "records go to the dead letter topic",

@@ -27,12 +27,36 @@ if TYPE_CHECKING:
 DAY = 86_400_000
 
 
+class Shelf(LocalStorage):
+    """A snapshot location in a folder, which a test may have look and work as a store does."""
+
+    is_a_folder = copies = True
+    empties = False
+    """Whether a copy makes an empty file."""
+
+    @property
+    def is_folder(self) -> bool:
+        return self.is_a_folder
+
+    @property
+    def copies_files(self) -> bool:
+        return self.copies
+
+    def copy(self, source: str, target: str) -> None:
+        assert self.copies
+        if self.empties:
+            self.write(target, b"")
+        else:
+            super().copy(source, target)
+
+
 class Repeated:
     """A connector with records of topic t that are published and folded, and its snapshot location."""
 
     def __init__(self, folder: Path) -> None:
         self.connector = BrokerlessConnector(cast("SparkSession", LocalSpark()), folder / "store")
-        self.place = FailingStorage(LocalStorage(str(folder / "snapshots")))
+        self.shelf = Shelf(str(folder / "snapshots"))
+        self.place = FailingStorage(self.shelf)
         self.spark = self.connector.spark
         self.broker = MemoryBroker(MemoryStorage())
         self.broker.safe_ms = DAY
@@ -207,9 +231,9 @@ def test_damage_is_not_copied(repeated: Repeated) -> None:
 
 
 @pytest.fixture
-def in_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_store(repeated: Repeated) -> None:
     """Has the snapshot location taken for an object store, whose requests may be carried out late."""
-    monkeypatch.setattr(LocalStorage, "is_folder", property(lambda _: False))
+    repeated.shelf.is_a_folder = False
 
 
 @pytest.mark.usefixtures("in_store")
@@ -226,13 +250,11 @@ def test_a_copy_that_comes_to_be_late_is_removed(repeated: Repeated) -> None:
 
 
 @pytest.mark.usefixtures("in_store")
-def test_a_copy_that_is_answered_and_not_made_is_written_anew(
-    repeated: Repeated, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_is_answered_and_not_made_is_written_anew(repeated: Repeated) -> None:
     """A server that overlooks what to copy from makes an empty object; its manifest would name what is not there."""
     repeated.take(1000)
     data = repeated.data(repeated.folder)
-    monkeypatch.setattr(LocalStorage, "copy", lambda storage, _, target: storage.write(target, b""))
+    repeated.shelf.empties = True
     with capture_logs() as logs:
         assert repeated.take(2000, again=True) == 1
     assert repeated.data(repeated.folder) == data
@@ -289,10 +311,9 @@ def test_what_cannot_be_copied_is_written_anew(repeated: Repeated, lost: str) ->
     assert set(repeated.ids()) == names - ({first.rpartition("/")[2]} if lost == "the whole snapshot" else set())
 
 
-def test_a_store_that_does_not_copy_is_not_asked(repeated: Repeated, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_copy_is_not_asked(repeated: Repeated) -> None:
     """Each snapshot is written then; no copy is tried, and nothing is said of it."""
-    monkeypatch.setattr(FailingStorage, "copies_files", property(lambda _: False))
-    monkeypatch.setattr(FailingStorage, "copy", None)
+    repeated.shelf.copies = False
     repeated.take(1000)
     with capture_logs() as logs:
         assert repeated.take(2000, again=True) == 1

@@ -27,7 +27,6 @@ from connectors.errors import (
 from connectors.kafka.admin import TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.kafka_broker import SETTINGS_AT_ONCE, KafkaBroker
-from connectors.sinks import output_visibility
 from connectors.source import source_errors
 from connectors.source.source_errors import DELETED, UNNAMED
 from tests.support.clocks import SleepingClock
@@ -82,7 +81,7 @@ def gateway(late: Mapping[str, float], /, config: Mapping[str, str] | None = Non
     connector = ConnectorConfig.model_validate({**settings, **(named or {"topics": "t"})})
     admin: Any = Brokers(late)
     admin.config |= config or {}
-    return KafkaBroker(connector, ClientSettings({}, {}, {}), admin, MemoryStorage())
+    return KafkaBroker(connector, ClientSettings({}, {}, {}), admin, MemoryStorage(), visible_s=0.0)
 
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "t.dead"}
@@ -358,10 +357,9 @@ def published_and(visible: int, *, letters: int = 0, **config: str) -> KafkaBrok
     ],
 )
 def test_what_readers_do_not_see_is_named(
-    monkeypatch: pytest.MonkeyPatch, visible: int, letters: int, waits_for_letters: bool, said: str | None
+    visible: int, letters: int, waits_for_letters: bool, said: str | None
 ) -> None:
     """By the output or dead letter topic, with how far it is visible; only the topics concerned wait."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 0.0)
     made = published_and(visible, letters=letters, **DEAD)
     state = two()
     state = replace(state, logs=tuple(replace(log, output=OutputPoint(5, 12)) for log in state.logs))

@@ -51,12 +51,10 @@ def test_what_the_broker_refused_is_of_its_stage() -> None:
     assert "timestampType=LogAppendTime" in lines[0]["event"]
 
 
-def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_rarely(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_rarely() -> None:
     """Without errors.log.enable too; what a record holds is not in it."""
     clock = ManualClock()
-    monkeypatch.setattr(error_log, "_times", Interval(clock, *error_log._PAUSES_S))
+    due = Interval(clock, *error_log.PAUSES_S)
     rejected = "VALUE_CONVERTER keyfold.Avro DataError: geheim is no number"
     rows = [
         {"timestamp": 5, "timestamp_type": 0, "key": b"k", "value": b"v", "offset": at, "rejected": why}
@@ -66,7 +64,7 @@ def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_r
 
     def warned(tp: TopicPartition = TP) -> list[Any]:
         with capture_logs() as logged:
-            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq")
+            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq", due=due)
         return logged
 
     first, second = warned()
