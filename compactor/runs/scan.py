@@ -103,10 +103,11 @@ def plan_wide_reads(ranges: Sequence[OffsetRange]) -> dict[str, list[FileRange]]
     Then one query reads many files. They mean the same for a file that is counted in full (`entire`). The rest of any
     other may belong to another run.
     """
-    return _by_file(ranges, _widened)
+    return _by_file(ranges, widened)
 
 
-def _widened(part: OffsetRange, file_range: FileRange) -> tuple[int, int]:
+def widened(part: OffsetRange, file_range: FileRange) -> tuple[int, int]:
+    """Returns the offsets [start, end) to read of a file: those of the whole file if all of them belong to `part`."""
     file = file_range.file
     start = part.start if file.entire and file.first >= file_range.start else file_range.start
     end = part.end if file.entire and file.last < file_range.end else file_range.end

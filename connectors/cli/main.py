@@ -158,7 +158,7 @@ def prepare(version: VersionOption = False) -> None:  # its callback has answere
     logging_setup.configure("warning")
 
 
-def _help(command: Callable[..., None]) -> str:
+def help_of(command: Callable[..., None]) -> str:
     """Returns the help text of `command`: its docstring without the paragraph on what it raises.
 
     Each paragraph is one line, as help wraps it to the width of the terminal and would keep the docstring's own breaks.
@@ -173,7 +173,7 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
 )
 """The subcommands, in the order of `keyfold --help`."""
 
-_GROUPS: Final = {
+GROUPS: Final = {
     "Run": "run validate demo",
     "Look": "describe dump tail analyze version",
     "Ask a worker": "connectors restart clean snapshot release dlq",
@@ -181,22 +181,22 @@ _GROUPS: Final = {
     "For clusters and trials": "package kafka failpoints",
 }
 """The headings of `keyfold --help`, with the commands below each."""
-_HEADINGS: Final = {name: heading for heading, names in _GROUPS.items() for name in names.split()}
+HEADINGS: Final = {name: heading for heading, names in GROUPS.items() for name in names.split()}
 
 
 def _heading(name: str) -> str:
-    return _HEADINGS.get(name, "Look")
+    return HEADINGS.get(name, "Look")
 
 
-for heading in _GROUPS:
+for heading in GROUPS:
     for command in COMMANDS:
         if _heading(command.__name__) == heading:
-            app.command(cls=_Command, help=_help(command), rich_help_panel=heading)(command)
+            app.command(cls=_Command, help=help_of(command), rich_help_panel=heading)(command)
 for several in (connectors_app, dlq_app):
     for registered in several.registered_commands:
         registered.cls = _Command
         if registered.help is None and registered.callback is not None:
-            registered.help = _help(registered.callback)
+            registered.help = help_of(registered.callback)
     app.add_typer(several, cls=_CommandGroup, rich_help_panel=_heading(several.info.name or ""))
 
 

@@ -85,7 +85,7 @@ def _refusal(kind: ClientKind, config: Mapping[str, Any], quoted: list[str]) -> 
     text = librdkafka.refusal(kind, config)
     if text and quoted:
         return f"why is not shown, as it may quote what the placeholders stand for in {', '.join(quoted)}."
-    return text and _without_secrets(text, config)
+    return text and without_secrets(text, config)
 
 
 def _with_java(text: str) -> str:
@@ -94,5 +94,6 @@ def _with_java(text: str) -> str:
     return text.replace(name, f"{name} ({_JAVA[name]})", 1) if name else text
 
 
-def _without_secrets(text: str, config: Mapping[str, Any]) -> str:
+def without_secrets(text: str, config: Mapping[str, Any]) -> str:
+    """Returns `text` without the values of the secrets in `config`."""
     return without(text, credentials_of(config))

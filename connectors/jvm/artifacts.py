@@ -112,7 +112,12 @@ def retrieve(dependencies: str, scratch: Path, fetched: Path, settings: str | No
     module.write_text(dependencies, encoding="utf-8")
     # Relative, as Ivy takes brackets in a path for variables and optional parts.
     pattern = f"{os.path.relpath(fetched, scratch)}/[artifact]-[revision](-[classifier]).[ext]"
-    where = [f"-Divy.default.ivy.user.dir={scratch / 'home'}", "-jar", str(_ivy_jar()), *_settings(scratch, settings)]
+    where = [
+        f"-Divy.default.ivy.user.dir={scratch / 'home'}",
+        "-jar",
+        str(_ivy_jar()),
+        *ivy_settings(scratch, settings),
+    ]
     what = ["-ivy", module.name, "-cache", "cache", "-retrieve", pattern, "-confs", "default"]
     command = [find_java(), *java_properties(os.environ, scratch), *where, *what]
     around = {**os.environ, **java_variables(os.environ)}
@@ -147,7 +152,8 @@ def _follow(ivy: subprocess.Popen[str]) -> list[str]:
     return lines
 
 
-def _settings(scratch: Path, text: str | None) -> list[str]:
+def ivy_settings(scratch: Path, text: str | None) -> list[str]:
+    """Returns Ivy's option for the user's settings file, else for one in `scratch` with `text`; none without both."""
     path = os.environ.get(SETTINGS_VARIABLE)
     if not path and text is not None:
         own = scratch / "ivysettings.xml"

@@ -41,9 +41,10 @@ _MOST_ADDED: Final = 1_000
 
 
 class LoggerLevels:
-    """Levels of loggers, and when they were last set through it (ms)."""
+    """Levels of at most `most_added` loggers that are set through it, and when they were (ms)."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_added: int = _MOST_ADDED) -> None:
+        self._most_added = most_added
         self._set_ms: dict[str, int] = {}
 
     def all(self) -> dict[str, shapes.LoggerLevel]:
@@ -83,7 +84,7 @@ class LoggerLevels:
                 f"The name of a logger has {_LONGEST_NAME} characters at most; this one has {len(name)}.",
                 "GET /admin/loggers lists loggers.",
             )
-        if len(self._set_ms) >= _MOST_ADDED:
+        if len(self._set_ms) >= self._most_added:
             raise UsageError(
                 f"The levels of {len(self._set_ms)} loggers are set, and there is no logger {name[:_LONGEST_NAME]}.",
                 "GET /admin/loggers lists loggers.",

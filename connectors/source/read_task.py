@@ -82,7 +82,7 @@ def read_task(task: ReadTask, limits: ChainLimits = LIMITS) -> Iterator[pa.Recor
         return
     for portion in task.portions:
         try:
-            rows = list(_read_strictly(portion, task.early_end))
+            rows = list(_read_strictly(portion, early_end=task.early_end))
         except KeyfoldError as error:
             yield error_row(portion.portion, error)
         else:

@@ -58,7 +58,7 @@ _log = structlog.get_logger()
 
 
 class ReadParts(Struct, frozen=True):
-    """What a strict read asks beside the consumer's records; a test gives others."""
+    """What a strict read uses to borrow a consumer and to ask about topics; a test gives others."""
 
     borrowed: Callable[[ClientSettings, float], AbstractContextManager[AssignedConsumer]] = borrowed
     topics: Callable[[str, Admin], SourceTopics] = SourceTopics

@@ -124,11 +124,15 @@ class RestWorker:
 
 
 @contextmanager
-def rest_worker(
-    folder: Path, *files: ConnectorFile, commit: Callable[[], str] = revision, **settings: str
-) -> Iterator[RestWorker]:
+def rest_worker(folder: Path, *files: ConnectorFile, **settings: str) -> Iterator[RestWorker]:
     """Runs such a worker in `folder` during the block; its listeners take any free port."""
-    yield from _listening(folder, LIMITS, settings, files, commit)
+    yield from _listening(folder, LIMITS, settings, files)
+
+
+@contextmanager
+def rest_worker_of(folder: Path, commit: Callable[[], str]) -> Iterator[RestWorker]:
+    """Runs a `rest_worker` whose program is of the commit that `commit` tells."""
+    yield from _listening(folder, LIMITS, {}, commit=commit)
 
 
 @contextmanager

@@ -50,11 +50,11 @@ def text(description: Description, now_ms: int, location: str) -> str:
         headers = ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS")
         sections.append([table(headers, [_topic_row(topic) for topic in description.topics])])
     if description.partitions:
-        rows = [_partition_row(log) for log in description.partitions]
+        rows = [partition_row(log) for log in description.partitions]
         sections.append([table(_PARTITION_HEADERS, rows)])
     if begun := list(_generations_begun(description.partitions)):
         sections.append(begun)
-    if held := [*_closed_topics(description.topics), *_partitions_aside(description.partitions)]:
+    if held := [*_closed_topics(description.topics), *partitions_aside(description.partitions)]:
         sections.append(held)
     return "\n\n".join("\n".join(section) for section in sections)
 
@@ -104,13 +104,13 @@ def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator
         yield f"Restart: after {status.failures} failures, by {moment(status.next_restart_ms)}"
     elif status.failures and status.state in _STARTED_AGAIN:
         yield f"Restarts: {status.failures} in a row; forgotten once it has worked"
-    if counted := list(_counted(status.counters)):
+    if counted := list(counter_lines(status.counters)):
         since = "it was started" if status.counted_since_ms is None else moment(status.counted_since_ms)
         yield f"Counted since {since}:"
         yield from counted
 
 
-def _counted(counters: Mapping[str, int]) -> Iterator[str]:
+def counter_lines(counters: Mapping[str, int]) -> Iterator[str]:
     """Yields a line for each kind of work, with what was counted of it and is not 0; names that are new come last."""
     grouped = {name for names in _COUNTED.values() for name in names}
     groups = {**_COUNTED, "other": tuple(name for name in counters if name not in grouped)}
@@ -133,7 +133,8 @@ def _read_word(topic: TopicDescription) -> str:
     return f"no: {topic.closed}" if topic.closed else "yes"
 
 
-def _partition_row(log: PartitionDescription) -> tuple[object, ...]:
+def partition_row(log: PartitionDescription) -> tuple[object, ...]:
+    """Returns the cells of a partition's row."""
     place = (log.topic, log.partition, log.source_end, log.ingested, log.published, log.lag, log.clean_end)
     kept = (log.runs, log.records, log.bytes, log.dirty_ratio, log.tombstones, log.rejected, log.lost_offsets)
     # If only unpublished records could be folded, it waits for them to be published.
@@ -163,7 +164,7 @@ def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
             yield f"  {advice(topic.closed)}"
 
 
-def _partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
+def partitions_aside(partitions: tuple[PartitionDescription, ...]) -> Iterator[str]:
     """Yields the partitions that are set aside, each with its error."""
     for log in partitions:
         if held := log.quarantine:

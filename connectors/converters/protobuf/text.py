@@ -73,7 +73,7 @@ class ToProtobuf:
     def _message(self, schema: Schema, name: str, indent: str) -> Iterator[str]:
         yield f"{indent}message {name} {{"
         inner, taken = indent + _INDENT, dict[str, Schema]()
-        numbers = _numbers(schema)
+        numbers = numbers_of(schema)
         for field in schema.fields:
             if is_oneof(field.schema):
                 yield f"{inner}oneof {_checked((field.schema.name or '').removeprefix(ONEOF))} {{"
@@ -137,7 +137,7 @@ def _place(wanted: str, schema: Schema, taken: dict[str, Schema]) -> str:
     return name
 
 
-def _numbers(schema: Schema) -> dict[tuple[str, ...], int]:
+def numbers_of(schema: Schema) -> dict[tuple[str, ...], int]:
     """Returns the number of each field: its own if no other field has it, else one above all."""
     places = [
         ((field.name, *inner), of)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Message
@@ -88,12 +88,19 @@ class LetterFilter(Struct, frozen=True, omit_defaults=True):
         return all(mine is None or mine == theirs for mine, theirs in pairs)
 
 
-def read_letters(config: Mapping[str, Setting], topic: str, partition: int, start: int, end: int) -> Iterator[Letter]:
+def read_letters(
+    config: Mapping[str, Setting],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    read: Callable[[Mapping[str, Setting], Partition], OutputPartitionReader] = OutputPartitionReader,
+) -> Iterator[Letter]:
     """Yields the letters of [start, end) of a partition by offset; `config` is a consumer's.
 
-    Raises UnreachableError, NotAllowedError.
+    `read` makes what reads the partition. Raises UnreachableError, NotAllowedError.
     """
-    reader = OutputPartitionReader(config, Partition(topic, partition))
+    reader = read(config, Partition(topic, partition))
     try:
         for first in range(start, end, _STEP):
             yield from map(_letter, reader.read(first, min(first + _STEP, end)))

@@ -22,11 +22,17 @@ T = TypeVar("T")
 class MemoryStorage:
     """Implements Storage in memory; `sub` shares the files, a pickled copy has files of its own."""
 
-    def __init__(self, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self,
+        clock: ManualClock | None = None,
+        files: dict[str, tuple[bytes, int]] | None = None,
+        locks: dict[str, bytes | bytearray] | None = None,
+        root: str = "",
+    ) -> None:
         self._clock = clock or ManualClock()
-        self._files: dict[str, tuple[bytes, int]] = {}
-        self._locks: dict[str, bytes | bytearray] = {}
-        self._root = ""
+        self._files = {} if files is None else files
+        self._locks = {} if locks is None else locks
+        self._root = root
 
     @property
     def location(self) -> str:
@@ -106,10 +112,7 @@ class MemoryStorage:
         return f"{self.location}/{path}"
 
     def sub(self, *parts: str) -> MemoryStorage:
-        deeper = MemoryStorage(self._clock)
-        deeper._files, deeper._locks = self._files, self._locks
-        deeper._root = self._below("/".join(parts))
-        return deeper
+        return MemoryStorage(self._clock, self._files, self._locks, self._below("/".join(parts)))
 
     def lock(self, path: str) -> Lock | None:
         name = self._at(path)

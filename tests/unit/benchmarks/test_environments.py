@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_what_keeps_a_peer_from_being_installed_is_said(tmp_path: Path, python: 
         pip.chmod(0o755)
 
     with pytest.raises(MissingError, match="could not be installed: no matching distribution"):
-        python(tmp_path, lambda *wanted: pip_install(*wanted, create=create))
+        python(tmp_path, partial(pip_install, create=create))
     assert not list(tmp_path.rglob(".installed"))
 
 

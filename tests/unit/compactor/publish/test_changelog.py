@@ -19,6 +19,7 @@ from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.model.actions import AddPartition, AddTopic, Append, CloseTopic, Publish, SetBuckets
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
 from compactor.publish.changelog import MAX_LOGS_BESIDE_DAMAGE, Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager, quarantine_of
@@ -50,10 +51,11 @@ class Outside(MemoryBroker):
         super().__init__(storage)
         self._send = send
 
-    def publisher(self, *_: object) -> Any:
+    def publisher(self, state: CatalogState) -> Any:
         return SimpleNamespace(publish=lambda plan, _: self._send(plan))
 
-    local_publisher = publisher
+    def local_publisher(self, state: CatalogState, stopped: Callable[[], bool]) -> Any:
+        return self.publisher(state)
 
 
 class World:

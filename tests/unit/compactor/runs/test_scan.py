@@ -69,4 +69,4 @@ def test_only_what_a_file_holds_whole_is_wanted_in_wider_bounds(
     """On each side: where the file may hold more than is counted of it, a neighbour may hold that as well."""
     held = replace(file(first, last, 9, path="f"), entire=holds_no_more)
     part = OffsetRange(tp=TP, start=0, end=20, runs=())
-    assert scan._widened(part, FileRange(tp=TP, file=held, start=4, end=8)) == bounds
+    assert scan.widened(part, FileRange(tp=TP, file=held, start=4, end=8)) == bounds

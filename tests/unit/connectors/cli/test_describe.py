@@ -102,7 +102,7 @@ def test_what_the_cleaner_would_do_is_shown_and_who_is_set_aside() -> None:
     shown = operation.partitions(CatalogState(logs=logs), {}, SETTINGS, 0)
     assert [one.fold.reason for one in shown] == ["nothing to do", "quarantined"]
     assert "release" in shown[1].fold.text
-    assert list(describe_view._partitions_aside(shown)) == [
+    assert list(describe_view.partitions_aside(shown)) == [
         "Set aside since 1970-01-01T00:00:00Z: t-1, not folded, nothing more of it is published. x is gone.",
         "  failed 1 times; looked at again at 1970-01-01T00:01:00Z",
     ]
@@ -117,7 +117,7 @@ def test_where_records_wait_to_be_published_there_is_something_to_do(end: int | 
     ends = {} if end is None else {log.tp: end}
     (shown,) = operation.partitions(CatalogState(logs=(log,)), ends, SETTINGS, 0)
     assert shown.fold.reason == "nothing to do"
-    assert describe_view._partition_row(shown)[-1] == word
+    assert describe_view.partition_row(shown)[-1] == word
 
 
 @pytest.mark.parametrize(
@@ -442,7 +442,7 @@ def test_a_topic_that_is_set_aside_is_shown_with_what_can_be_done(
 def test_counts_have_a_line_for_each_kind_of_work() -> None:
     """Two dozen in one line are hard to read; one of a newer worker is shown too, and what is 0 is not."""
     counters = {"new": 1, "merges": 2, "records_read": 3_000, "snapshots": 0, "fold_ms": 5, "batches": 6}
-    assert list(describe_view._counted(counters)) == [
+    assert list(describe_view.counter_lines(counters)) == [
         "  read:      batches 6, records read 3,000",
         "  folded:    merges 2, fold ms 5",
         "  other:     new 1",

@@ -169,7 +169,7 @@ def test_flags_have_no_type_in_help(command: tuple[str, ...]) -> None:
 def test_help_breaks_no_line_in_the_middle() -> None:
     """A paragraph fills the width that there is: the breaks of a docstring are not those of a terminal."""
     offsets = next(each for each in connectors.app.registered_commands if each.name == "offsets")
-    for text in (commands._help(run), offsets.help or ""):
+    for text in (commands.help_of(run), offsets.help or ""):
         assert "\n\n" in text
         assert "\n" not in text.replace("\n\n", "")
 
@@ -177,6 +177,6 @@ def test_help_breaks_no_line_in_the_middle() -> None:
 def test_commands_stand_under_headings() -> None:
     """So that a reader finds what is for looking and what changes something."""
     shown = invoke("--help").stdout
-    assert set(commands._HEADINGS) <= {*NAMES, "connectors", "dlq"}
+    assert set(commands.HEADINGS) <= {*NAMES, "connectors", "dlq"}
     assert all(f"│ {name} " in shown for name in (*NAMES, "connectors", "dlq"))
-    assert all(f"─ {heading} ─" in shown for heading in commands._GROUPS)
+    assert all(f"─ {heading} ─" in shown for heading in commands.GROUPS)

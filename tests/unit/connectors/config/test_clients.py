@@ -10,7 +10,7 @@ import confluent_kafka
 import pytest
 
 from connectors.config import librdkafka
-from connectors.config.client_check import _without_secrets, client_faults
+from connectors.config.client_check import client_faults, without_secrets
 from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, WORDS
 from connectors.config.client_translate import JAVA, name_faults, parse_jaas
 from connectors.config.clients import client_config
@@ -295,7 +295,7 @@ def test_librdkafka_is_asked_without_a_broker() -> None:
 
 def test_librdkafkas_own_words_show_no_secret() -> None:
     """A text of librdkafka's that holds a secret is shown without it."""
-    said = _without_secrets('Invalid value "open-sesame"', {"sasl.password": "open-sesame", "client.id": "Invalid"})
+    said = without_secrets('Invalid value "open-sesame"', {"sasl.password": "open-sesame", "client.id": "Invalid"})
     assert said == 'Invalid value "[hidden]"'
     common = worker(admin__security__protocol="SSL", admin__ssl__key__pem="open-sesame")
     (fault,) = client_faults(common, None)

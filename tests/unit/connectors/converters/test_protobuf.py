@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from connectors.converters.protobuf.converter import ProtobufConverter
 from connectors.converters.protobuf.files import compiled
-from connectors.converters.protobuf.text import ToProtobuf, _numbers
+from connectors.converters.protobuf.text import ToProtobuf, numbers_of
 from connectors.converters.protobuf.types import ENUM, ONEOF, TAG, TYPE
 from connectors.data.bounds import DEEPEST_SCHEMA, MOST_ABSENT, MOST_TYPES
 from connectors.data.record import Header
@@ -483,6 +483,6 @@ def test_the_numbers_of_many_fields_take_no_time(memory: MemoryRegistry) -> None
     """Ten thousand fields are numbered one after the other, but for those that Protobuf keeps for itself."""
     fields = tuple(Field(f"f{at}", INT32) for at in range(20_000))
     began = time.process_time()
-    numbers = _numbers(Schema(type=Type.STRUCT, fields=fields))
+    numbers = numbers_of(Schema(type=Type.STRUCT, fields=fields))
     assert time.process_time() - began < 1.0
     assert (numbers[("f18998",)], numbers[("f18999",)], numbers[("f19999",)]) == (18_999, 20_000, 21_000)

@@ -119,6 +119,6 @@ def test_settings_of_a_module_count_where_the_user_has_none(
     monkeypatch.delenv(artifacts.SETTINGS_VARIABLE, raising=False)
     if users:
         monkeypatch.setenv(artifacts.SETTINGS_VARIABLE, users)
-    (option, path) = artifacts._settings(tmp_path, "<ivysettings/>")
+    (option, path) = artifacts.ivy_settings(tmp_path, "<ivysettings/>")
     assert (option, path) == ("-settings", users or str(tmp_path / "ivysettings.xml"))
     assert users or Path(path).read_text() == "<ivysettings/>"

@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from connectors.errors import UsageError
-from connectors.rest import logger_levels
 from connectors.rest.logger_levels import LoggerLevels
 
 
@@ -19,10 +18,9 @@ def test_a_name_of_many_parts_is_refused_before_python_keeps_it() -> None:
     assert len(logging.root.manager.loggerDict) == before
 
 
-def test_requests_add_a_bounded_number_of_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_add_a_bounded_number_of_loggers() -> None:
     """Setting one looks at all that there are; those that are there are set as ever."""
-    monkeypatch.setattr(logger_levels, "_MOST_ADDED", 2)
-    levels = LoggerLevels()
+    levels = LoggerLevels(most_added=2)
     for number in range(2):
         levels.set(f"test-added-{number}", "INFO", 0)
     with pytest.raises(UsageError, match="there is no logger test-added-2"):

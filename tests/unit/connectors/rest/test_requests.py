@@ -17,7 +17,7 @@ from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
 from connectors.rest.listeners import bind
 from tests.support.cli import NAME, connector_file, worker_file
-from tests.support.rest import RestWorker, message, rest_worker
+from tests.support.rest import RestWorker, message, rest_worker, rest_worker_of
 
 JSON = {"Content-Type": "application/json"}
 CLASS = {"connector.class": "keyfold.CompactedTopic"}
@@ -113,7 +113,7 @@ def test_levels_are_this_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_commit_is_asked_for_once(tmp_path: Path) -> None:
     """A request starts no process."""
     asked = Mock(return_value="abc1234")
-    with rest_worker(tmp_path, commit=asked) as worker:
+    with rest_worker_of(tmp_path, asked) as worker:
         assert [worker.ask("GET", "/").json()["commit"] for _ in range(3)] == ["abc1234"] * 3
     assert asked.call_count == 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -70,18 +70,28 @@ class Brokers:
         return {tp: self.bounds.get(tp.topic, (0, 10))[1] for tp in partitions}
 
 
+class Gateway(KafkaBroker):
+    """What the engine asks for one connector, with the `brokers` that it asks."""
+
+    def __init__(self, connector: ConnectorConfig, brokers: Any) -> None:
+        super().__init__(connector, ClientSettings({}, {}, {}), brokers, MemoryStorage(), visible_s=0.0)
+        self.brokers = brokers
+
+
 @pytest.fixture(autouse=True)
 def _no_time_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SleepingClock()
     monkeypatch.setattr(described, "__kwdefaults__", {"clock": clock, "sleep": clock.sleep})
 
 
-def gateway(late: Mapping[str, float], /, config: Mapping[str, str] | None = None, **named: Any) -> KafkaBroker:
+def gateway(
+    late: Mapping[str, float], /, config: Mapping[str, str] | None = None, brokers: Any = None, **named: Any
+) -> Gateway:
     settings = {"name": "c", "connector.class": "keyfold.CompactedTopic"}
     connector = ConnectorConfig.model_validate({**settings, **(named or {"topics": "t"})})
-    admin: Any = Brokers(late)
-    admin.config |= config or {}
-    return KafkaBroker(connector, ClientSettings({}, {}, {}), admin, MemoryStorage(), visible_s=0.0)
+    asked: Any = Brokers(late) if brokers is None else brokers
+    asked.config |= config or {}
+    return Gateway(connector, asked)
 
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "t.dead"}
@@ -109,8 +119,7 @@ class DeadLetters(Brokers):
 @pytest.mark.parametrize(("allowed", "told"), [(True, 1), (False, 0)])
 def test_dead_letters_that_may_expire_at_once_are_told_of_once(allowed: bool, told: int) -> None:
     """A topic that was there is left as it is; a principal that may not read its settings needs no right for that."""
-    asking, brokers = gateway({}, None, **{"topics": "t", **DEAD}), DeadLetters(allowed=allowed)
-    asking._admin = brokers  # type: ignore[assignment]
+    asking = gateway({}, None, DeadLetters(allowed=allowed), **{"topics": "t", **DEAD})
     with capture_logs() as lines:
         assert [asking.discover(STATE), asking.discover(STATE)] == [(), ()]
     assert [line["topic"] for line in lines if "dead letters" in line["event"]] == ["t.dead"] * told
@@ -146,9 +155,7 @@ def test_questions_are_asked_again_as_the_connector_says() -> None:
         ("60000", True, True, False),
     ):
         retry = {"errors.retry.timeout": timeout, "errors.retry.delay.max.ms": "1"}
-        found = gateway({}, None, topics="t", **retry)
-        admin: Any = Settling(2)
-        found._admin = admin
+        found = gateway({}, None, Settling(2), topics="t", **retry)
         if armed:
             found.retry_until(lambda stopped=stopped: stopped)  # type: ignore[misc]
         if answered:
@@ -206,7 +213,7 @@ def test_of_many_outputs_some_are_looked_at_each_time_in_turn() -> None:
         asked.append(list(names))
         return dict.fromkeys(asked[-1], FIT)
 
-    cast("Any", made._admin).topic_configs = topic_configs
+    made.brokers.topic_configs = topic_configs
     outputs = {f"{number}.compacted": Topic(topic=str(number), topic_id="i", output=None, output_id=None)
                for number in range(2 * SETTINGS_AT_ONCE + 10)}  # fmt: skip
     made._check_settings(outputs)
@@ -244,10 +251,10 @@ def two(**closed: str) -> CatalogState:
     return replace(STATE, topics=topics, logs=logs)
 
 
-def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), named: Mapping[str, str] = BOTH) -> KafkaBroker:
+def beside(t: TopicInfo | None, bounds: tuple[int, int] = (0, 10), named: Mapping[str, str] = BOTH) -> Gateway:
     """The gateway of a connector of both topics, where `u` is sound and the brokers have `t` so."""
     made = gateway({}, None, **{**BOTH, **named})
-    admin: Any = made._admin
+    admin = made.brokers
     admin.there |= {**OTHER, "t": t} if t else OTHER
     admin.bounds = {"t": bounds}
     if t is None:
@@ -315,7 +322,7 @@ def test_a_topic_that_was_cut_is_not_read_on_after_nobody_knew_it() -> None:
 def test_a_sound_topic_that_is_unknown_for_a_moment_fails_nobody_beside_one_that_is_set_aside() -> None:
     """The rest of step T3 waits as its beginning does before it takes the one that is set aside for the only one."""
     made = beside(ANEW)
-    admin: Any = made._admin
+    admin = made.brokers
     admin.late = {"u": 3}
     assert made.look_into(two(t=source_errors.RECREATED)) == ()
     admin.late = {"u": 1000}
@@ -326,7 +333,7 @@ def test_a_sound_topic_that_is_unknown_for_a_moment_fails_nobody_beside_one_that
 def test_brokers_that_do_not_tell_the_ends_set_nothing_aside() -> None:
     """Reading finds it out: a take-over does not wait for a partition without a leader."""
     made = beside(SAME, (0, 4))
-    admin: Any = made._admin
+    admin = made.brokers
     admin.ends = Mock(side_effect=UnreachableError("away"))
     assert made.look_into(two()) == ()
 
@@ -337,10 +344,10 @@ def test_a_partition_of_another_topic_is_not_taken_in() -> None:
     assert beside(replace(ANEW, partitions=2)).admit(two(), [read]) == ()
 
 
-def published_and(visible: int, *, letters: int = 0, **config: str) -> KafkaBroker:
+def published_and(visible: int, *, letters: int = 0, **config: str) -> Gateway:
     """The gateway of topics t and u, whose outputs are published up to 12 and visible up to `visible` and 12."""
     made = beside(SAME, named={**BOTH, **config})
-    admin: Any = made._admin
+    admin = made.brokers
     admin.bounds |= {"t.compacted": (0, visible), "u.compacted": (0, 12), "t.dead": (0, letters)}
     admin.there |= {"t.dead": TopicInfo("t.dead", "id-d", 1)}
     admin.high_watermarks = lambda places: dict.fromkeys(places, 7)

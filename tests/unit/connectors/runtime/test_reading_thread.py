@@ -96,7 +96,7 @@ class Reading:
         self.engine.is_settled.return_value = False
         self.engine.take.side_effect = lambda *_: self._note("take")
         self.engine.tick.side_effect = lambda _: self._note("tick")
-        self.engine.commit.side_effect = lambda *_: self._topics(found=True)
+        self.engine.commit.side_effect = lambda *_: self.topics(found=True)
         self.left = threading.Event()
         self.paused = threading.Event()
         parts = TaskComponents(Mock(), Mock(), self.engine, Mock(), Mock())
@@ -118,7 +118,7 @@ class Reading:
     def times(self, what: str) -> list[int]:
         return [at for name, at in self.calls if name == what]
 
-    def _topics(self, *, found: bool) -> bool:
+    def topics(self, *, found: bool) -> bool:
         self._note("topics")
         return found
 
@@ -183,7 +183,7 @@ def test_a_look_at_topics_that_takes_long_is_repeated_later() -> None:
     broker.discover.side_effect = lambda _: reading.clock.advance(5_000)
 
     def commit(decide: Any, _now_ms: int) -> bool:
-        found = reading._topics(found=True)
+        found = reading.topics(found=True)
         decide(object())
         return found
 
@@ -196,7 +196,7 @@ def test_topics_that_cannot_be_looked_for_yet_are_soon() -> None:
     """While another turn of the engine is under way it is tried after each take, not half a minute later."""
     reading = Reading(*[BATCH] * (TOPICS_CHECK_MS // STEP_MS + 5))
     answers = iter([False, False, True])
-    reading.engine.commit.side_effect = lambda *_: reading._topics(found=next(answers))
+    reading.engine.commit.side_effect = lambda *_: reading.topics(found=next(answers))
     reading.engine.is_settled.return_value = True
     reading.run()
     assert [at for at, ms in enumerate(reading.subscription.waits) if ms == TICK_MS] == [300, 301]

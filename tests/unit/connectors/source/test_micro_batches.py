@@ -68,12 +68,12 @@ def partitions(tasks: list[ReadTask]) -> list[TopicPartition]:
 
 def test_numbers_rise_by_one_and_stay_where_nothing_is_new(query: Query) -> None:
     """A query that is started again begins behind the last number, with no empty micro-batch."""
-    assert (query.at, query.batches._number, query.next()) == (0, 0, [])
+    assert (query.at, query.batches.begin(), query.next()) == (0, 0, [])
     query.add("a", (0, 9))
     query.next()
-    assert (query.at, query.batches._number) == (1, 1)
+    assert (query.at, query.batches.begin()) == (1, 1)
     query.batches.abandon()
-    assert (query.batches.latest(query.batches._number), query.next()) == (1, [])
+    assert (query.batches.latest(query.batches.begin()), query.next()) == (1, [])
 
 
 @pytest.mark.parametrize("processes", [0, 3])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
-from connectors.operations.redrive import letters
 from connectors.operations.redrive.letters import Letter, read_letters
 from connectors.sinks.encode import TIMESTAMP
 
@@ -20,14 +19,13 @@ SAID = {"topic": "t", "stage": "TASK_PUT"}
 UPSTREAM = [("__connect.errors.topic", b"up"), ("__connect.errors.offset", b"1")]
 
 
-def read(monkeypatch: pytest.MonkeyPatch, headers: list[Any], kind: int, timestamp: int) -> Letter:
+def read(headers: list[Any], kind: int, timestamp: int) -> Letter:
     """Returns the letter of a message with these headers."""
     given = {"partition": 0, "offset": 5, "key": b"k", "value": None, "timestamp": (kind, timestamp), "error": None}
     message = SimpleNamespace(**{name: (lambda found=found: found) for name, found in given.items()})
     message.headers = lambda: headers
     reader = SimpleNamespace(read=lambda _start, _end: [message])
-    monkeypatch.setattr(letters, "OutputPartitionReader", lambda *_: reader)
-    return next(read_letters({}, "dead", 0, 5, 6))
+    return next(read_letters({}, "dead", 0, 5, 6, lambda *_: cast("Any", reader)))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +44,6 @@ def read(monkeypatch: pytest.MonkeyPatch, headers: list[Any], kind: int, timesta
     ],
 )
 def test_headers_of_the_record_stay_apart_from_ours(
-    monkeypatch: pytest.MonkeyPatch,
     headers: list[Any],
     kind: int,
     timestamp: int,
@@ -55,7 +52,7 @@ def test_headers_of_the_record_stay_apart_from_ours(
     time: int,
 ) -> None:
     """Also where the record has some of the same names: of another keyfold, or of a dead letter topic as its source."""
-    found = read(monkeypatch, headers, kind, timestamp)
+    found = read(headers, kind, timestamp)
     assert (found.headers, found.context, found.timestamp) == (tuple(own), said, time)
     said_time = kind == TIMESTAMP_CREATE_TIME or time != timestamp
     assert found.record_ms == (time if said_time else None)
