@@ -307,6 +307,8 @@ def test_a_store_that_never_answers_is_an_error(
 
 def test_a_store_that_does_not_copy_is_asked_once(proxy: FaultyProxy, storage: ObjectStorage) -> None:
     """It answers 501 to each copy; what would be copied is written then, and no further copy is tried."""
+    if not storage.copies_files:
+        pytest.skip("Azure is never asked to copy")
     storage.write("a", b"bytes")
     proxy.faults = Faults(refused=1, statuses=(501,), concerns=lambda request: request.method == "PUT")
     assert storage.copies_files
