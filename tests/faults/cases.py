@@ -55,15 +55,23 @@ class CaseOf(Generic[S]):
 
     def is_failing(self, *texts: str) -> None:
         """Waits until the connector FAILED with all `texts` in its error, to be started again by its worker."""
+        self._is_logged("connector FAILED", *texts)
+        self.outcome = "FAILED by name, goes on by itself"
+
+    def is_waiting(self, *texts: str) -> None:
+        """Waits until the connector waits for an outage to end, with all `texts` in its error."""
+        self._is_logged("connector waits for an outage to end", *texts)
+        self.outcome = "waits by name, goes on by itself"
+
+    def _is_logged(self, event: str, *texts: str) -> None:
         worker = self.scenario.worker
         assert worker is not None
-        wanted = ("connector FAILED", "restart_in_s", *texts)
+        wanted = (event, "restart_in_s", *texts)
 
         def reported() -> bool:
             return any(all(text in line for text in wanted) for line in worker.printed().splitlines())
 
         self.scenario.until(reported, f"the worker says {wanted}", TIMEOUT_S)
-        self.outcome = "FAILED by name, goes on by itself"
 
     def violations(self) -> list[str]:
         """Returns the first violations of a promise, one line each."""
