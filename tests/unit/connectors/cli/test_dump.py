@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from connectors.cli.dump import only_topic
 from connectors.errors import UsageError
+from connectors.operations.dump import only_topic
 from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
 
 ROWS = [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,9 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
-from connectors.cli import tail
+from connectors.cli import tail as command
 from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, ConnectorError, UsageError, exit_code
+from connectors.operations import tail
 from tests.support.cli import invoke, own_logging, worker_file
 from tests.support.clocks import ManualClock
 
@@ -44,7 +46,7 @@ class _Consumer:
 def test_a_line_has_the_fields_of_the_record() -> None:
     """Partition, offset, timestamp and its type, key, value and headers in their order."""
     message: Any = _Message(key=b"k", value=None, headers=[("h", b"\xff"), ("h", None), ("g", b"x")], timestamp=(2, 5))
-    assert msgspec.json.encode(tail.line(message)) == (
+    assert msgspec.json.encode(command.line(message)) == (
         b'{"partition":2,"offset":7,"timestamp":5,"timestamp_type":"LogAppendTime","key":"k","value":null,'
         b'"headers":[["h",{"base64":"/w=="}],["h",null],["g","x"]]}'
     )
@@ -53,7 +55,7 @@ def test_a_line_has_the_fields_of_the_record() -> None:
 def test_max_ends_after_so_many_records(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Never a record more, however the polls bring them."""
     consumer: Any = _Consumer([_Message(), _Message()], [], [_Message(), _Message(), _Message()])
-    tail.follow(consumer, 3)
+    command.write(tail.follow(consumer, 3))
     assert consumer.asked == [3, 1, 1]
     assert capfdbinary.readouterr().out.count(b"\n") == 3
 
@@ -66,7 +68,7 @@ def test_only_records_with_the_key_are_shown_and_counted(capfdbinary: pytest.Cap
         [_Message(key=b"k", offset=n) for n in (4, 5)],
     )
     consumer: Any = _Consumer(*polls)
-    tail.follow(consumer, limit, "k")
+    command.write(tail.follow(consumer, limit, "k"))
     assert [json.loads(one)["offset"] for one in capfdbinary.readouterr().out.splitlines()] == [1, 4, 5][:limit]
 
 
@@ -83,7 +85,7 @@ def test_passing_trouble_does_not_end_it() -> None:
     passing = _Message(error=KafkaError(KafkaError._ALL_BROKERS_DOWN))
     consumer: Any = _Consumer([passing], [_Message()])
     with own_logging():
-        tail.follow(consumer, 1)
+        deque(tail.follow(consumer, 1))
     assert consumer.polls == []
 
 
@@ -91,7 +93,7 @@ def test_a_topic_that_is_gone_ends_it() -> None:
     """A deleted topic is an error, not silence."""
     consumer: Any = _Consumer([_Message(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))])
     with pytest.raises(ConnectorError, match="Topic t cannot be read any more"):
-        tail.follow(consumer, None)
+        deque(tail.follow(consumer, None))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_what_is_followed_is_looked_at_after_each_poll() -> None:
     consumer: Any = _Consumer([], [], [_Message()])
     look = Mock(side_effect=[None, ConnectorError("gone", "")])
     with pytest.raises(ConnectorError, match="gone"):
-        tail.follow(consumer, 1, None, look)
+        deque(tail.follow(consumer, 1, None, look))
     assert len(consumer.polls) == 1
 
 
@@ -199,24 +201,30 @@ class _Marks:
         (True, "No record has come for a second; waiting for more of t."),
     ],
 )
-def test_silence_is_explained_once(capsys: pytest.CaptureFixture[str], from_beginning: bool, said: str) -> None:
+def test_silence_is_explained_once(from_beginning: bool, said: str) -> None:
     """A second after the last record, on stderr: what is waited for, and how what is there already is seen."""
-    clock, consumer = ManualClock(), _Marks()
-    notice = tail.WaitingNotice(consumer, "t", [0, 1], clock, from_beginning=from_beginning)  # type: ignore[arg-type]
+    clock, consumer, told = ManualClock(), _Marks(), list[str]()
+    silence = tail.Silence(
+        consumer,  # type: ignore[arg-type]
+        "t",
+        [0, 1],
+        clock,
+        lambda records: told.append(command.waiting("t", records, from_beginning=from_beginning)),
+    )
     clock.advance(900)
-    notice.polled(1)
+    silence.polled(1)
     clock.advance(900)
-    notice.polled(0)
-    assert capsys.readouterr().err == ""
+    silence.polled(0)
+    assert told == []
     clock.advance(100)
-    notice.polled(0)
-    assert capsys.readouterr().err.startswith(said)
+    silence.polled(0)
+    assert told[0].startswith(said)
     clock.advance(60_000)
-    notice.polled(0)
-    assert capsys.readouterr().err == ""
+    silence.polled(0)
+    assert len(told) == 1
 
 
 def test_a_topic_without_records_is_called_empty() -> None:
     """There is nothing that --from-beginning would print."""
-    assert tail.waiting("t", 0, from_beginning=False).startswith("t is empty; waiting for its first record.")
-    assert "offsets" not in tail.waiting("t", None, from_beginning=False)
+    assert command.waiting("t", 0, from_beginning=False).startswith("t is empty; waiting for its first record.")
+    assert "offsets" not in command.waiting("t", None, from_beginning=False)

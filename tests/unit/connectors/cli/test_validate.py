@@ -120,8 +120,8 @@ def test_the_broker_is_asked_while_a_file_is_at_fault(tmp_path: Path, monkeypatc
         asked.append(config)
         return (Fault("topics", "orders does not exist."),)
 
-    monkeypatch.setattr("connectors.kafka.probe.probe_all", lambda *_: None)
-    monkeypatch.setattr("connectors.operations.preflight.broker_faults", faults)
+    monkeypatch.setattr("connectors.operations.validate.probe_all", lambda *_: None)
+    monkeypatch.setattr("connectors.operations.validate.broker_faults", faults)
     wrong = connector_file(tmp_path, **{"tasks.max": "many", "transforms": "r", "transforms.r.type": "None"})
     done = invoke("validate", wrong, "--worker", worker_file(tmp_path), "--broker")
     assert done.exit_code == 3
@@ -132,7 +132,7 @@ def test_the_broker_is_asked_while_a_file_is_at_fault(tmp_path: Path, monkeypatc
 
 def test_files_are_told_about_where_no_broker_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, and the exit code is that of the broker."""
-    monkeypatch.setattr("connectors.cli.validate._PROBE_S", 0.2)
+    monkeypatch.setattr("connectors.operations.validate._PROBE_S", 0.2)
     files = [connector_file(tmp_path).rename(tmp_path / "a.json"), connector_file(tmp_path, topcs="x", name="b")]
     done = invoke("validate", *files, "--worker", worker_file(tmp_path), "--broker")
     assert done.exit_code == 4

@@ -1,0 +1,222 @@
+"""Reads the committed records of a topic as they come: `keyfold tail`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from compactor.errors import KeyfoldError
+from connectors.clock import Clock
+from connectors.config.clients import client_config
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConnectorError, NotAllowedError, UnreachableError, UsageError
+from connectors.kafka.errors import MISSING, NOT_ALLOWED, cause
+from connectors.kafka.probe import probe
+from connectors.progress.observer import Interval
+
+_TIMEOUT_S: Final = 10.0
+_POLL_S: Final = 0.2
+_BATCH: Final = 500
+_AWAY_AGAIN_S: Final = 30.0
+_LOOK_EVERY_S: Final = 10.0
+_LOOK_S: Final = 1.0
+_SILENT_S: Final = 1.0
+"""After so long (s) without a record it is said what is waited for: people take two seconds of silence for a fault."""
+_COUNT_S: Final = 0.7
+"""How long (s) the brokers are asked how many records there are, so that all is said within two seconds."""
+_FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
+
+Silent = Callable[[int | None], object]
+"""Is told once, when no record has come for a second, how many offsets are there; None if brokers do not say it."""
+
+log = structlog.get_logger(__name__)
+
+
+def tail(
+    worker: WorkerConfig,
+    topic: str,
+    clock: Clock,
+    silent: Silent,
+    partition: int | None = None,
+    key: str | None = None,
+    limit: int | None = None,
+    *,
+    from_beginning: bool = False,
+) -> Generator[list[Message], None, None]:
+    """Yields what each poll of `topic` brings, without end or up to `limit` records; joins no consumer group.
+
+    Only what a `read_committed` consumer sees: from the end that the topic has now, or `from_beginning`, of all
+    partitions or of `partition`, all records or those with `key`. Raises UsageError if there is no such topic or
+    partition, NotAllowedError, UnreachableError; ConnectorError if the topic is gone later.
+    """
+    with closing(_consumer(worker, clock)) as consumer:
+        numbers = chosen(topic, partitions(consumer, topic), partition)
+        start = OFFSET_BEGINNING if from_beginning else OFFSET_END
+        consumer.assign([TopicPartition(topic, number, start) for number in numbers])
+        silence = Silence(consumer, topic, numbers, clock, silent)
+        yield from follow(consumer, limit, key, TopicWatch(consumer, topic, clock).look, silence.polled)
+
+
+def follow(
+    consumer: Consumer,
+    limit: int | None,
+    key: str | None = None,
+    look: Callable[[], None] = lambda: None,
+    polled: Callable[[int], None] = lambda _: None,
+) -> Iterator[list[Message]]:
+    """Yields the records of each poll of what `consumer` is assigned; ends after `limit` records.
+
+    With `key` only records that have it are yielded and counted. `look` is called after each poll, to raise if reading
+    on makes no sense, and `polled` with the number of records that it has brought.
+    """
+    wanted = None if key is None else key.encode()
+    left = limit
+    while left is None or left > 0:
+        count = _BATCH if left is None or wanted is not None else min(_BATCH, left)
+        messages = list(_good(consumer.consume(count, timeout=_POLL_S)))
+        matching = [message for message in messages if wanted is None or message.key() == wanted][:left]
+        yield matching
+        left = None if left is None else left - len(matching)
+        polled(len(messages))
+        look()
+
+
+def partitions(consumer: Consumer, topic: str) -> list[int]:
+    """Lists the partitions of `topic`.
+
+    Raises UsageError if it does not exist, NotAllowedError if it may not be read, UnreachableError if no
+    broker answers or one cannot say it at the moment.
+    """
+    try:
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise UnreachableError(
+            f"No broker answered within {_TIMEOUT_S:.0f} s: {cause(error).str()}.",
+            "Check bootstrap.servers in the worker file, and that the broker runs.",
+        ) from error
+    if metadata.error is not None:
+        raise refused(topic, metadata.error)
+    return sorted(metadata.partitions)
+
+
+def refused(topic: str, error: KafkaError) -> KeyfoldError:
+    """Returns the error for what a broker answered about `topic`: not there, not allowed, or not at the moment."""
+    what = f"Topic {topic}: {error.str()}."
+    if error.code() in MISSING or error.code() == KafkaError.TOPIC_EXCEPTION:
+        return UsageError(what, "Check its name, and bootstrap.servers.")
+    if error.code() in NOT_ALLOWED:
+        return NotAllowedError(what, f"Grant the principal Read and Describe on topic {topic} (kafka-acls.sh --add).")
+    return UnreachableError(what, "Try it again in a moment.")
+
+
+def chosen(topic: str, numbers: list[int], partition: int | None) -> list[int]:
+    """Returns the partitions, of `numbers`, that are asked for. Raises UsageError if `topic` has no such one."""
+    if partition is None:
+        return numbers
+    if partition not in numbers:
+        raise UsageError(f"Topic {topic} has no partition {partition}.", f"It has {len(numbers)}, from 0.")
+    return [partition]
+
+
+class BrokerWarnings:
+    """Warns, as librdkafka's `error_cb`, when every broker is away, and again every 30 s while it stays so."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._times = Interval(clock, _AWAY_AGAIN_S)
+
+    def __call__(self, error: KafkaError) -> None:
+        """Logs `error` if it says that every broker is away."""
+        if error.name() == "_ALL_BROKERS_DOWN" and self._times.ready(error.name()):
+            log.warning("no broker answers, reading goes on once one does", error=error.str())
+
+
+class Silence:
+    """Calls `silent` once, when no record has come for a second: a silent end looks like a fault."""
+
+    def __init__(self, consumer: Consumer, topic: str, numbers: Sequence[int], clock: Clock, silent: Silent) -> None:
+        self._consumer = consumer
+        self._partitions = [TopicPartition(topic, number) for number in numbers]
+        self._clock = clock
+        self._silent = silent
+        # When the last record came, in monotonic seconds; None once it was said.
+        self._since: float | None = clock.monotonic()
+
+    def polled(self, count: int) -> None:
+        """Takes how many records a poll has brought."""
+        if self._since is None:
+            return
+        now = self._clock.monotonic()
+        if count:
+            self._since = now
+        elif now - self._since >= _SILENT_S:
+            self._since = None
+            self._silent(self._records())
+
+    def _records(self) -> int | None:
+        """Counts the offsets of the partitions; None if brokers do not say it within COUNT_S."""
+        end, total = self._clock.monotonic() + _COUNT_S, 0
+        for partition in self._partitions:
+            left = end - self._clock.monotonic()
+            if left <= 0:
+                return None
+            try:
+                marks: Any = self._consumer.get_watermark_offsets(partition, timeout=left)
+            except KafkaException:
+                return None
+            total += marks[1] - marks[0] if marks else 0
+        return total
+
+
+class TopicWatch:
+    """Looks now and then whether `topic` is still there: a consumer that is assigned to a deleted one reads on."""
+
+    def __init__(self, consumer: Consumer, topic: str, clock: Clock) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._times = Interval(clock, _LOOK_EVERY_S)
+        self._times.begin_pause(topic)
+        self._missed = False
+
+    def look(self) -> None:
+        """Raises ConnectorError if two looks in a row found no such topic; brokers that are away say nothing."""
+        if not self._times.ready(self._topic):
+            return
+        try:
+            error = self._consumer.list_topics(self._topic, timeout=_LOOK_S).topics[self._topic].error
+        except KafkaException:
+            return
+        missing = error is not None and error.code() in MISSING
+        if missing and self._missed:
+            raise ConnectorError(f"Topic {self._topic} was deleted: {error.str()}.", "Check the topic.")
+        self._missed = missing
+
+
+def _consumer(config: WorkerConfig, clock: Clock) -> Consumer:
+    """Returns a consumer that the brokers let in. Raises UnreachableError if they do not."""
+    pinned = {
+        "group.id": "keyfold-tail",  # librdkafka asks for one before it lets a consumer assign; it joins none
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": False,
+    }
+    quiet = {"log_level": 0}  # errors are reported in our own words; librdkafka repeats its own ten times a second
+    settings = client_config("consumer", config, None, pinned, quiet)
+    probe("consumer", settings, _TIMEOUT_S)
+    return Consumer({**settings, "error_cb": BrokerWarnings(clock)})
+
+
+def _good(messages: list[Message]) -> Iterator[Message]:
+    """Yields `messages` without the errors from which librdkafka recovers; raises ConnectorError for another one."""
+    for message in messages:
+        error = message.error()
+        if error is None:
+            yield message
+        elif error.fatal() or error.name() in _FINAL:
+            raise ConnectorError(f"Topic {message.topic()} cannot be read any more: {error.str()}.", "Check the topic.")
+        else:
+            log.warning("reading is disturbed, it goes on by itself", error=error.str())

@@ -1,0 +1,103 @@
+"""Checks worker and connector files, with what is around them: `keyfold validate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from connectors.config.clients import client_config
+from connectors.config.connector import ConnectorConfig
+from connectors.config.errors import Fault, FaultyConfigError
+from connectors.config.files import OtherFile, clashes, load_connector, load_valid_part, load_worker, other_file
+from connectors.config.folder_checks import snapshot_faults, storage_faults
+from connectors.config.worker import WorkerConfig
+from connectors.errors import ConfigError, UnreachableError
+from connectors.jvm.java import find_java
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import ClientSettings
+from connectors.kafka.probe import probe_all
+from connectors.operations.preflight import broker_faults
+
+_PROBE_S: Final = 10.0
+
+
+class Verdict(Struct, frozen=True):
+    """What is said of one file: `errors` are sentences that begin with their key; `config` shows no secret."""
+
+    file: str
+    name: str | None
+    valid: bool
+    errors: list[str]
+    config: dict[str, str | None] | None = None
+
+
+class BrokerQuestions:
+    """What brokers are asked; `unanswered` is the error of those that did not answer, after which none is asked."""
+
+    def __init__(self) -> None:
+        self.unanswered: UnreachableError | None = None
+
+    def faults(self, config: ConnectorConfig, worker: WorkerConfig) -> tuple[Fault, ...]:
+        """Returns what the brokers have against a connector, whose settings may be a part of its file's."""
+        if self.unanswered is not None:
+            return ()
+        try:
+            probe_all(config.name, ClientSettings.of(worker, config), _PROBE_S)
+            return broker_faults(config, Admin(client_config("admin", worker, config, {})))
+        except UnreachableError as error:
+            self.unanswered = error
+            return ()
+
+
+def validate(
+    paths: Sequence[Path], worker: Path | None, broker: BrokerQuestions | None, *, alone: bool
+) -> list[Verdict]:
+    """Returns a verdict for each connector file, after one for the worker file if that, or its machine, is wrong.
+
+    Without a `worker` file the environment has the worker's settings, unless connectors are checked `alone`. With
+    `broker` brokers and object stores are asked.
+    """
+    try:
+        config = None if alone else load_worker(worker)
+    except FaultyConfigError as error:
+        return [_faulty(error), *(_verdict(path, (), None, None) for path in paths)]
+    here = _at_this_machine(config, asks=broker is not None) if config else ()
+    others = [other_file(path) for path in paths]
+    first = [_faulty(FaultyConfigError(str(worker or "environment"), here))] if here else []
+    return [*first, *(_verdict(path, others[:at], config, broker) for at, path in enumerate(paths))]
+
+
+def _verdict(
+    path: Path, before: Sequence[OtherFile], worker: WorkerConfig | None, broker: BrokerQuestions | None
+) -> Verdict:
+    try:
+        if worker is None:
+            config, faulty = load_connector(path).config, None
+        else:
+            config, faulty = load_valid_part(path, worker)
+    except FaultyConfigError as error:
+        return _faulty(error)
+    faults = [*(faulty.faults if faulty else ()), *clashes(config, before)]
+    if worker is not None:
+        faults += snapshot_faults(worker, config, asks=broker is not None)
+        faults += broker.faults(config, worker) if broker else ()
+    if faults:
+        return _faulty(FaultyConfigError(str(path), faults))
+    return Verdict(str(path), config.name, valid=True, errors=[], config=config.effective())
+
+
+def _at_this_machine(worker: WorkerConfig, *, asks: bool) -> tuple[Fault, ...]:
+    """Lists what a worker would not find here: Java, a place for its storage. An object store is asked if `asks`."""
+    faults = storage_faults(worker, asks=asks)
+    try:
+        find_java()
+    except ConfigError as error:
+        return (*faults, Fault("", str(error)))
+    return faults
+
+
+def _faulty(error: FaultyConfigError) -> Verdict:
+    return Verdict(error.file, None, valid=False, errors=[str(fault) for fault in error.faults])
