@@ -50,14 +50,14 @@ class KeyfoldError(Exception):
     `message` says what happened and in which connector, topic, partition, offset; `action` says in one sentence what
     the operator can do next. `retriable` is True if the same call may succeed later although no one has changed
     anything. `topic` is the source topic concerned if that decides what is done next; otherwise None. `aborted` is
-    how many transactions were aborted by a publish that ended with this error. `silent_s`: for how many seconds the
+    how many transactions were aborted by a publish that ended with this error. `silent_ms`: for how long (ms) the
     broker or store that did not answer had been silent by then, as far as that is known.
     """
 
     retriable: ClassVar[bool] = False
     topic: str | None = None
     aborted: int = 0
-    silent_s: float = 0.0
+    silent_ms: int = 0
 
     def __init__(self, message: str, action: str = "") -> None:
         super().__init__(message, action)

@@ -1,10 +1,13 @@
-"""Reads the machine's clock, through a Protocol by which tests set their own."""
+"""Reads the machine's clock, through a Protocol by which tests set their own. Its one unit is the ms.
+
+What a library takes in seconds (librdkafka, threads) has a name that ends in `_s`.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -14,12 +17,16 @@ class Clock(Protocol):
         """Returns wall time in ms since the epoch, as in a record's timestamp."""
         ...
 
-    def monotonic(self) -> float:
-        """Returns seconds that never fall: for durations and deadlines."""
+    def monotonic_ms(self) -> int:
+        """Returns ms that never fall: for durations and deadlines."""
         ...
 
-    def wait(self, seconds: float, event: threading.Event) -> bool:
-        """Waits until `event` is set or `seconds` have passed; returns True if the event was set."""
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
+        """Waits until `event` is set or `ms` have passed; returns True if the event was set."""
+        ...
+
+    def sleep_ms(self, ms: int) -> None:
+        """Waits for `ms`."""
         ...
 
 
@@ -30,10 +37,17 @@ class SystemClock:
         """Returns wall time in ms since the epoch."""
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> float:
-        """Returns seconds of the system's monotonic clock."""
-        return time.monotonic()
+    def monotonic_ms(self) -> int:
+        """Returns ms of the system's monotonic clock."""
+        return time.monotonic_ns() // 1_000_000
 
-    def wait(self, seconds: float, event: threading.Event) -> bool:
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
         """Waits in real time; returns True if `event` was set in time."""
-        return event.wait(max(seconds, 0.0))
+        return event.wait(max(ms, 0) / 1000)
+
+    def sleep_ms(self, ms: int) -> None:
+        """Waits in real time."""
+        time.sleep(max(ms, 0) / 1000)
+
+
+SYSTEM_CLOCK: Final = SystemClock()

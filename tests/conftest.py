@@ -64,7 +64,7 @@ def _no_known_values(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic that no broker knows counts as deleted after a second."""
-    monkeypatch.setattr(admin, "GONE_AFTER_S", 1.0)
+    monkeypatch.setattr(admin, "GONE_AFTER_MS", 1_000)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -85,9 +85,9 @@ class CleanedLog(OfPartition, Struct, frozen=True, kw_only=True):
 class Cleaner:
     """Keeps the logs of one connector small. One thread uses it; the catalog is shared.
 
-    `uncertain` returns the logs of which the published offset is not known: they are left alone. `clock` returns the
+    `uncertain` returns the logs of which the published offset is not known: they are left alone. `clock_ms` returns the
     time in ms at which a commit is made. For a long job that is later than the time of its round, and the files that it
-    replaced keep their whole grace from then on. Without a `clock`, commits have the time of the round.
+    replaced keep their whole grace from then on. Without it, commits have the time of the round.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class Cleaner:
         settings: EngineSettings,
         counters: Counters,
         uncertain: Callable[[], Collection[TopicPartition]],
-        clock: Callable[[], int] | None = None,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
-        self._clock = clock
+        self._clock_ms = clock_ms
         self._rewriter = rewriter
         self._catalog = catalog
         self._settings = settings
@@ -255,7 +255,7 @@ class Cleaner:
 
     def _now_ms(self, now_ms: int) -> int:
         """Returns the time of the clock, but never one before `now_ms`, the time of the round."""
-        return now_ms if self._clock is None else max(now_ms, self._clock())
+        return now_ms if self._clock_ms is None else max(now_ms, self._clock_ms())
 
     def _count_left_out(self, tp: TopicPartition, records: int) -> None:
         """Logs and counts records that a log kept while it was not folded by key, and that are gone now."""

@@ -54,7 +54,7 @@ class _Payload(Struct, frozen=True):
     action: str
     topic: str | None = None
     aborted: int = 0
-    silent_s: float = 0.0
+    silent_ms: int = 0
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def unwrapping() -> Iterator[None]:
 def tag(error: KeyfoldError) -> str:
     """Returns the line that carries `error` in a text."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
-    payload = _Payload(kinds, error.message, error.action, error.topic, error.aborted, error.silent_s)
+    payload = _Payload(kinds, error.message, error.action, error.topic, error.aborted, error.silent_ms)
     return MARK + base64.b64encode(msgspec.json.encode(payload)).decode()
 
 
@@ -127,7 +127,7 @@ def _made(payload: _Payload) -> KeyfoldError:
     kind = next((known[name] for name in payload.kinds if name in known), KeyfoldError)
     error = kind.__new__(kind)
     KeyfoldError.__init__(error, payload.message, payload.action)
-    error.topic, error.aborted, error.silent_s = payload.topic, payload.aborted, payload.silent_s
+    error.topic, error.aborted, error.silent_ms = payload.topic, payload.aborted, payload.silent_ms
     return error
 
 

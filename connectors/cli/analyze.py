@@ -9,7 +9,7 @@ import typer
 
 from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, configs_of
 from connectors.cli.output import show
-from connectors.clock import SystemClock
+from connectors.cli.parts import parts_of
 from connectors.errors import UsageError
 
 WithOption = Annotated[
@@ -19,7 +19,11 @@ WithOption = Annotated[
 
 
 def analyze(
-    connector: ConnectorArgument, changes: WithOption = None, as_json: JsonOption = False, worker: WorkerOption = None
+    context: typer.Context,
+    connector: ConnectorArgument,
+    changes: WithOption = None,
+    as_json: JsonOption = False,
+    worker: WorkerOption = None,
 ) -> None:
     """Shows what a full fold now would remove and keep, per partition; --with: under other settings as well.
 
@@ -29,7 +33,7 @@ def analyze(
     from connectors.cli.views.analyze import text
     from connectors.operations import analyze as operation
 
-    report = operation.analyze(config, settings, parsed(changes or ()), connector, SystemClock())
+    report = operation.analyze(config, settings, parsed(changes or ()), connector, parts_of(context).clock)
     show(report, lambda: text(report), as_json=as_json)
 
 

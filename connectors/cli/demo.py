@@ -15,7 +15,7 @@ import typer
 from connectors import logging_setup
 from connectors.cli.options import UnusedWorkerOption
 from connectors.cli.output import say
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 
 DirOption = Annotated[Path, typer.Option("--dir", help="The demo's folder, made anew each time.", metavar="DIR")]
 
@@ -33,7 +33,7 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
     signal.signal(signal.SIGTERM, _interrupt)
     folder = DemoFolder(directory)
     try:
-        outcome = play(folder, SystemClock())
+        outcome = play(folder, SYSTEM_CLOCK)
     except RunFailedError as error:
         typer.echo(f"error: {error.message} {error.action}", err=True)
         raise typer.Exit(error.code) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, worker_of
 from connectors.cli.output import show
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 
 
 def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None) -> None:
@@ -13,5 +13,5 @@ def describe(connector: ConnectorArgument, as_json: JsonOption = False, worker: 
     from connectors.cli.views.describe import text
     from connectors.operations import describe as operation
 
-    description, now_ms, folder = operation.describe(config, connector, SystemClock())
+    description, now_ms, folder = operation.describe(config, connector, SYSTEM_CLOCK)
     show(description, lambda: text(description, now_ms, folder), as_json=as_json)

@@ -1,4 +1,4 @@
-"""What commands use that is not of this process: brokers, Spark, the worker. A caller of the app may give others."""
+"""What commands use that is not of this process: brokers, Spark, the worker, the time. A caller may give others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 from msgspec import Struct
+
+from connectors.clock import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
@@ -27,6 +29,7 @@ class CommandParts(Struct, frozen=True):
     dead_letters: Callable[[WorkerConfig, ConnectorConfig], DeadLetters] | None = None
     spark_start: Callable[..., SparkStart] | None = None
     worker: Callable[..., Worker] | None = None
+    clock: Clock = SYSTEM_CLOCK
 
 
 def parts_of(context: typer.Context) -> CommandParts:

@@ -16,7 +16,7 @@ import typer
 from connectors.cli.options import JsonOption, WorkerOption, worker_of
 from connectors.cli.output import say, say_json
 from connectors.cli.parts import CommandParts, parts_of
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.errors import UsageError
 from connectors.progress.observer import observing
 from connectors.signals import HeldSignals, handled
@@ -88,7 +88,7 @@ def _run(
     from connectors.runtime.herder import Herder
     from connectors.runtime.worker import Worker
 
-    clock = SystemClock()
+    clock = SYSTEM_CLOCK
     with observing(clock) as observer:
         herder = Herder(config, clock, observer, loaded, ConnectorStore.of(config) if listens else None)
         # With a folder of files a connector may come at any time, too.

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
 from connectors.cli.output import JsonLines, Readable, readable
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -51,7 +51,7 @@ def tail(
         def silent(records: int | None) -> None:
             typer.echo(waiting(topic, records, from_beginning=from_beginning), err=True)
 
-        clock = SystemClock()
+        clock = SYSTEM_CLOCK
         polls = operation.tail(config, topic, clock, silent, partition, key, limit, from_beginning=from_beginning)
         with closing(polls):
             write(polls)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.client_settings import Setting
@@ -41,14 +42,14 @@ _PAUSE_S: Final = 0.05
 _PENDING_S: Final = 60.0
 """How long (s) to wait for positions in an undecided transaction."""
 
-GONE_AFTER_S: Final = 10.0
+GONE_AFTER_MS: Final = 10_000
 """A topic is gone when no broker has known it for so long.
 
 A broker that was just started, or that has not caught up with the controller, does not know topics that exist. One
 answer that a topic is there is enough; that it is gone counts only when no broker has known it for a while.
 """
-# Between two questions (s) for a topic that no broker knows, until GONE_AFTER_S is over.
-_GONE_PAUSE_S: Final = 0.5
+# Between two questions for a topic that no broker knows, until GONE_AFTER_MS are over.
+_GONE_PAUSE_MS: Final = 500
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -355,19 +356,18 @@ def described(
     names: Iterable[str],
     *,
     known: Iterable[str],
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, T]:
     """Returns what `describe` returns for those of `names` that exist.
 
-    Missing ones that were there before (`known`) are asked for again until they are there or GONE_AFTER_S is over.
+    Missing ones that were there before (`known`) are asked for again until they are there or GONE_AFTER_MS are over.
     Raises what `describe` raises.
     """
     present = dict(describe(set(names)))
     waiting = set(known) & set(names)
-    until = clock() + GONE_AFTER_S
-    while (absent := waiting - present.keys()) and clock() < until:
-        sleep(_GONE_PAUSE_S)
+    until_ms = clock.monotonic_ms() + GONE_AFTER_MS
+    while (absent := waiting - present.keys()) and clock.monotonic_ms() < until_ms:
+        clock.sleep_ms(_GONE_PAUSE_MS)
         present |= describe(absent)
     return present
 

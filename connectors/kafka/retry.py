@@ -7,13 +7,13 @@ below it, so that many connectors do not come back together; errors.retry.timeou
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 import structlog
 from msgspec import Struct
 
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import UnreachableError
 
 T = TypeVar("T")
@@ -22,8 +22,8 @@ T = TypeVar("T")
 FIRST_DELAY_MS: Final = 300
 FOREVER: Final = -1
 """A `timeout_ms` without a limit."""
-# How long (s) a wait goes on before it looks whether it is to stop.
-_SLICE_S: Final = 0.1
+# How long a wait goes on before it looks whether it is to stop.
+_SLICE_MS: Final = 100
 _log = structlog.get_logger()
 
 
@@ -42,27 +42,26 @@ class Retry(Struct, frozen=True):
         what: str,
         *,
         stopped: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> T:
         """Returns what `work` returns, called again while it raises UnreachableError and there is time.
 
         `work` must be such that doing it twice does no harm. `what` names it in the log. Raises the last
         UnreachableError when the time is up or `stopped` returns True, any other error at once.
         """
-        began, tries = clock(), 0
+        began_ms, tries = clock.monotonic_ms(), 0
         while True:
             try:
                 return work()
             except UnreachableError as error:
                 tries += 1
-                wait_ms = self.wait_ms(tries, round((clock() - began) * 1000))
+                wait_ms = self.wait_ms(tries, clock.monotonic_ms() - began_ms)
                 if wait_ms is None or stopped():
                     raise
                 _log.warning("brokers are asked again", what=what, tries=tries, wait_ms=wait_ms, error=str(error))
-            until = clock() + wait_ms / 1000
-            while (left := until - clock()) > 0 and not stopped():
-                sleep(min(_SLICE_S, left))
+            until_ms = clock.monotonic_ms() + wait_ms
+            while (left_ms := until_ms - clock.monotonic_ms()) > 0 and not stopped():
+                clock.sleep_ms(min(_SLICE_MS, left_ms))
 
     def wait_ms(self, tries: int, passed_ms: int, draw: Callable[[int], int] = random.randrange) -> int | None:
         """Returns how long to wait (ms) after `tries` failed tries, `passed_ms` after the first began.
@@ -85,22 +84,20 @@ def call_again(
     while_: Callable[[BaseException], bool],
     deadline_s: float,
     pause_s: float,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
     """Returns what `call` returns, called every `pause_s` seconds while `while_` holds for the error that it raises.
 
     Raises its last error after `deadline_s` seconds, an error for which `while_` does not hold at once.
     """
-    until = clock() + deadline_s
+    until_ms = clock.monotonic_ms() + deadline_s * 1000  # it may be infinite
     while True:
         try:
             return call()
         except BaseException as error:
-            if not while_(error) or clock() >= until:
+            if not while_(error) or clock.monotonic_ms() >= until_ms:
                 raise
-        sleep(pause_s)
+        clock.sleep_ms(round(pause_s * 1000))
 
 
 def poll_until(
@@ -108,15 +105,13 @@ def poll_until(
     call: Callable[[], T],
     deadline_s: float,
     pause_s: float,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
     """Returns the first answer of `call` for which `done` holds, or its last one after `deadline_s` seconds.
 
     It is called every `pause_s` seconds. Raises what `call` raises.
     """
-    until = clock() + deadline_s
-    while not done(answer := call()) and clock() < until:
-        sleep(pause_s)
+    until_ms = clock.monotonic_ms() + deadline_s * 1000  # it may be infinite
+    while not done(answer := call()) and clock.monotonic_ms() < until_ms:
+        clock.sleep_ms(round(pause_s * 1000))
     return answer

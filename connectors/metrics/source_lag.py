@@ -24,9 +24,9 @@ from connectors.runtime.herder import Herder
 from connectors.runtime.supervised_connector import Connector
 from connectors.threads import CancellableThread
 
-LOOK_S: Final = 15.0
+LOOK_MS: Final = 15_000
 """How often (s) the ends are asked for: as often as Prometheus asks by default."""
-FIRST_S: Final = 3.0
+FIRST_MS: Final = 3_000
 """How long (s) after the start they are asked for first: connectors are taken over by then, mostly."""
 REQUEST_S: Final = 5.0
 """How long (s) one request may take; brokers that do not answer hold up the others' next look."""
@@ -112,9 +112,9 @@ class SourceEnds:
         }
 
     def _run(self, stop: threading.Event) -> None:
-        pause_s = FIRST_S
-        while not self._clock.wait(pause_s, stop):
-            pause_s = LOOK_S
+        pause_ms = FIRST_MS
+        while not self._clock.wait_ms(pause_ms, stop):
+            pause_ms = LOOK_MS
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001  # it is only measured, and looked at again

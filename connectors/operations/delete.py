@@ -23,7 +23,7 @@ from compactor.errors import CatalogError, FencedError
 from compactor.snapshot import listing
 from compactor.snapshot import location as snapshot_location
 from compactor.storage.base import Storage
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage, snapshot_storage
 from connectors.config.worker import WorkerConfig
@@ -93,7 +93,7 @@ class ConnectorDeletion:
     def _remove(self, preview: DeletionPreview) -> None:
         connector, admin = self._connector, self._kafka.admin(self._clients.admin())
         owner = owner_lock.this_process().text
-        catalog = fence(self._storage, connector.name, owner, SystemClock().now_ms())
+        catalog = fence(self._storage, connector.name, owner, SYSTEM_CLOCK.now_ms())
         ids = [connector.transactional_id(bucket) for bucket in range(preview.plan.buckets)]
         self._kafka.fence(self._clients.producer(), ids)
         refuse_elsewhere(preview, connector, admin)

@@ -16,7 +16,7 @@ from compactor.catalog.requests import Request
 from compactor.generation.plan import OffsetChange
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
 from connectors.config.stores import connector_storage
@@ -101,7 +101,7 @@ def _change(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) ->
     """Takes the connector over, without Spark, and changes its offsets; its lock is held by this process."""
     storage = connector_storage(worker, connector.name)
     changed: list[ChangedLog] = []
-    clients, clock = ClientSettings.of(worker, connector), SystemClock()
+    clients, clock = ClientSettings.of(worker, connector), SYSTEM_CLOCK
     buckets = ids_to_have(kept_catalog(storage, connector.name).state, connector)
 
     def change(fenced: Fenced) -> None:

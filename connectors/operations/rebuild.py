@@ -24,7 +24,7 @@ from compactor.model.state import CatalogState
 from compactor.rebuild.plan import LostLog, check, ids_of, position_of, restored
 from compactor.runs import paths
 from compactor.runs.writer import RunTarget, write_run
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage
 from connectors.config.topics import select
@@ -69,7 +69,7 @@ def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: b
     ConflictError if a worker runs it; UnreachableError, StorageError.
     """
     storage = connector_storage(worker, connector.name)
-    clients, now_ms = ClientSettings.of(worker, connector), SystemClock().now_ms()
+    clients, now_ms = ClientSettings.of(worker, connector), SYSTEM_CLOCK.now_ms()
     logs: list[RebuiltLog] = []
     with claimed(storage, connector.name, abandoned_s(storage)):
         buckets = ids_to_have(Catalog.open(storage, connector.name).state, connector)

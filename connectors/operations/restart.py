@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.catalog import owner_lock
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
@@ -24,4 +24,4 @@ def restart(worker: WorkerConfig, connector: ConnectorConfig, timeout: RequestTi
             f"No worker runs connector {connector.name}: there is nothing to restart.",
             "Start one: keyfold run CONNECTOR.json.",
         )
-    ask(storage, connector.name, request(RESTART), timeout, SystemClock())
+    ask(storage, connector.name, request(RESTART), timeout, SYSTEM_CLOCK)

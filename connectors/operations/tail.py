@@ -21,13 +21,13 @@ from connectors.progress.observer import Interval
 _TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.2
 _BATCH: Final = 500
-_AWAY_AGAIN_S: Final = 30.0
-_LOOK_EVERY_S: Final = 10.0
+_AWAY_AGAIN_MS: Final = 30_000
+_LOOK_EVERY_MS: Final = 10_000
 _LOOK_S: Final = 1.0
-_SILENT_S: Final = 1.0
-"""After so long (s) without a record it is said what is waited for: people take two seconds of silence for a fault."""
-_COUNT_S: Final = 0.7
-"""How long (s) the brokers are asked how many records there are, so that all is said within two seconds."""
+_SILENT_MS: Final = 1_000
+"""After so long without a record it is said what is waited for: people take two seconds of silence for a fault."""
+_COUNT_MS: Final = 700
+"""How long the brokers are asked how many records there are, so that all is said within two seconds."""
 _FINAL: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "TOPIC_AUTHORIZATION_FAILED")
 
 Silent = Callable[[int | None], object]
@@ -126,7 +126,7 @@ class BrokerWarnings:
     """Warns, as librdkafka's `error_cb`, when every broker is away, and again every 30 s while it stays so."""
 
     def __init__(self, clock: Clock) -> None:
-        self._times = Interval(clock, _AWAY_AGAIN_S)
+        self._times = Interval(clock, _AWAY_AGAIN_MS)
 
     def __call__(self, error: KafkaError) -> None:
         """Logs `error` if it says that every broker is away."""
@@ -142,29 +142,29 @@ class Silence:
         self._partitions = [TopicPartition(topic, number) for number in numbers]
         self._clock = clock
         self._silent = silent
-        # When the last record came, in monotonic seconds; None once it was said.
-        self._since: float | None = clock.monotonic()
+        # When (monotonic ms) the last record came; None once it was said.
+        self._since_ms: int | None = clock.monotonic_ms()
 
     def polled(self, count: int) -> None:
         """Takes how many records a poll has brought."""
-        if self._since is None:
+        if self._since_ms is None:
             return
-        now = self._clock.monotonic()
+        now_ms = self._clock.monotonic_ms()
         if count:
-            self._since = now
-        elif now - self._since >= _SILENT_S:
-            self._since = None
+            self._since_ms = now_ms
+        elif now_ms - self._since_ms >= _SILENT_MS:
+            self._since_ms = None
             self._silent(self._records())
 
     def _records(self) -> int | None:
-        """Counts the offsets of the partitions; None if brokers do not say it within COUNT_S."""
-        end, total = self._clock.monotonic() + _COUNT_S, 0
+        """Counts the offsets of the partitions; None if brokers do not say it within _COUNT_MS."""
+        until_ms, total = self._clock.monotonic_ms() + _COUNT_MS, 0
         for partition in self._partitions:
-            left = end - self._clock.monotonic()
-            if left <= 0:
+            left_ms = until_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
                 return None
             try:
-                marks: Any = self._consumer.get_watermark_offsets(partition, timeout=left)
+                marks: Any = self._consumer.get_watermark_offsets(partition, timeout=left_ms / 1000)
             except KafkaException:
                 return None
             total += marks[1] - marks[0] if marks else 0
@@ -177,7 +177,7 @@ class TopicWatch:
     def __init__(self, consumer: Consumer, topic: str, clock: Clock) -> None:
         self._consumer = consumer
         self._topic = topic
-        self._times = Interval(clock, _LOOK_EVERY_S)
+        self._times = Interval(clock, _LOOK_EVERY_MS)
         self._times.begin_pause(topic)
         self._missed = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -14,7 +13,7 @@ from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError, StorageError
 from compactor.storage.base import Storage
-from connectors.clock import Clock, SystemClock
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import kept_catalog
 from connectors.config.stores import connector_storage
@@ -27,8 +26,8 @@ from connectors.runtime.takeover import draw_start
 from connectors.signals import handled
 
 DEFAULT_TIMEOUT: Final = RequestTimeout()
-# How often (s) the answer is looked for. Each look is a request to an object store; a longer pause is felt by a person.
-POLL_S: Final = 0.2
+# How often the answer is looked for. Each look is a request to an object store; a longer pause is felt by a person.
+POLL_MS: Final = 200
 
 Here = Callable[[Request, OwnerLock], dict[str, Any]]
 """Carries a request out in this process, which holds the connector's lock; returns what a worker would answer."""
@@ -38,7 +37,7 @@ def request(
     kind: str, topic: str | None = None, partition: int | None = None, *, accepts_loss: bool = False
 ) -> Request:
     """Returns a request of now for all logs, or those of `topic`, or its `partition`; `ask` gives it an id."""
-    now_ms = SystemClock().now_ms()
+    now_ms = SYSTEM_CLOCK.now_ms()
     return Request(id="", kind=kind, asked_ms=now_ms, topic=topic, partition=partition, accepts_loss=accepts_loss)
 
 
@@ -72,7 +71,7 @@ def answered(
     wanted: Request,
     timeout: RequestTimeout,
     here: Here,
-    clock: Clock | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
     """Returns what the worker that holds the lock of connector `name` answers; if none holds it, what `here` returns.
 
@@ -82,7 +81,7 @@ def answered(
     lock = OwnerLock(storage)
     if not lock.claim(owner_lock.this_process()):
         try:
-            return ask(storage, name, wanted, timeout, clock or SystemClock())
+            return ask(storage, name, wanted, timeout, clock)
         except UnreachableError:
             if not lock.claim(owner_lock.this_process()):
                 raise
@@ -103,7 +102,7 @@ def _run(worker: WorkerConfig, connector: ConnectorConfig, wanted: Request, lock
     start = draw_start(worker)
     spark = session.get_session(worker.spark_master, worker.spark_settings, worker.executors_package)
     try:
-        task = ConnectorTask(spark, worker, connector, SystemClock(), NullObserver(), lambda _: None, lock)
+        task = ConnectorTask(spark, worker, connector, SYSTEM_CLOCK, NullObserver(), lambda _: None, lock)
         return task.perform(wanted, start)
     finally:
         spark.stop()
@@ -149,10 +148,9 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
 
 def _awaited(storage: Storage, left: Request, seconds: float, clock: Clock) -> Answer | None:
     """Waits for the answer for at most `seconds`; returns None if there is none by then."""
-    never = threading.Event()
-    until = clock.monotonic() + seconds
-    while (answer := requests.answered(storage, left.id)) is None and clock.monotonic() < until:
-        clock.wait(min(POLL_S, max(0.0, until - clock.monotonic())), never)
+    until_ms = clock.monotonic_ms() + round(seconds * 1000)
+    while (answer := requests.answered(storage, left.id)) is None and clock.monotonic_ms() < until_ms:
+        clock.sleep_ms(min(POLL_MS, max(0, until_ms - clock.monotonic_ms())))
     return answer
 
 

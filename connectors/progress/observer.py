@@ -20,10 +20,10 @@ from connectors.progress.terminal import is_terminal
 if TYPE_CHECKING:
     from rich.progress import Progress, Task
 
-LINES_AFTER_S: Final = (5.0, 10.0, 20.0, 40.0, 60.0)
+LINES_AFTER_MS: Final = (5_000, 10_000, 20_000, 40_000, 60_000)
 """The pauses between the lines of one stage; the last one repeats."""
-# Between two lines (s) of one connector's counts.
-COUNTS_EVERY_S: Final = 60.0
+# Between two lines of one connector's counts.
+COUNTS_EVERY_MS: Final = 60_000
 
 log = structlog.get_logger(__name__)
 
@@ -58,26 +58,26 @@ class NullObserver:
 
 
 class Interval:
-    """Lets the first of a kind through, and the next ones after these pauses, in seconds; the last pause repeats.
+    """Lets the first of a kind through, and the next ones after these pauses, in ms; the last pause repeats.
 
     Safe to call from any thread.
     """
 
-    def __init__(self, clock: Clock, *pauses: float) -> None:
+    def __init__(self, clock: Clock, *pauses_ms: int) -> None:
         self._clock = clock
-        self._pauses = pauses
-        # By kind: when (monotonic s) the next is due, and how many were let through. Changed under `_lock`.
-        self._next: dict[Hashable, tuple[float, int]] = {}
+        self._pauses_ms = pauses_ms
+        # By kind: when (monotonic ms) the next is due, and how many were let through. Changed under `_lock`.
+        self._next: dict[Hashable, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     def ready(self, kind: Hashable) -> bool:
         """Returns whether it is time again for `kind`; if so, its next pause begins."""
-        now = self._clock.monotonic()
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
-            due, count = self._next.get(kind, (now, 0))
-            if now < due:
+            due_ms, count = self._next.get(kind, (now_ms, 0))
+            if now_ms < due_ms:
                 return False
-            self._next[kind] = now + self._pauses[min(count, len(self._pauses) - 1)], count + 1
+            self._next[kind] = now_ms + self._pauses_ms[min(count, len(self._pauses_ms) - 1)], count + 1
             return True
 
     def begin_pause(self, kind: Hashable) -> None:
@@ -94,7 +94,7 @@ class Counts:
     """Logs what a connector has counted and is not 0: once a minute, and at the end what was not logged yet."""
 
     def __init__(self, clock: Clock) -> None:
-        self._times = Interval(clock, COUNTS_EVERY_S)
+        self._times = Interval(clock, COUNTS_EVERY_MS)
         # By connector: the newest counts that were not logged yet, and those that were logged last.
         self._waiting: dict[str, Mapping[str, int]] = {}
         self._logged: dict[str, Mapping[str, int]] = {}
@@ -124,7 +124,7 @@ class LineObserver:
     """Logs a line when a stage begins, rarer and rarer ones while it goes on, and one a minute with the counts."""
 
     def __init__(self, clock: Clock) -> None:
-        self._lines = Interval(clock, *LINES_AFTER_S)
+        self._lines = Interval(clock, *LINES_AFTER_MS)
         self._counts = Counts(clock)
         # By connector: the present stage; and the stage with the progress that was logged last.
         self._stages: dict[str, str] = {}

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from compactor.errors import KeyfoldError
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.dev.revision import revision
@@ -54,7 +54,7 @@ def listening(
     from connectors.rest.slow_calls import Slow
     from connectors.runtime.supervised_connector import ActiveTopics
 
-    where, cluster, clock = advertised(worker, bound[0]), (cluster_id or ClusterId)(worker), SystemClock()
+    where, cluster, clock = advertised(worker, bound[0]), (cluster_id or ClusterId)(worker), SYSTEM_CLOCK
     metrics = CollectorRegistry()
     ends = SourceEnds(worker, herder, clock)
     names, partitions = worker.metrics_names, worker.metrics_partitions

@@ -58,7 +58,7 @@ WATCH_WORKED_MS: Final = 1_000
 FENCE_CHECK_MS: Final = 5_000
 STORE_REQUESTS_MS: Final = 5_000
 """How often requests are looked for in an object store, where each look is paid for."""
-IDLE_S: Final = 10.0
+IDLE_MS: Final = 10_000
 
 
 class TaskReport(NamedTuple):
@@ -79,7 +79,7 @@ class ConnectorTask:
     """Runs one connector once, from its take-over to its stop.
 
     `catalog` is the one that it works on, None until it has taken over. `worked`: it has read a micro-batch and
-    published what was due with it, or had nothing to do for IDLE_S.
+    published what was due with it, or had nothing to do for IDLE_MS.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class ConnectorTask:
         self._schedule = MaintenanceSchedule(
             initial_delay_ms=worker.log_cleaner_initial_delay_ms, backoff_ms=worker.log_cleaner_backoff_ms
         )
-        # When (monotonic s) each periodic look is due, and since when the run has had nothing to do.
+        # When (monotonic ms) each periodic look is due, and since when the run has had nothing to do.
         self._due: dict[str, float] = {}
-        self._idle_from = clock.monotonic()
+        self._idle_from_ms = clock.monotonic_ms()
         # The offsets that `--once` has before it, for the progress display; None for a run without an end.
         self._total: int | None = None
         self._reading: ReadingThread | None = None
@@ -137,7 +137,7 @@ class ConnectorTask:
         with ExitStack() as stack:
             components = self.take_over(stack, start, self._tasks_max(query.tasks_max), known, change)
             catalog, broker = components.catalog, components.broker
-            with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock.now_ms):
+            with _fenced_first(catalog, stop), closing_topic(catalog, broker.look_into, self._clock):
                 self._run(components, query, stack, stop, once=once)
 
     def _run(self, components: TaskComponents, query: SharedQuery, stack: ExitStack, stop: Stop, *, once: bool) -> None:
@@ -263,14 +263,14 @@ class ConnectorTask:
         Raises what one of its threads failed with. What a stop interrupts is no failure: the next run goes on from the
         catalog.
         """
-        self._idle_from = now = self._clock.monotonic()
-        next_look = now + WATCH_MS / 1000
-        while reading.is_alive() and not stop.is_set_within(next_look - self._clock.monotonic(), self._clock):
+        self._idle_from_ms = now_ms = self._clock.monotonic_ms()
+        next_look_ms = now_ms + WATCH_MS
+        while reading.is_alive() and not stop.is_set_within(next_look_ms - self._clock.monotonic_ms(), self._clock):
             _raise_failure(reading, maintenance)
             reading.notice_pause()
-            if (now := self._clock.monotonic()) < next_look:
+            if (now_ms := self._clock.monotonic_ms()) < next_look_ms:
                 continue
-            next_look = now + (WATCH_WORKED_MS if self.worked and self._claim.held else WATCH_MS) / 1000
+            next_look_ms = now_ms + (WATCH_WORKED_MS if self.worked and self._claim.held else WATCH_MS)
             self._look(reading, maintenance, components)
         if not stop.is_set():
             _raise_failure(reading, maintenance)
@@ -290,10 +290,10 @@ class ConnectorTask:
         self._show(components.engine)
 
     def _note_idle(self, engine: Engine, reading: ReadingThread) -> None:
-        now = self._clock.monotonic()
+        now_ms = self._clock.monotonic_ms()
         if not (engine.is_idle() and reading.is_idle):
-            self._idle_from = now
-        self.worked |= now - self._idle_from >= IDLE_S
+            self._idle_from_ms = now_ms
+        self.worked |= now_ms - self._idle_from_ms >= IDLE_MS
 
     def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
         """Ends `--once`: publishes what is still due, folds and snapshots everything published.
@@ -332,11 +332,10 @@ class ConnectorTask:
 
     def _every(self, what: str, period_ms: int) -> bool:
         """Returns True once in each period, the first time after one has passed; by the monotonic clock."""
-        now = self._clock.monotonic()
-        due = self._due.setdefault(what, now + period_ms / 1000)
-        if now < due:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._due.setdefault(what, now_ms + period_ms):
             return False
-        self._due[what] = now + period_ms / 1000
+        self._due[what] = now_ms + period_ms
         return True
 
 

@@ -37,8 +37,8 @@ _log = structlog.get_logger()
 
 _ENDING_S: Final = 5.0
 """How long (s) the end of a connector is waited for that shows STOPPED, a moment before it has ended."""
-LOCKS_S: Final = 5.0
-"""How long (s) the start waits for the connectors' locks, which are a few requests each, and the end until they are
+LOCKS_MS: Final = 5_000
+"""How long the start waits for the connectors' locks, which are a few requests each, and the end until they are
 given back."""
 
 
@@ -57,7 +57,7 @@ class Herder:
         files: Sequence[ConnectorFile] = (),
         store: ConnectorStore | None = None,
         supervise: Callable[[WorkerConfig, ConnectorConfig, Clock, Observer], Supervisor] = Supervisor,
-        locks_s: float = LOCKS_S,
+        locks_ms: int = LOCKS_MS,
     ) -> None:
         self.changed: Callable[[], object] = lambda: None
         # The supervisors that were made and not forgotten yet, by connector.
@@ -67,8 +67,8 @@ class Herder:
         self._clock = clock
         self._observer = observer
         self._supervise = supervise
-        self._locks_s = locks_s
-        self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
+        self._locks_ms = locks_ms
+        self._graceful_ms = worker.task_shutdown_graceful_timeout_ms
         # Held for moments, while what runs is looked at or told something: never while anything is waited for.
         self._lock = threading.Lock()
         # Set by `begin`, once Spark is up: nothing is started before.
@@ -90,14 +90,14 @@ class Herder:
 
         The worker's place among all starts on its storage location is drawn first, once for all of them: if it is
         frozen while it takes them over, a worker that starts meanwhile comes later for each. A storage that does not
-        answer is waited for no longer than `locks_s`: the locks only inform commands.
+        answer is waited for no longer than `locks_ms`: the locks only inform commands.
         """
         self._locks.ask(self._place.draw)
         with self._lock:
             for name, spec in self.specs.all().items():
                 if spec.runs:
                     self._locks.ask(partial(self._hold, self._run_of(name, spec)))
-        self._locks.wait(self._locks_s)
+        self._locks.wait(self._locks_ms / 1000)
 
     def _hold(self, supervisor: Supervisor) -> None:
         supervisor.hold(self._place.start)
@@ -137,7 +137,7 @@ class Herder:
 
     def _end(self, name: str, run: Supervisor, *, finishes: bool) -> bool:
         """Stops a supervisor, after a fold that runs if it `finishes`; returns whether it has ended, and forgets it."""
-        run.stop(drop_at=None if finishes else self._clock.monotonic() + self._graceful_s)
+        run.stop(drop_at_ms=None if finishes else self._clock.monotonic_ms() + self._graceful_ms)
         if not run.join(0):
             return False
         self._forget(name, run)
@@ -171,20 +171,20 @@ class Herder:
         with self._lock:
             return sorted(name for name, run in self._runs.items() if run.is_alive())
 
-    def stop(self, drop_at: float, until: float) -> Iterator[str]:
-        """Stops every connector, and yields the names of those that have not ended by `until`, in monotonic seconds."""
+    def stop(self, drop_at_ms: int, until_ms: int) -> Iterator[str]:
+        """Stops every connector; yields the names of those that have not ended by `until_ms` (monotonic)."""
         with self._lock:
             runs = dict(self._runs)
         for run in runs.values():
-            run.stop(drop_at=drop_at)
+            run.stop(drop_at_ms=drop_at_ms)
         for name, run in runs.items():
-            if not run.join(max(0.0, until - self._clock.monotonic())):
+            if not run.join(max(0, until_ms - self._clock.monotonic_ms()) / 1000):
                 yield name
 
     def release(self) -> list[BaseException | None]:
         """Gives all locks back; returns what each connector has ended with.
 
-        A storage that does not answer is waited for no longer than `locks_s`: then `is_releasing`, and the locks end
+        A storage that does not answer is waited for no longer than `locks_ms`: then `is_releasing`, and the locks end
         with this process, or a while later on an object store.
         """
         self.specs.end()
@@ -192,7 +192,7 @@ class Herder:
         for run in runs:
             self._locks.ask(run.release)
         self._locks.ask(self.specs.release)
-        self._locks.wait(self._locks_s)
+        self._locks.wait(self._locks_ms / 1000)
         return [run.error for run in runs]
 
     @property

@@ -68,7 +68,7 @@ def _retried(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 class KafkaBroker:
     """Answers the engine with the Kafka clients of one connector.
 
-    `visible_s`: how long (s) readers may take to see what is committed; None: output_visibility.VISIBLE_S.
+    `visible_ms`: how long readers may take to see what is committed; None: output_visibility.VISIBLE_MS.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class KafkaBroker:
         clients: ClientSettings,
         admin: Admin,
         storage: Storage,
-        visible_s: float | None = None,
+        visible_ms: int | None = None,
     ) -> None:
-        self._visible_s = visible_s
+        self._visible_ms = visible_ms
         self._connector = connector
         self._clients = clients
         self._admin = admin
@@ -164,13 +164,13 @@ class KafkaBroker:
 
     @_retried("end of an output")
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
-        """See Broker. Waits up to `visible_s` for transactions that are open there."""
+        """See Broker. Waits up to `visible_ms` for transactions that are open there."""
         output = state.topics[log.topic].output
         if output is None:
             return None
         doing = f"Connector {state.connector}: how far {log.tp} was published cannot be read from its output"
         place = TopicPartition(output, log.partition)
-        output_visibility.require_stable(doing, {place: 0}, self._admin, self._stopped, self._visible_s)
+        output_visibility.require_stable(doing, {place: 0}, self._admin, self._stopped, self._visible_ms)
         if self._connector.output_source_headers_enable:
             return output_reader.last_source_offset(self._clients.consumer(), output, log.tp, log.generation)
         held = output_reader.holds_records(self._clients.consumer(), output, log.partition, log.generation)
@@ -205,9 +205,9 @@ class KafkaBroker:
 
     @_retried("what readers of an output see")
     def hidden(self, state: CatalogState, topics: Collection[str]) -> Mapping[str, str]:
-        """See Broker. Asks once if nothing is hidden, else for `visible_s` at most."""
+        """See Broker. Asks once if nothing is hidden, else for `visible_ms` at most."""
         published = output_visibility.published_ends(state, topics)
-        ends = output_visibility.await_visible(published, self._admin.ends, self._stopped, wait_s=self._visible_s)
+        ends = output_visibility.await_visible(published, self._admin.ends, self._stopped, wait_ms=self._visible_ms)
         sources = {topic.output: topic.topic for topic in state.topics.values()}
         by_source = groupby(ends, lambda end: sources[end.place.topic])
         return {str(topic): output_visibility.reason(hidden) for topic, hidden in by_source}
@@ -215,7 +215,7 @@ class KafkaBroker:
     def check_visible(self, state: CatalogState, *, letters: bool = False) -> None:
         """Returns once read_committed readers see all that the catalog says was published, with `letters` those too.
 
-        Raises NotVisibleError if they do not in `visible_s`, and what the brokers do not answer.
+        Raises NotVisibleError if they do not in `visible_ms`, and what the brokers do not answer.
         """
         hidden = self.hidden(state, state.topics)
         reasons = [*hidden.values(), *(self._hidden_letters() if letters else ())]
@@ -233,7 +233,7 @@ class KafkaBroker:
         topics = self._admin.describe([name]) if name else {}
         places = [TopicPartition(name, number) for info in topics.values() for number in range(info.partitions)]
         published = self._admin.high_watermarks(places)
-        hidden = output_visibility.await_visible(published, self._admin.ends, self._stopped, wait_s=self._visible_s)
+        hidden = output_visibility.await_visible(published, self._admin.ends, self._stopped, wait_ms=self._visible_ms)
         return (output_visibility.reason(hidden),) if hidden else ()
 
     @_retried("settings of an output")

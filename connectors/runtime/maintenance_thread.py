@@ -22,14 +22,14 @@ from connectors.spark.cancellable_job import CancellableJob
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POLL_SECONDS: Final = 0.5
+POLL_MS: Final = 500
 """The shortest time between two turns, unless a request waits."""
-LOOK_SECONDS: Final = 5.0
+LOOK_MS: Final = 5_000
 """The longest one: so often it asks whether a snapshot is due. Many idle threads that look twice a second cost."""
 FIRST_VACUUM_MS: Final = 60_000
 VACUUM_EVERY_MS: Final = 600_000
 VACUUM_GRACE_MS: Final = 3_600_000
-SNAPSHOT_RETRY_SECONDS: Final = 60.0
+SNAPSHOT_RETRY_MS: Final = 60_000
 POOL: Final = "fold"
 
 
@@ -66,10 +66,10 @@ class MaintenanceThread(CancellableJob):
         self._schedule = schedule
         # Set by a request and by a stop: the next turn begins at once.
         self._woken = threading.Event()
-        # When each is due, in monotonic seconds.
-        self._next_round = clock.monotonic() + schedule.initial_delay_ms / 1000
-        self._next_snapshot = clock.monotonic()
-        self._next_vacuum = clock.monotonic() + FIRST_VACUUM_MS / 1000  # short runs leave files as well
+        # When each is due, on the monotonic clock.
+        self._next_round_ms = clock.monotonic_ms() + schedule.initial_delay_ms
+        self._next_snapshot_ms = clock.monotonic_ms()
+        self._next_vacuum_ms = clock.monotonic_ms() + FIRST_VACUUM_MS  # short runs leave files as well
 
     def interrupt(self) -> None:
         """Interrupts the fold, snapshot or vacuum that runs now."""
@@ -87,30 +87,30 @@ class MaintenanceThread(CancellableJob):
 
     def _run_turns(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            self._clock.wait(self._pause(), self._woken)
+            self._clock.wait_ms(self._pause_ms(), self._woken)
             self._woken.clear()  # before the turn: what comes meanwhile gets another one
             if not stop.is_set():
                 self._turn()
 
-    def _pause(self) -> float:
-        """Returns how long (s) to wait until the next turn: until the next thing is due, within bounds."""
-        left = min(self._next_round, self._next_vacuum) - self._clock.monotonic()
-        return min(max(left, POLL_SECONDS), LOOK_SECONDS)
+    def _pause_ms(self) -> int:
+        """Returns how long to wait until the next turn: until the next thing is due, within bounds."""
+        left_ms = min(self._next_round_ms, self._next_vacuum_ms) - self._clock.monotonic_ms()
+        return min(max(left_ms, POLL_MS), LOOK_MS)
 
     def _turn(self) -> None:
         self._requests.answer_all()
         self._take_snapshot()
-        if self._clock.monotonic() >= self._next_round:
+        if self._clock.monotonic_ms() >= self._next_round_ms:
             busy = bool(self._maintenance.round(self._clock.now_ms()))
-            self._next_round = self._clock.monotonic() + (0 if busy else self._schedule.backoff_ms / 1000)
-        if self._clock.monotonic() >= self._next_vacuum:
+            self._next_round_ms = self._clock.monotonic_ms() + (0 if busy else self._schedule.backoff_ms)
+        if self._clock.monotonic_ms() >= self._next_vacuum_ms:
             self._maintenance.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS, self._running)
-            self._next_vacuum = self._clock.monotonic() + VACUUM_EVERY_MS / 1000
+            self._next_vacuum_ms = self._clock.monotonic_ms() + VACUUM_EVERY_MS
 
     def _take_snapshot(self) -> None:
         """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute."""
         now_ms = self._clock.now_ms()
-        waiting = not self._schedule.snapshots or self._clock.monotonic() < self._next_snapshot
+        waiting = not self._schedule.snapshots or self._clock.monotonic_ms() < self._next_snapshot_ms
         if waiting or not self._maintenance.snapshot_due(now_ms):
             return
         try:
@@ -119,4 +119,4 @@ class MaintenanceThread(CancellableJob):
             self._maintenance.snapshot_failed(error, self._clock.now_ms())
             taken = ()
         if not taken:
-            self._next_snapshot = self._clock.monotonic() + SNAPSHOT_RETRY_SECONDS
+            self._next_snapshot_ms = self._clock.monotonic_ms() + SNAPSHOT_RETRY_MS

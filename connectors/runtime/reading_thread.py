@@ -19,7 +19,7 @@ from connectors.source.options import SourceOptions
 from connectors.source.portion import Offer
 from connectors.source.read_task import read_apart
 from connectors.source.subscription import Subscription
-from connectors.source.topics import ask_again_s
+from connectors.source.topics import ask_again_ms
 from connectors.spark.cancellable_job import CancellableJob
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ TICK_MS: Final = 500
 SETTLED_TICK_MS: Final = 5_000
 """The longest time between two ticks where nothing is left to be published: only positions grow old by themselves."""
 TOPICS_CHECK_MS: Final = 30_000
-"""How often topics are looked for, unless a look takes so long that it is later (`ask_again_s`)."""
-SILENT_S: Final = 2.0
-"""Once the source was silent for so long (s), topics are looked for at once: that look tells within its own time limit
+"""How often topics are looked for, unless a look takes so long that it is later (`ask_again_ms`)."""
+SILENT_MS: Final = 2_000
+"""Once the source was silent for so long, topics are looked for at once: that look tells within its own time limit
 whether brokers answer at all, and would otherwise come up to TOPICS_CHECK_MS later. The election of a leader is over
 by then, as a rule."""
 ALONE_POLL_S: Final = 0.1
-PAUSED_POLL_S: Final = 0.2
-RENEW_S: Final = 30.0
+PAUSED_POLL_MS: Final = 200
+RENEW_MS: Final = 30_000
 """How often a paused connector looks whether positions are old: they live for hours at the least."""
 
 
@@ -75,14 +75,14 @@ class ReadingThread(CancellableJob):
         self._paused = paused
         # Whether it pauses, and everything that it had begun has ended; set by its own thread, read by reports.
         self.is_paused = False
-        self._ticks = Interval(clock, TICK_MS / 1000)
-        self._renewals = Interval(clock, RENEW_S)
+        self._ticks = Interval(clock, TICK_MS)
+        self._renewals = Interval(clock, RENEW_MS)
         # Whether the last renewal of positions failed: topics are looked for before the next one then.
         self._renewal_failed = False
-        # When (monotonic s) the next look at topics is due, and whether one is due and has not been made yet.
-        self._topics_at = clock.monotonic() + TOPICS_CHECK_MS / 1000  # the take-over has just looked for them
+        # When (monotonic ms) the next look at topics is due, and whether one is due and has not been made yet.
+        self._topics_at_ms = clock.monotonic_ms() + TOPICS_CHECK_MS  # the take-over has just looked for them
         self._topics_due = False
-        # Whether the source was silent for SILENT_S at the last look at it.
+        # Whether the source was silent for SILENT_MS at the last look at it.
         self._was_silent = False
         self._subscription: Subscription | None = None
 
@@ -105,12 +105,12 @@ class ReadingThread(CancellableJob):
                         self._notice_silence(subscription)
                         self._tick()
             except (UnreachableError, PublishInterruptedError) as error:
-                error.silent_s = max(error.silent_s, subscription.silent_s)  # the planner asks most often
+                error.silent_ms = max(error.silent_ms, subscription.silent_ms)  # the planner asks most often
                 raise
 
     def _notice_silence(self, subscription: Subscription) -> None:
-        """Makes a look at topics due when a silence of the source has lasted for SILENT_S, once for each silence."""
-        is_silent = subscription.silent_s >= SILENT_S
+        """Makes a look at topics due when a silence of the source has lasted for SILENT_MS, once for each silence."""
+        is_silent = subscription.silent_ms >= SILENT_MS
         self._topics_due |= is_silent and not self._was_silent
         self._was_silent = is_silent
 
@@ -124,7 +124,7 @@ class ReadingThread(CancellableJob):
         subscription.pause()
         self.is_paused = True
         _log.info("paused")
-        while self._paused.is_set() and not self._clock.wait(PAUSED_POLL_S, stop):
+        while self._paused.is_set() and not self._clock.wait_ms(PAUSED_POLL_MS, stop):
             if self._renewals.ready("positions"):
                 self._renew_positions()
         self.is_paused = False
@@ -144,7 +144,7 @@ class ReadingThread(CancellableJob):
             self._renewal_failed = False
         except (UnreachableError, PublishInterruptedError, OutcomeUnknownError) as error:
             self._renewal_failed = True
-            _log.warning("positions not committed again", error=str(error), again_in_s=RENEW_S)
+            _log.warning("positions not committed again", error=str(error), again_in_s=RENEW_MS / 1000)
 
     @property
     def is_idle(self) -> bool:
@@ -153,7 +153,7 @@ class ReadingThread(CancellableJob):
 
     def _take(self, subscription: Subscription, stop: threading.Event) -> None:
         """Takes what comes until the next tick."""
-        settled = self._engine.is_settled() and not self._topics_due and not subscription.silent_s
+        settled = self._engine.is_settled() and not self._topics_due and not subscription.silent_ms
         batch = subscription.next((SETTLED_TICK_MS if settled else TICK_MS) / 1000)
         if self._paused.is_set():
             return
@@ -196,16 +196,16 @@ class ReadingThread(CancellableJob):
 
         In that turn nothing is published, so producers that were not used for long are dropped as well.
         """
-        now = self._clock.monotonic()
-        if not self._topics_due and now >= self._topics_at:
-            self._topics_due, self._topics_at = True, now + TOPICS_CHECK_MS / 1000
+        now_ms = self._clock.monotonic_ms()
+        if not self._topics_due and now_ms >= self._topics_at_ms:
+            self._topics_due, self._topics_at_ms = True, now_ms + TOPICS_CHECK_MS
         if self._topics_due:
             self._topics_due = not self._engine.commit(self._look, self._clock.now_ms())
 
     def _look(self, state: CatalogState) -> Sequence[AnyAction]:
         self._broker.drop_unused()
-        began = self._clock.monotonic()
+        began_ms = self._clock.monotonic_ms()
         actions = self._broker.discover(state)
-        now = self._clock.monotonic()
-        self._topics_at = max(self._topics_at, now + ask_again_s(0, now - began))
+        now_ms = self._clock.monotonic_ms()
+        self._topics_at_ms = max(self._topics_at_ms, now_ms + ask_again_ms(0, now_ms - began_ms))
         return actions

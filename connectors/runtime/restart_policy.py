@@ -27,11 +27,11 @@ from connectors.kafka.probe import probe_all
 from connectors.progress.observer import Interval
 from connectors.runtime.request_handler import OF_A_RUN, RESYNC
 
-POLL_S: Final = 1.0
+POLL_MS: Final = 1_000
 """How often a connector that waits for its restart looks at requests and at the storage."""
-STORE_LOOK_S: Final = 5.0
+STORE_LOOK_MS: Final = 5_000
 """How often an object store is asked for requests of a new run."""
-ASK_EVERY_S: Final = 2.0
+ASK_EVERY_MS: Final = 2_000
 """How often brokers that do not answer are asked again; this and a take-over fit into 5 s (docs/reliability.md)."""
 ASK_S: Final = 2.0
 """How long (s) one probe of the brokers may take; those that need longer count as silent."""
@@ -82,11 +82,11 @@ class Outage:
 
 
 class Outages:
-    """The outages that may end a wait, asked every ASK_EVERY_S seconds."""
+    """The outages that may end a wait, asked every ASK_EVERY_MS."""
 
     def __init__(self, clock: Clock, *outages: Outage) -> None:
         self._outages = outages
-        self._due = Interval(clock, ASK_EVERY_S)
+        self._due = Interval(clock, ASK_EVERY_MS)
 
     def any_over(self) -> bool:
         """Returns True when it is time to ask, and one of the outages is over."""
@@ -110,14 +110,14 @@ def brokers_answer(
     return True
 
 
-def wait_until(clock: Clock, stop: threading.Event, seconds: float | None, is_over: Callable[[], bool]) -> bool:
-    """Waits for `seconds` (None: for ever) or until `is_over()`, which is asked every POLL_S seconds.
+def wait_until(clock: Clock, stop: threading.Event, ms: int | None, is_over: Callable[[], bool]) -> bool:
+    """Waits for `ms` (None: for ever) or until `is_over()`, which is asked every POLL_MS.
 
     Returns False if `stop` was set first.
     """
-    until = None if seconds is None else clock.monotonic() + seconds
-    while until is None or (left := until - clock.monotonic()) > 0:
-        if clock.wait(POLL_S if until is None else min(left, POLL_S), stop):
+    until_ms = None if ms is None else clock.monotonic_ms() + ms
+    while until_ms is None or (left_ms := until_ms - clock.monotonic_ms()) > 0:
+        if clock.wait_ms(POLL_MS if until_ms is None else min(left_ms, POLL_MS), stop):
             return False
         if is_over():
             return True
@@ -135,17 +135,17 @@ class RestartRequests:
         self._storage = storage
         self._clock = clock
         self._begun: dict[str, None] = {}
-        self._next_look = clock.monotonic()
+        self._next_look_ms = clock.monotonic_ms()
 
     def restart_requested(self) -> bool:
         """Returns whether a command asks for something that a new run begins with, and that has not begun.
 
-        An object store is asked every STORE_LOOK_S only: each look is paid for.
+        An object store is asked every STORE_LOOK_MS only: each look is paid for.
         """
-        now = self._clock.monotonic()
-        if now < self._next_look:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_look_ms:
             return False
-        self._next_look = now if self._storage.is_folder else now + STORE_LOOK_S
+        self._next_look_ms = now_ms if self._storage.is_folder else now_ms + STORE_LOOK_MS
         return any(request.kind in OF_A_RUN and request.id not in self._begun for request in self._pending())
 
     def begin_restarts(self) -> tuple[Request, ...]:

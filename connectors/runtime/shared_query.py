@@ -33,9 +33,8 @@ from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
 from connectors.source.poller import Pollers
 from connectors.source.read_task import read_in_driver
-from connectors.source.source_errors import reading_stopped
 from connectors.source.subscription import Subscription
-from connectors.source.topics import SharedAnswers, SourceTopics, shared_answers
+from connectors.source.topics import SharedAnswers, shared_answers
 from connectors.spark import session, stream
 from connectors.threads import CancellableThread, let_go
 
@@ -51,13 +50,13 @@ _log = structlog.get_logger()
 
 
 class QueryTimings(Struct, frozen=True):
-    """How long the query waits, and how often it looks, in seconds."""
+    """How long the query waits, and how often it looks."""
 
-    look_s: float = 0.5
+    look_ms: int = 500
     """Between two looks whether Spark's query still runs."""
-    again_s: float = 1.0
+    again_ms: int = 1_000
     """Before it is started again, if it failed without a portion that may be the reason."""
-    early_end_s: float = 5.0
+    early_end_ms: int = 5_000
     """How long a micro-batch may take to end early: its tasks write into files what they have read by then."""
 
 
@@ -66,7 +65,7 @@ class QueryParts(Struct, frozen=True):
 
     start: Callable[[SparkSession, Address, str, Callable[[DataFrame], None]], StreamingQuery] = stream.start
     gather: Callable[[DataFrame], Mapping[int, Batch | KeyfoldError]] = gather
-    answers: Callable[[ClientSettings, Callable[[], float]], SharedAnswers] = shared_answers
+    answers: Callable[[ClientSettings, Clock], SharedAnswers] = shared_answers
     timings: QueryTimings = QueryTimings()
     driver_read_max: int | None = None
     """As `read_route.of_micro_batch` has it."""
@@ -98,8 +97,8 @@ class SharedQuery:
         self._restart = threading.Event()
         self._ending = threading.Event()
         self._failed: BaseException | None = None
-        self._overdue: tuple[int | None, float] = None, 0.0
-        """The micro-batch that is to end early, None if there is none, and when (monotonic s) it is late."""
+        self._overdue: tuple[int | None, int] = None, 0
+        """The micro-batch that is to end early, None if there is none, and when (monotonic ms) it is late."""
         self._delivered = False
         self._thread = CancellableThread("query", self._run)
 
@@ -142,7 +141,7 @@ class SharedQuery:
         Once `stop` is set, nothing is waited for any more.
         """
         poller = self._pollers.borrow(options.clients)
-        planner = self._planner(options, poller.topics(options.connector), stop)
+        planner = Planner(options, poller.topics(options.connector), self._clock, stop)
         suspect = self.batches.is_suspect(options.connector)
         subscription = Subscription(
             options, planner, self._clock, poller.poll_now, shared=lambda: self.batches.shared, suspect=suspect
@@ -157,13 +156,6 @@ class SharedQuery:
                 self._restart.set()
             poller.remove(subscription)
             self._pollers.give_back(poller)
-
-    def _planner(self, options: SourceOptions, topics: SourceTopics, stop: threading.Event) -> Planner:
-        def sleep(seconds: float) -> None:
-            if self._clock.wait(seconds, stop):
-                raise reading_stopped(options.connector)
-
-        return Planner(options, topics, self._clock.monotonic, sleep)
 
     def _run(self, stop: threading.Event) -> None:
         failures = 0
@@ -184,7 +176,7 @@ class SharedQuery:
             if failures > 1 and error is not None:
                 self.batches.fail(session.gone(self._spark) or error)
             if failures:  # what made it fail is read alone from now on: the others need not wait
-                self._clock.wait(self._timings.again_s, stop)
+                self._clock.wait_ms(self._timings.again_ms, stop)
 
     def _run_once(self, stop: threading.Event) -> BaseException | None:
         """Runs the query until it ends or `stop` is set; returns what it failed with."""
@@ -196,7 +188,7 @@ class SharedQuery:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
             query = self._parts.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
-            while query.isActive and not (self._clock.wait(self._timings.look_s, stop) or self._restart.is_set()):
+            while query.isActive and not (self._clock.wait_ms(self._timings.look_ms, stop) or self._restart.is_set()):
                 self._end_if_overdue()
             return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
@@ -214,11 +206,11 @@ class SharedQuery:
 
         So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read alone.
         """
-        number, now = self.batches.ending, self._clock.monotonic()
+        number, now_ms = self.batches.ending, self._clock.monotonic_ms()
         if number != self._overdue[0]:
-            self._overdue = number, now + self._timings.early_end_s
-        elif number is not None and now >= self._overdue[1]:
-            seconds = self._timings.early_end_s
+            self._overdue = number, now_ms + self._timings.early_end_ms
+        elif number is not None and now_ms >= self._overdue[1]:
+            seconds = self._timings.early_end_ms / 1000
             _log.warning("a micro-batch is read again, as it did not end for other connectors", seconds=seconds)
             self._restart.set()
 

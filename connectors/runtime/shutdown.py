@@ -6,7 +6,6 @@ transaction; readers of the output wait for it, so it is aborted here and not on
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -23,7 +22,7 @@ from connectors.runtime.stop import Stop
 from connectors.spark.cancellable_job import CancellableJob
 from connectors.threads import CancellableThread
 
-POLL_SECONDS: Final = 0.1
+POLL_MS: Final = 100
 ABORT_S: Final = 3.0
 """How long (s) the abort of a cancelled publish's transactions may take."""
 
@@ -59,11 +58,10 @@ class Shutdown:
         """
         self._components.engine.begin_close()
         CancellableThread("stop-maintenance", lambda _: self.end_maintenance()).start()
-        never = threading.Event()
         while not self._components.engine.is_idle():
             if self._is_dropped("micro-batch"):
                 return
-            self._clock.wait(POLL_SECONDS, never)
+            self._clock.sleep_ms(POLL_MS)
 
     def end_maintenance(self) -> None:
         """Ends the maintenance thread: after its fold if the stop finishes, else its fold is dropped."""
@@ -77,7 +75,7 @@ class Shutdown:
         if self._stop.is_set():
             return False
         step.start()
-        while not step.join(POLL_SECONDS):
+        while not step.join(POLL_MS / 1000):
             if self._stop.is_set() and (what != "publish" or self._is_dropped(what)):
                 self.interrupt_maintenance()
                 step.cancel()
@@ -110,7 +108,7 @@ class Shutdown:
             _log.info("cancelled transactions aborted", buckets=buckets)
 
     def _is_dropped(self, what: str) -> bool:
-        is_dropped = self._stop.drops_at(self._clock.monotonic())
+        is_dropped = self._stop.drops_at(self._clock.monotonic_ms())
         if is_dropped:
             _log.warning("cancelling what does not end in time", what=what)
         return is_dropped

@@ -89,10 +89,10 @@ def waiting(
 ) -> Status:
     """Returns the status of a connector that failed with `error` at `now_ms`, as an outage has begun or goes on.
 
-    An outage began when what did not answer fell silent, if the error knows it (`silent_s`).
+    An outage began when what did not answer fell silent, if the error knows it (`silent_ms`).
     `given` are the settings of the connector and of its worker, as for `failed`.
     """
-    silent_ms = round(error.silent_s * 1000) if isinstance(error, KeyfoldError) else 0
+    silent_ms = error.silent_ms if isinstance(error, KeyfoldError) else 0
     since_ms = now_ms - silent_ms if status.waiting_since_ms is None else status.waiting_since_ms
     shown = failed(status, error, next_restart_ms, *given)
     return replace(shown, state=ConnectorState.RESTARTING, waiting_since_ms=since_ms)

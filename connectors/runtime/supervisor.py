@@ -43,7 +43,7 @@ from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
 from connectors.runtime.offset_change import ChangedLog, OffsetChanger, every_log
-from connectors.runtime.restart_policy import POLL_S, Outage, Outages, RestartBackoff, RestartRequests
+from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.runtime.stop import Stop
@@ -115,13 +115,13 @@ class Supervisor:
         self._tasks = tasks
         self._changers = changers
         self._backoff = RestartBackoff(connector.restart_backoff_initial_ms, connector.restart_backoff_max_ms)
-        self._graceful_s = worker.task_shutdown_graceful_timeout_ms / 1000
+        self._graceful_ms = worker.task_shutdown_graceful_timeout_ms
         self._status = StatusFile(storage, clock)
         self._requests = RestartRequests(storage, clock)
         self._brokers_answer = partial(brokers_answer, worker, connector)
         self._warn_of_readers = partial(warn_of_readers, worker, connector.name)
-        self._requests_due = Interval(clock, POLL_S)
-        self._owner_due = Interval(clock, FENCE_CHECK_MS / 1000)
+        self._requests_due = Interval(clock, POLL_MS)
+        self._owner_due = Interval(clock, FENCE_CHECK_MS)
         # The three values of its life, and what guards them: other threads set the target, its own ends runs.
         self._moving = threading.RLock()
         self.target = TargetState.RUNNING
@@ -166,8 +166,8 @@ class Supervisor:
 
     def restart(self) -> None:
         """Ends the run that is under way, or the wait for the next one, and starts another with the same settings."""
-        drop_at = self._clock.monotonic() + self._graceful_s
-        self._move(RunEvent.RESTART, lambda stop: stop.drop(drop_at))
+        drop_at_ms = self._clock.monotonic_ms() + self._graceful_ms
+        self._move(RunEvent.RESTART, lambda stop: stop.drop(drop_at_ms))
 
     def aim(self, target: TargetState) -> None:
         """Has the connector run, or pause: take nothing in and publish nothing, in this run and in the next ones."""
@@ -176,15 +176,15 @@ class Supervisor:
                 self.target = target
                 self._move(RunEvent.TARGET)
 
-    def stop(self, *, drop_at: float | None = None) -> None:
+    def stop(self, *, drop_at_ms: int | None = None) -> None:
         """Lets what runs now finish, a fold as well, and then ends the connector for good.
 
-        With `drop_at` the fold ends at once, and the step that still runs then, in monotonic seconds. Of several stops
-        the stronger counts.
+        With `drop_at_ms`, on the monotonic clock, the fold ends at once, and the step that still runs then. Of several
+        stops the stronger counts.
         """
         with self._moving:
             self.target = TargetState.STOPPED
-            self._move(RunEvent.TARGET, Stop.finish if drop_at is None else lambda stop: stop.drop(drop_at))
+            self._move(RunEvent.TARGET, Stop.finish if drop_at_ms is None else lambda stop: stop.drop(drop_at_ms))
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until the thread has ended, for at most `seconds`; returns whether it has."""
@@ -387,8 +387,8 @@ class Supervisor:
         if self.state in (RunState.WAITING, RunState.FAILED):
             by_itself = self.state is RunState.WAITING
             outages = self._outages() if by_itself else Outages(self._clock)
-            seconds = self._backoff.delay_ms(self._status.current.failures) / 1000 if by_itself else None
-            restart_policy.wait_until(self._clock, self._stop, seconds, lambda: self._is_wait_over(outages))
+            wait_ms = self._backoff.delay_ms(self._status.current.failures) if by_itself else None
+            restart_policy.wait_until(self._clock, self._stop, wait_ms, lambda: self._is_wait_over(outages))
         return self._end_run(RunEvent.DUE)
 
     def _is_wait_over(self, outages: Outages) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -18,7 +17,7 @@ from compactor.model.actions import SetBuckets
 from compactor.model.state import BYTES, CatalogState
 from compactor.storage.base import Storage
 from compactor.storage.object_client import LEASE_MS
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
@@ -47,7 +46,7 @@ LOCK_POLL_S: Final = 1.0
 LEASE_MARGIN_S: Final = 5.0
 """How much longer it is looked at than it can stand: a store's times are in whole seconds."""
 
-LIST_PAUSE_S: Final = 4.0
+LIST_PAUSE_MS: Final = 4_000
 """The pause between two listings of a folder: a network file system may show an old listing for half a minute."""
 
 
@@ -245,7 +244,7 @@ def newer_owner(catalog: Catalog | None) -> FencedError | None:
 
 
 def _pause() -> None:
-    SystemClock().wait(LIST_PAUSE_S, threading.Event())
+    SYSTEM_CLOCK.sleep_ms(LIST_PAUSE_MS)
 
 
 def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None:

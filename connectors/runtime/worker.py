@@ -40,20 +40,20 @@ _log = structlog.get_logger()
 
 STEP_SHARE: Final = 0.6
 """The part of task.shutdown.graceful.timeout.ms in which a step may still finish; after it the step is cancelled."""
-LEAST_SECONDS: Final = 1.0
+LEAST_MS: Final = 1_000
 """Spark has at least this long to close, however long the connectors took."""
 
 
 class WorkerTimings(Struct, frozen=True):
-    """How long a worker waits, and how often it looks, in seconds."""
+    """How long a worker waits, and how often it looks."""
 
-    look_s: float = 0.5
+    look_ms: int = 500
     """Between two looks at Spark's start, its JVM and the query. A signal or an ended connector is seen at once."""
-    still_starting_s: float = 5.0
+    still_starting_ms: int = 5_000
     """How often it is said that Spark is still starting: after ten silent seconds people take a program for hung."""
-    leave_s: float = 3.0
+    leave_ms: int = 3_000
     """How long a start of Spark that is not needed any more may take to end."""
-    reload_s: float = 5.0
+    reload_ms: int = 5_000
     """After so long the storage is asked again what connectors of new files are to be, if it did not answer."""
 
 
@@ -101,7 +101,7 @@ class Worker:
         self._clock = clock
         self._observer = observer
         self._spark = spark
-        self._graceful_s = config.task_shutdown_graceful_timeout_ms / 1000
+        self._graceful_ms = config.task_shutdown_graceful_timeout_ms
         self._stop = Stop()
         # Whether SIGINT has come: `--once` ends with 130 then.
         self._interrupted = False
@@ -147,13 +147,13 @@ class Worker:
                 self._herder.begin(RunContext(spark, query, once, self._stop.wake))
             self._watch(spark, query)
         finally:
-            until = self._clock.monotonic() + self._graceful_s
+            until_ms = self._clock.monotonic_ms() + self._graceful_ms
             if query is not None:
                 query.begin_stop()
-                self._stop_all(until)
-                if not query.stop(max(0.0, until - self._clock.monotonic())):
+                self._stop_all(until_ms)
+                if not query.stop(max(0, until_ms - self._clock.monotonic_ms()) / 1000):
                     self._abandon("the streaming query")
-            self._close(spark, until)
+            self._close(spark, until_ms)
 
     def _session(self, *, once: bool) -> SparkSession | None:
         """Waits for Spark; returns None if nothing is left to do with it.
@@ -168,12 +168,12 @@ class Worker:
             settings = {config.name: ClientSettings.of(self._config, config) for config in configs}
             ask = self._parts.kafka.probe
             probe = BrokerProbe({name: partial(ask, name, its) for name, its in settings.items()})
-        begun, said = self._clock.monotonic(), Interval(self._clock, self._timings.still_starting_s)
+        begun_ms, said = self._clock.monotonic_ms(), Interval(self._clock, self._timings.still_starting_ms)
         said.begin_pause("Spark")
         _log.info("starting Spark", master=self._config.spark_master)
         while True:
             spark = self._started()
-            seconds = round(self._clock.monotonic() - begun, 1)
+            seconds = round((self._clock.monotonic_ms() - begun_ms) / 1000, 1)
             if spark is not None and (probe is None or probe.has_answer):
                 _log.info("Spark is up", seconds=seconds)
                 return spark
@@ -182,17 +182,17 @@ class Worker:
             if self._stop.is_set() or (probe is not None and self._no_broker_answers(probe)):
                 break
             if spark is not None:  # only the brokers are waited for
-                self._clock.wait(self._timings.look_s, self._stop)
-        self._spark.leave(self._timings.leave_s)
+                self._clock.wait_ms(self._timings.look_ms, self._stop)
+        self._spark.leave(self._timings.leave_ms / 1000)
         self.abandoned.append("Spark's start")
         return None
 
     def _started(self) -> SparkSession | None:
-        """Returns the session if it starts within `look_s`, else None; a stop that ends the JVM is no failure."""
+        """Returns the session if it starts within `look_ms`, else None; a stop that ends the JVM is no failure."""
         try:
-            return self._spark.wait(self._timings.look_s)
+            return self._spark.wait(self._timings.look_ms / 1000)
         except Exception:
-            if self._clock.wait(self._timings.look_s, self._stop):
+            if self._clock.wait_ms(self._timings.look_ms, self._stop):
                 return None
             raise
 
@@ -206,9 +206,8 @@ class Worker:
     def _watch(self, spark: SparkSession, query: SharedQuery) -> None:
         self.health = Health.HEALTHY
         while not self._stop.is_set() and not self._is_over():
-            self._stop.is_set_within(
-                self._timings.look_s, self._clock
-            )  # or until a connector has ended or is to change
+            # Or until a connector has ended or is to change.
+            self._stop.is_set_within(self._timings.look_ms, self._clock)
             if self._lost(spark, query):
                 return
             self._begin_reload()
@@ -231,8 +230,9 @@ class Worker:
             try:
                 self._herder.apply(changes)
             except StorageError as error:
-                _log.error("connector files wait for the storage", error=str(error), again_in_s=self._timings.reload_s)
-                self._clock.wait(self._timings.reload_s, stop)
+                again_in_s = self._timings.reload_ms / 1000
+                _log.error("connector files wait for the storage", error=str(error), again_in_s=again_in_s)
+                self._clock.wait_ms(self._timings.reload_ms, stop)
             except Exception:  # noqa: BLE001  # a defect here ends no connector
                 _log.exception("connector files cannot be taken up")
                 return
@@ -246,27 +246,27 @@ class Worker:
     def _lost(self, spark: SparkSession, query: SharedQuery) -> bool:
         """Returns whether Spark's JVM, or the query for good, has ended; a signal to the process group ends it too."""
         gone = session.gone(spark) or query_gone(query.failure)
-        if gone is None or self._clock.wait(self._timings.look_s, self._stop):
+        if gone is None or self._clock.wait_ms(self._timings.look_ms, self._stop):
             return False
         self._gone = gone
         self.health = Health.UNHEALTHY
         _log.error("Spark is gone", error=str(gone))
         return True
 
-    def _stop_all(self, until: float) -> None:
-        """Stops every connector; one that has not ended by `until`, in monotonic seconds, is left as it is."""
+    def _stop_all(self, until_ms: int) -> None:
+        """Stops every connector; one that has not ended by `until_ms`, on the monotonic clock, is left as it is."""
         if self._stop.is_set():
             _log.info("stopping", connectors=self._herder.alive())
-        drop_at = until - self._graceful_s * (1 - STEP_SHARE)
-        for name in self._herder.stop(drop_at, until):
+        drop_at_ms = until_ms - round(self._graceful_ms * (1 - STEP_SHARE))
+        for name in self._herder.stop(drop_at_ms, until_ms):
             self._abandon(f"connector {name}")
 
-    def _close(self, spark: SparkSession, until: float) -> None:
-        """Ends Spark; a JVM that does not end by `until` is killed: nothing in it is needed any more."""
+    def _close(self, spark: SparkSession, until_ms: int) -> None:
+        """Ends Spark; a JVM that does not end by `until_ms` is killed: nothing in it is needed any more."""
         # It fails if a signal to the process group has ended the JVM already.
         closing = CancellableThread("stop-spark", lambda _: session.close(spark))
         closing.start()
-        if not closing.join(max(LEAST_SECONDS, until - self._clock.monotonic())):
+        if not closing.join(max(LEAST_MS, until_ms - self._clock.monotonic_ms()) / 1000):
             self._abandon("Spark")
             session.kill(spark)
 

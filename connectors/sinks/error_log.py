@@ -14,14 +14,14 @@ import pyarrow as pa
 import structlog
 
 from compactor.model.record import TIMESTAMP_TYPES, TopicPartition
-from connectors.clock import SystemClock
+from connectors.clock import SYSTEM_CLOCK
 from connectors.progress.observer import Interval
 from connectors.sinks.dead_letter import Refusals, rejection_for
 
 _log: Final = structlog.get_logger()
-PAUSES_S: Final = (60.0, 600.0, 3600.0)
+PAUSES_MS: Final = (60_000, 600_000, 3_600_000)
 """After the first warning of a kind the next ones follow after these pauses: a source may be malformed for days."""
-_times: Final = Interval(SystemClock(), *PAUSES_S)
+_times: Final = Interval(SYSTEM_CLOCK, *PAUSES_MS)
 """When a warning is due, by connector, topic and class; of this process."""
 
 

@@ -12,7 +12,6 @@ hidden below the high watermark (`require_stable`). A record of ours there would
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
@@ -22,14 +21,15 @@ from msgspec import Struct
 from compactor.errors import NotVisibleError
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.kafka.admin import Admin
 
-VISIBLE_S: Final = 30.0
-"""How long (s) markers are waited for. A leader that fails over has them after some seconds; a transaction that
+VISIBLE_MS: Final = 30_000
+"""How long markers are waited for. A leader that fails over has them after some seconds; a transaction that
 somebody else has left open may last for minutes, which is left to the next try."""
-_PAUSE_S: Final = 0.1
-"""Between two looks (s)."""
-_SAY_AFTER_S: Final = 1.0
+_PAUSE_MS: Final = 100
+"""Between two looks."""
+_SAY_AFTER_MS: Final = 1_000
 """Markers are late by milliseconds as a rule: only a longer wait is worth a line of the log."""
 
 _log = structlog.get_logger()
@@ -73,24 +73,22 @@ def await_visible(
     published: Ends,
     stable_ends: Callable[[Collection[TopicPartition]], Ends],
     stopped: Callable[[], bool],
-    *,
-    wait_s: float | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
+    clock: Clock = SYSTEM_CLOCK,
+    wait_ms: int | None = None,
 ) -> tuple[HiddenEnd, ...]:
     """Waits until readers see all that was `published`; returns the partitions of which they do not in time.
 
     `stable_ends` asks for last stable offsets; only what was hidden at the last look is asked for again. A stop ends
-    the wait, and VISIBLE_S or `wait_s` seconds do. Raises what `stable_ends` raises.
+    the wait, and VISIBLE_MS or `wait_ms` do. Raises what `stable_ends` raises.
     """
-    began, said = clock(), False
-    longest_s = VISIBLE_S if wait_s is None else wait_s
+    began_ms, said = clock.monotonic_ms(), False
+    longest_ms = VISIBLE_MS if wait_ms is None else wait_ms
     hidden = hidden_ends(published, stable_ends(published)) if published else ()
-    while hidden and (waited := clock() - began) < longest_s and not stopped():
-        if waited >= _SAY_AFTER_S and not said:
+    while hidden and (waited_ms := clock.monotonic_ms() - began_ms) < longest_ms and not stopped():
+        if waited_ms >= _SAY_AFTER_MS and not said:
             said = True
             _log.info("waiting until readers see what was published", partitions=len(hidden), first=str(hidden[0]))
-        sleep(_PAUSE_S)
+        clock.sleep_ms(_PAUSE_MS)
         waiting = {hidden_end.place: hidden_end.end for hidden_end in hidden}
         hidden = hidden_ends(waiting, stable_ends(waiting))
     return hidden
@@ -100,7 +98,7 @@ def reason(hidden: Iterable[HiddenEnd]) -> str:
     """Returns a sentence that says of `hidden` partitions what readers see; there is one at least."""
     first, more = _first(hidden)
     return (
-        f"read_committed readers do not see all that was published: after {VISIBLE_S:.0f} s {first}{more}. Its "
+        f"read_committed readers do not see all that was published: after {VISIBLE_MS / 1000:.0f} s {first}{more}. Its "
         "transaction is committed, and the broker has not ended it there, or another producer's transaction is open."
     )
 
@@ -116,17 +114,17 @@ def require_stable(
     reached: Ends,
     admin: Admin,
     stopped: Callable[[], bool] = lambda: False,
-    wait_s: float | None = None,
+    wait_ms: int | None = None,
 ) -> None:
     """Waits until read_committed readers see all records that output partitions hold now.
 
     `reached`: the partitions, each with an offset up to which it is known to hold records, 0 if none is known. No
-    producer of ours may have a transaction open there. Raises NotVisibleError after VISIBLE_S (or
-    `wait_s`), and what `admin` raises; `doing` says what cannot be done then.
+    producer of ours may have a transaction open there. Raises NotVisibleError after VISIBLE_MS (or `wait_ms`), and what
+    `admin` raises; `doing` says what cannot be done then.
     """
     watermarks = admin.high_watermarks(reached)
     held = {place: max(offset, watermarks[place]) for place, offset in reached.items()}
-    hidden = await_visible(held, admin.ends, stopped, wait_s=wait_s)
+    hidden = await_visible(held, admin.ends, stopped, wait_ms=wait_ms)
     if not hidden:
         return
     first, more = _first(hidden)

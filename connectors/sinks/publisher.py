@@ -15,7 +15,6 @@ takes longer than a transaction. Spark's publish tasks fence the kept ones, whic
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -27,6 +26,7 @@ from structlog.contextvars import bound_contextvars
 from compactor.errors import KeyfoldError, PublishInterruptedError
 from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.storage.base import Storage
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import UnreachableError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import QUEUE_BYTES
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from compactor.model.state import CatalogState
     from connectors.config.connector import ConnectorConfig
 
-KEPT_S: Final = 60.0
+KEPT_MS: Final = 60_000
 """A producer that was not used for so long (s) is not kept: the brokers may have moved since, and its threads cost."""
 
 T = TypeVar("T")
@@ -196,19 +196,19 @@ class KeptSessions:
     A publish begins and ends in the engine's turn; only `take` and `put` are called by the threads of its buckets.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         # None until the first publish, and after `close`.
         self._queries: QueryClients | None = None
         # The idle sessions by bucket: `take` removes one and `put` brings it back.
         self._open: dict[int, ProducerSession] = {}
-        # When (monotonic s) a publish last began, or a session was last put back.
-        self._used = clock()
+        # When (monotonic ms) a publish last began, or a session was last put back.
+        self._used_ms = self._clock.monotonic_ms()
 
     def begin(self, publisher: ChangelogPublisher) -> QueryClients:
         """Returns the query clients; to be called before the first bucket of a publish begins."""
         self.drop_unused()
-        self._used = self._clock()
+        self._used_ms = self._clock.monotonic_ms()
         self._queries = self._queries or QueryClients(publisher.connector, publisher.clients)
         return self._queries
 
@@ -219,11 +219,11 @@ class KeptSessions:
     def put(self, bucket: int, session: ProducerSession) -> None:
         """Keeps a session after its last transaction was committed."""
         self._open[bucket] = session
-        self._used = self._clock()
+        self._used_ms = self._clock.monotonic_ms()
 
     def drop_unused(self) -> None:
-        """Drops all sessions if none was used for KEPT_S, and closes the clients; no publish may be under way."""
-        if self._clock() - self._used > KEPT_S:
+        """Drops all sessions if none was used for KEPT_MS, and closes the clients; no publish may be under way."""
+        if self._clock.monotonic_ms() - self._used_ms > KEPT_MS:
             self.close()
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """How long to wait, in seconds.
 
     `timeout`: without progress for so long, a read or a plan fails. `metadata_age`: topics, partitions and ids are
-    asked for again after it, later if that takes long (`ask_again_s`). `look`: after so long without progress a read
+    asked for again after it, later if that takes long (`ask_again_ms`). `look`: after so long without progress a read
     asks the brokers why.
     """
 

@@ -6,7 +6,7 @@ It keeps no position: every answer follows from the position that it is given an
 from __future__ import annotations
 
 import re
-import time
+import threading
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -14,18 +14,19 @@ import msgspec
 import structlog
 
 from compactor.model.record import TopicPartition
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import CHECK_BROKERS, SourceChangedError, UnreachableError
 from connectors.kafka import admin
 from connectors.source import plan, source_errors
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
-from connectors.source.topics import NoAnswerError, SourceTopics, ask_again_s
+from connectors.source.topics import NoAnswerError, SourceTopics, ask_again_ms
 
-SAID_AGAIN_S: Final = 30.0
-"""How long (s) a reason why brokers do not answer is not logged again, as they are asked several times a second."""
-_RETRY_S: Final = 0.5
-_CALM_S: Final = 0.5
-"""Above the time (s) between two questions, so that one answer among failures ends no outage."""
+SAID_AGAIN_MS: Final = 30_000
+"""How long a reason why brokers do not answer is not logged again, as they are asked several times a second."""
+_RETRY_MS: Final = 500
+_CALM_MS: Final = 500
+"""Above the time between two questions, so that one answer among failures ends no outage."""
 _NUMBER: Final = re.compile(r"\d+")
 _Answer = TypeVar("_Answer")
 _log = structlog.get_logger()
@@ -40,30 +41,31 @@ class _Pinned(msgspec.Struct, frozen=True):
 
 
 class Planner:
-    """Decides the ends of portions. `clock` returns monotonic seconds, `sleep` waits seconds."""
+    """Decides the ends of portions. Once `stop` is set, it waits for no answer any more."""
 
     def __init__(
         self,
         options: SourceOptions,
         source: SourceTopics,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = SYSTEM_CLOCK,
+        stop: threading.Event | None = None,
     ) -> None:
         self._options = options
         self._source = source
         self._clock = clock
-        self._sleep = sleep
-        # The last answer about topics, asked for again at `_topics_until` (s), or at once if it is None.
+        self._stop = stop or threading.Event()
+        self._timeout_ms = round(options.timeouts.timeout * 1000)
+        # The last answer about topics, asked for again at `_topics_until_ms`, or at once if it is None.
         self._topics: dict[str, SourceTopic] | None = None
-        self._topics_until = float("-inf")
+        self._topics_until_ms = 0
         # What `partitions` returned last: for this position and these topics, the list.
         self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
-        # Since when (s) not every question was answered in full; None if the last one was.
-        self._failing_since: float | None = None
-        # Since when (s) every question was answered; None while the last one was not.
-        self._answering_since: float | None = None
-        # When (s) each reason of an outage was logged.
-        self._said: dict[str, float] = {}
+        # Since when (monotonic ms) not every question was answered in full; None if the last one was.
+        self._failing_since_ms: int | None = None
+        # Since when (monotonic ms) every question was answered; None while the last one was not.
+        self._answering_since_ms: int | None = None
+        # When (monotonic ms) each reason of an outage was logged.
+        self._said: dict[str, int] = {}
         self._pinned: _Pinned | None = None
         # Topics that were logged as missing, and as recreated: each is logged once.
         self._missing: frozenset[str] = frozenset()
@@ -72,10 +74,10 @@ class Planner:
         self._closed = False
 
     @property
-    def silent_s(self) -> float:
-        """For how long (s) questions about the source were not answered in full; 0 if the last one was."""
-        since = self._failing_since
-        return 0.0 if since is None else self._clock() - since
+    def silent_ms(self) -> int:
+        """For how long questions about the source were not answered in full; 0 if the last one was."""
+        since_ms = self._failing_since_ms
+        return 0 if since_ms is None else self._clock.monotonic_ms() - since_ms
 
     def close(self) -> None:
         """Has failures count no more: the client that a question is under way with may be closed meanwhile."""
@@ -83,8 +85,8 @@ class Planner:
 
     def pin(self) -> None:
         """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
-        until = self._clock() + min(admin.GONE_AFTER_S, self._options.timeouts.timeout / 2)
-        self._pinned = self._until_answered(lambda: self._pin(until))
+        until_ms = self._clock.monotonic_ms() + min(admin.GONE_AFTER_MS, self._timeout_ms // 2)
+        self._pinned = self._until_answered(lambda: self._pin(until_ms))
 
     def initial(self) -> dict[str, TopicOffsets]:
         """Returns the first position: the starts of known topics, the log starts of others.
@@ -126,10 +128,10 @@ class Planner:
         log_starts = pinned.log_starts if pinned else self._source.log_starts(_partitions(new)).complete()
         return {**starts, **plan.introduce(new, topics, log_starts)}
 
-    def _pin(self, until: float) -> _Pinned:
+    def _pin(self, until_ms: int) -> _Pinned:
         topics = self._known()
         absent = self._options.starts.keys() - self._options.closed - topics.keys()
-        if absent and self._clock() < until:  # a topic that is missing now would not be read at all
+        if absent and self._clock.monotonic_ms() < until_ms:  # a topic that is missing now would not be read at all
             raise NoAnswerError(f"topic {min(absent)} is not known at the moment")
         every = _partitions(topics)
         return _Pinned(topics, self._source.log_starts(every).complete(), self._source.log_ends(every).complete())
@@ -182,8 +184,8 @@ class Planner:
 
     def _known(self) -> dict[str, SourceTopic]:
         """Returns the topics that are read, as the brokers have them, or had them a short time ago."""
-        now, connector, selection = self._clock(), self._options.connector, self._options.selection
-        if self._topics is not None and now < self._topics_until:
+        now_ms, connector, selection = self._clock.monotonic_ms(), self._options.connector, self._options.selection
+        if self._topics is not None and now_ms < self._topics_until_ms:
             return self._topics
         if selection.pattern is not None:
             self._topics = self._source.matching(selection.pattern)
@@ -193,50 +195,52 @@ class Planner:
             for name in sorted(missing - self._missing):
                 _log.warning("source topic does not exist", connector=connector, topic=name)
             self._missing = missing
-        self._topics_until = now + ask_again_s(self._options.timeouts.metadata_age, self._clock() - now)
+        least_ms = round(self._options.timeouts.metadata_age * 1000)
+        self._topics_until_ms = now_ms + ask_again_ms(least_ms, self._clock.monotonic_ms() - now_ms)
         return self._topics
 
     def _note_answer(self) -> None:
-        """Ends a silence; forgets what was said of it after _CALM_S, as brokers may answer and fail in turn."""
-        now, self._failing_since = self._clock(), None
-        self._answering_since = now if self._answering_since is None else self._answering_since
-        if now - self._answering_since >= _CALM_S:
+        """Ends a silence; forgets what was said of it after _CALM_MS, as brokers may answer and fail in turn."""
+        now_ms, self._failing_since_ms = self._clock.monotonic_ms(), None
+        self._answering_since_ms = now_ms if self._answering_since_ms is None else self._answering_since_ms
+        if now_ms - self._answering_since_ms >= _CALM_MS:
             self._said.clear()
 
     def _note_failure(self, why: str) -> None:
         if self._closed:
             return
-        now = self._clock()
-        self._answering_since = None
-        self._failing_since = now if self._failing_since is None else self._failing_since
-        waited = now - self._failing_since
+        now_ms = self._clock.monotonic_ms()
+        self._answering_since_ms = None
+        self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
+        waited_ms = now_ms - self._failing_since_ms
         kind = _NUMBER.sub("#", why)  # a time or an id of a request must not make it another reason
-        if now - self._said.get(kind, float("-inf")) >= SAID_AGAIN_S:
-            self._said[kind] = now
-            _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=round(waited))
-        if waited >= self._options.timeouts.timeout:
-            raise self._unreachable(why, waited)
+        if kind not in self._said or now_ms - self._said[kind] >= SAID_AGAIN_MS:
+            self._said[kind], seconds = now_ms, round(waited_ms / 1000)
+            _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=seconds)
+        if waited_ms >= self._timeout_ms:
+            raise self._unreachable(why, waited_ms)
 
-    def _unreachable(self, why: str, seconds: float) -> UnreachableError:
+    def _unreachable(self, why: str, waited_ms: int) -> UnreachableError:
         error = UnreachableError(
             f"Connector {self._options.connector}: the brokers did not tell the source's topics and ends for "
-            f"{seconds:.0f} s: {why}.",
+            f"{waited_ms / 1000:.0f} s: {why}.",
             CHECK_BROKERS,
         )
-        error.silent_s = seconds
+        error.silent_ms = waited_ms
         return error
 
     def _until_answered(self, ask: Callable[[], _Answer]) -> _Answer:
-        began = self._clock()
+        began_ms = self._clock.monotonic_ms()
         while True:
             try:
                 return ask()
             except NoAnswerError as error:
                 self._topics = None  # asked for again, as well
-                waited = self._clock() - began
-                if waited >= self._options.timeouts.timeout:
-                    raise self._unreachable(str(error), waited) from None
-            self._sleep(_RETRY_S)
+                waited_ms = self._clock.monotonic_ms() - began_ms
+                if waited_ms >= self._timeout_ms:
+                    raise self._unreachable(str(error), waited_ms) from None
+            if self._clock.wait_ms(_RETRY_MS, self._stop):
+                raise source_errors.reading_stopped(self._options.connector)
 
 
 def _partitions(topics: Mapping[str, SourceTopic]) -> list[TopicPartition]:

@@ -21,10 +21,10 @@ from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers, SourceTopics, shared_answers
 from connectors.threads import CancellableThread
 
-SLOW_S: Final = 1.0
-"""A question that takes longer (s) is slow: a leader does not answer, and those that were asked with it wait for it."""
-REPLAN_S: Final = 2.5
-"""How often (s) a connector is planned for if its ends have not moved: its topics may have changed."""
+SLOW_MS: Final = 1_000
+"""A question that takes longer is slow: a leader does not answer, and those that were asked with it wait for it."""
+REPLAN_MS: Final = 2_500
+"""How often a connector is planned for if its ends have not moved: its topics may have changed."""
 _SLOW_AT_ONCE: Final = 4
 """Slow connectors that are asked for at a time, each on a thread of its own."""
 _NAMES: Final = ("client.id", "group.id")
@@ -36,21 +36,21 @@ _log = structlog.get_logger()
 class Pace(Struct, frozen=True):
     """How often brokers are asked."""
 
-    # How often (s) idle partitions are asked for their ends.
-    poll_s: float = 0.25
-    # The shortest time (s) between two questions: a connector that has taken its portion asks for the next at once.
-    pause_s: float = 0.05
+    # How often idle partitions are asked for their ends.
+    poll_ms: int = 250
+    # The shortest time between two questions: a connector that has taken its portion asks for the next at once.
+    pause_ms: int = 50
 
 
 PACE: Final = Pace()
 
 
 class _EmptyPlan(Struct, frozen=True):
-    """What a plan that found nothing was made from: the `ends` of `partitions`; the next one is made at `again_at`."""
+    """What a plan that found nothing was made from, the `ends` of `partitions`; the next is made at `again_at_ms`."""
 
     partitions: list[TopicPartition]
     ends: list[int]
-    again_at: float
+    again_at_ms: int
 
 
 class SourcePoller:
@@ -85,7 +85,7 @@ class SourcePoller:
         # The partitions that were asked for last, by connector, and all of them.
         self._lists: list[list[TopicPartition]] = []
         self._wanted: frozenset[TopicPartition] = frozenset()
-        # Set when there is something to ask before `poll_s` are over.
+        # Set when there is something to ask before `poll_ms` are over.
         self._now = threading.Event()
         self._thread = CancellableThread("source-poller", self._run)
 
@@ -130,8 +130,8 @@ class SourcePoller:
             except Exception as error:  # noqa: BLE001  # each connector's thread says it
                 for subscription in self._subscriptions:
                     subscription.fail(error)
-            self._clock.wait(self._pace.pause_s, stop)
-            self._clock.wait(self._pace.poll_s - self._pace.pause_s, self._now)
+            self._clock.wait_ms(self._pace.pause_ms, stop)
+            self._clock.wait_ms(self._pace.poll_ms - self._pace.pause_ms, self._now)
         self._answers.close()
 
     def poll(self) -> None:
@@ -143,9 +143,9 @@ class SourcePoller:
             self._asking.update(alone)
         for subscription in alone:
             CancellableThread("source-poller-slow", partial(self._ask_alone, subscription)).start()
-        began = self._clock.monotonic()
+        began_ms = self._clock.monotonic_ms()
         offered = self._ask(together)
-        if self._clock.monotonic() - began > SLOW_S:
+        if self._clock.monotonic_ms() - began_ms > SLOW_MS:
             self._ask_alone_next(together)
         if offered:
             self._wake()
@@ -165,8 +165,8 @@ class SourcePoller:
             _log.warning("connectors are asked for one by one", connectors=len(subscriptions), reason=briefly(error))
             self._ask_alone_next(subscriptions)
             return False
-        now = self._clock.monotonic()
-        offered = [self._plan(*pair, ends, now) for pair in zip(subscriptions, lists, strict=True)]
+        now_ms = self._clock.monotonic_ms()
+        offered = [self._plan(*pair, ends, now_ms) for pair in zip(subscriptions, lists, strict=True)]
         self._answers.forget_ends()
         return any(offered)
 
@@ -175,23 +175,23 @@ class SourcePoller:
         subscription: Subscription,
         partitions: list[TopicPartition],
         ends: Mapping[TopicPartition, object],
-        now: float,
+        now_ms: int,
     ) -> bool:
         """Lets `subscription` plan, unless that would find nothing again; returns whether it has an offer."""
         known = [end for tp in partitions if isinstance(end := ends.get(tp), int) and end >= 0]
         before = self._empty_plans.get(subscription)
-        if before and before.partitions is partitions and before.ends == known and now < before.again_at:
+        if before and before.partitions is partitions and before.ends == known and now_ms < before.again_at_ms:
             return False
         if subscription.plan():
             return True
         if partitions and len(known) == len(partitions):  # what was not answered is to be noted each time
-            self._empty_plans[subscription] = _EmptyPlan(partitions, known, now + REPLAN_S)
+            self._empty_plans[subscription] = _EmptyPlan(partitions, known, now_ms + REPLAN_MS)
         else:
             self._empty_plans.pop(subscription, None)
         return False
 
     def _ask_alone(self, subscription: Subscription, _stop: threading.Event) -> None:
-        asks, began = False, self._clock.monotonic()
+        asks, began_ms = False, self._clock.monotonic_ms()
         try:
             asks = subscription.plannable
             if subscription.plan():
@@ -200,7 +200,7 @@ class SourcePoller:
             subscription.fail(error)
         finally:
             # What asked for nothing was quick as well, and says nothing of the leader.
-            is_quick = asks and self._clock.monotonic() - began <= SLOW_S
+            is_quick = asks and self._clock.monotonic_ms() - began_ms <= SLOW_MS
             with self._lock:
                 self._asking.discard(subscription)
                 was_slow = subscription in self._slow
@@ -216,7 +216,7 @@ class Pollers:
         self,
         wake: Callable[[], None],
         clock: Clock,
-        answers_of: Callable[[ClientSettings, Callable[[], float]], SharedAnswers] | None = None,
+        answers_of: Callable[[ClientSettings, Clock], SharedAnswers] | None = None,
         pace: Pace = PACE,
     ) -> None:
         self._wake = wake
@@ -232,7 +232,7 @@ class Pollers:
         key = _key(clients)
         with self._lock:
             if key not in self._pollers:
-                answers = self._answers_of(clients, self._clock.monotonic)
+                answers = self._answers_of(clients, self._clock)
                 self._pollers[key] = SourcePoller(clients, answers, self._wake, self._clock, self._pace)
                 self._pollers[key].start()
             self._users[key] = self._users.get(key, 0) + 1  # once it is made: its clients may refuse their settings

@@ -224,7 +224,7 @@ class StrictRead:
             return False
         now = time.monotonic()
         cursor.absent_since = now if cursor.absent_since is None else cursor.absent_since
-        return now - cursor.absent_since < admin.GONE_AFTER_S
+        return now - cursor.absent_since < admin.GONE_AFTER_MS / 1000
 
     def _finish_empty(
         self, stuck: list[RangeCursor], states: dict[TopicPartition, PartitionState]

@@ -22,6 +22,7 @@ from compactor.model.log import PartitionLog, first_end_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 from compactor.spark.errors import unwrap
+from connectors.clock import Clock
 from connectors.errors import (
     CHECK_BROKERS,
     ConnectorError,
@@ -188,7 +189,7 @@ def unreachable(connector: str, partition: TopicPartition, ours: int, seconds: f
         f"{': ' + reason if reason else ''}.",
         CHECK_BROKERS,
     )
-    error.silent_s = seconds
+    error.silent_ms = round(seconds * 1000)
     return error
 
 
@@ -286,7 +287,7 @@ def check_none_closed(connector: str, state: CatalogState, named: Callable[[str]
 
 @contextmanager
 def closing_topic(
-    catalog: Catalog, look_into: Callable[[CatalogState], Sequence[AnyAction]], now_ms: Callable[[], int]
+    catalog: Catalog, look_into: Callable[[CatalogState], Sequence[AnyAction]], clock: Clock
 ) -> Iterator[None]:
     """Closes the source topic that makes the block fail, if the connector has others.
 
@@ -303,7 +304,7 @@ def closing_topic(
             raise
         with suppress(KeyfoldError):  # then the block's error is what counts
             actions = look_into(catalog.refresh())
-            catalog.commit(lambda _: actions, now_ms())
+            catalog.commit(lambda _: actions, clock.now_ms())
         if error.topic not in left_out(catalog.state):
             raise
         raise _about(TopicSetAsideError(error.message, NEXT), str(error.topic)) from failed

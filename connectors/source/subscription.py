@@ -32,8 +32,8 @@ from connectors.threads import let_go
 
 _log = structlog.get_logger()
 
-LATE_S: Final = 60.0
-"""How long (s) a connector is read apart after its chain took longer than a micro-batch waits: the next portion may be
+LATE_MS: Final = 60_000
+"""How long a connector is read apart after its chain took longer than a micro-batch waits: the next portion may be
 as late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
 
 
@@ -66,10 +66,10 @@ class Subscription:
         self._paused = False
         # Of the last offer: the files of each have its number in their names.
         self._number = 0
-        # When (monotonic s) the last offer was made; the next one waits for the connector's interval.
-        self._offered_at = float("-inf")
-        # Until when (monotonic s) portions are read apart, as its chain was late.
-        self._late_until = float("-inf")
+        # When (monotonic ms) the last offer was made; the next one waits for the connector's interval.
+        self._offered_at_ms: float = float("-inf")
+        # Until when (monotonic ms) portions are read apart, as its chain was late.
+        self._late_until_ms = 0
 
     def begin(self) -> None:
         """Asks the brokers for its first offsets and, pinned, for its last ones; plans nothing before.
@@ -93,9 +93,9 @@ class Subscription:
         return self._portion.position is not None and self._portion.offer is None
 
     @property
-    def silent_s(self) -> float:
-        """For how long (s) the brokers have not told the ends of its source; 0 while they are not asked."""
-        return 0.0 if self._paused or self._portion.offer is not None else self._planner.silent_s
+    def silent_ms(self) -> int:
+        """For how long the brokers have not told the ends of its source; 0 while they are not asked."""
+        return 0 if self._paused or self._portion.offer is not None else self._planner.silent_ms
 
     @property
     def suspect(self) -> bool:
@@ -115,7 +115,7 @@ class Subscription:
             return False
         if self.options.pinned or portion.trouble.keeps_apart:  # what is left of a micro-batch follows at once
             return True
-        return self._clock.monotonic() - self._offered_at >= self.options.interval_ms / 1000
+        return self._clock.monotonic_ms() - self._offered_at_ms >= self.options.interval_ms
 
     def pause(self) -> None:
         """Has nothing planned or read until `resume`; what is read at this moment is still delivered.
@@ -169,8 +169,8 @@ class Subscription:
                 finished = self.options.pinned and end is portion.position
                 self._set(self._portion.nothing_new(end, finished=finished))
                 return False
-            self._offered_at = self._clock.monotonic()
-            late = self._offered_at < self._late_until
+            self._offered_at_ms = self._clock.monotonic_ms()
+            late = self._offered_at_ms < self._late_until_ms
             route = read_route.of_portion(plan.size(ranges), portion.trouble, shared=self._shared(), late=late)
             self._set(self._portion.planned(Offer(self._numbered(), ranges, end, route)))
             return self._portion.state not in OVER
@@ -196,9 +196,9 @@ class Subscription:
             if isinstance(answer, Batch) and ended_early:
                 answer = portion.offer.without_holes(answer)
             if isinstance(answer, PortionLateError):
-                self._late_until = self._clock.monotonic() + LATE_S
+                self._late_until_ms = self._clock.monotonic_ms() + LATE_MS
                 event, reason = "connector is read by jobs of its own", answer.message
-                _log.warning(event, connector=self.options.connector, reason=reason, seconds=round(LATE_S))
+                _log.warning(event, connector=self.options.connector, reason=reason, seconds=LATE_MS // 1000)
             elif isinstance(answer, KeyfoldError):
                 self._set(portion.failed(answer))
                 return

@@ -9,7 +9,7 @@ thread, and `SourceTopics` looks there first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -18,6 +18,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from compactor.errors import KeyfoldError
 from compactor.model.record import TopicPartition
+from connectors.clock import Clock
 from connectors.config.topics import TopicPattern
 from connectors.errors import PatternError
 from connectors.kafka.admin import Admin, TopicInfo
@@ -31,19 +32,19 @@ _Topics: TypeAlias = Mapping[str, TopicInfo | KafkaError]
 _Offsets: TypeAlias = Mapping[TopicPartition, int | KafkaError]
 """Answers of Admin's: an error is that of its topic or partition, and a negative offset is no answer."""
 
-TOPICS_AGE_S: Final = 2.5
-"""How old (s) a shared answer about topics may be: half the time after which a planner asks again."""
+TOPICS_AGE_MS: Final = 2_500
+"""How old a shared answer about topics may be: half the time after which a planner asks again."""
 REQUEST_S: Final = 5.0
 """How long (s) one shared request may take."""
 _SHARE: Final = 0.05
 """How much of the time asking about topics may take: an answer about ten thousand partitions takes some seconds."""
-_OLDEST_S: Final = 120.0
-"""How old (s) an answer about topics may grow at most: so long a new topic may stay unseen."""
+_OLDEST_MS: Final = 120_000
+"""How old an answer about topics may grow at most: so long a new topic may stay unseen."""
 
 
-def ask_again_s(least_s: float, took_s: float) -> float:
-    """Returns how old (s) an answer about topics may grow that took `took_s`: `least_s`, or more if that is long."""
-    return max(least_s, min(_OLDEST_S, took_s / _SHARE))
+def ask_again_ms(least_ms: int, took_ms: int) -> int:
+    """Returns how old an answer about topics may grow that took `took_ms`: `least_ms`, or more if that is long."""
+    return max(least_ms, min(_OLDEST_MS, round(took_ms / _SHARE)))
 
 
 class NoAnswerError(Exception):
@@ -70,22 +71,22 @@ class PartitionOffsets(msgspec.Struct, frozen=True):
 
 
 class _ThreadsAnswers(threading.local):
-    """What a thread has asked for: the ends, and at `topics_at` (monotonic s) the topics `asked`."""
+    """What a thread has asked for: the ends, and at `topics_at_ms` (monotonic) the topics `asked`."""
 
     ends: Mapping[TopicPartition, int | KafkaError] = {}  # replaced, never changed
     topics: Mapping[str, TopicInfo | KafkaError] = {}
     asked: frozenset[str] = frozenset()
-    topics_at = float("-inf")
+    topics_at_ms = 0
 
 
 class SharedAnswers:
-    """Asks once for what several connectors want to know. `clock`: monotonic seconds.
+    """Asks once for what several connectors want to know.
 
     Only the thread that has refreshed is told the answers: another one may know of later offsets by now, and would take
     older ones for a log that was cut. Offsets are asked for by a read_committed consumer, which never reads.
     """
 
-    def __init__(self, admin: Admin, consumer: Consumer, clock: Callable[[], float]) -> None:
+    def __init__(self, admin: Admin, consumer: Consumer, clock: Clock) -> None:
         self.admin = admin
         self._consumer = consumer
         self._clock = clock
@@ -102,7 +103,7 @@ class SharedAnswers:
                 answers.topics = self.admin.describe_each(names)
             except KafkaException as error:
                 answers.topics = dict.fromkeys(names, cause(error))
-            answers.asked, answers.topics_at = names, self._clock()
+            answers.asked, answers.topics_at_ms = names, self._clock.monotonic_ms()
         ends: _Offsets = latest_offsets(self._consumer, partitions, REQUEST_S)
         failed = next((answer for answer in ends.values() if isinstance(answer, KafkaError)), None)
         if failed is not None and failed.code() not in UNANSWERED:  # nothing else says which partition's error it is
@@ -113,7 +114,7 @@ class SharedAnswers:
     def topics(self, names: Collection[str]) -> _Topics | None:
         """Returns what is known of the topics `names`; None if that is old, or they were not asked for."""
         answers = self._answers
-        if not answers.asked.issuperset(names) or self._clock() - answers.topics_at >= TOPICS_AGE_S:
+        if not answers.asked.issuperset(names) or self._clock.monotonic_ms() - answers.topics_at_ms >= TOPICS_AGE_MS:
             return None
         return {name: answers.topics[name] for name in names if name in answers.topics}
 
@@ -131,7 +132,7 @@ class SharedAnswers:
         self.admin.close()
 
 
-def shared_answers(clients: ClientSettings, clock: Callable[[], float]) -> SharedAnswers:
+def shared_answers(clients: ClientSettings, clock: Clock) -> SharedAnswers:
     """Makes one with clients of its own."""
     return SharedAnswers(Admin(clients.admin(), REQUEST_S), Consumer(clients.consumer()), clock)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
-# Between two questions to Spark (s): what a person watches moves twice a second.
-POLL_SECONDS: Final = 0.5
+# Between two questions to Spark: what a person watches moves twice a second.
+POLL_MS: Final = 500
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def task_progress(spark: SparkSession, observer: Observer, name: str, clock: Clo
 
     def poll(stop: threading.Event) -> None:
         tracker = spark.sparkContext.statusTracker()
-        while not clock.wait(POLL_SECONDS, stop):
+        while not clock.wait_ms(POLL_MS, stop):
             done, total = tasks(tracker)
             if total:
                 observer.progress(name, stage[0], done, total, "tasks")

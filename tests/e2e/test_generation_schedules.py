@@ -183,7 +183,7 @@ def test_a_foreign_transaction_that_is_open_in_the_output(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies behind it cannot be read, so that keys would be left for ever: nothing is changed until it is over."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
     foreign = [(partition, b"foreign", b"v") for partition in (0, 1)]
     with open_transaction(ran.bootstrap, ran.output, foreign):
         produce(ran.bootstrap, ran.topic, [(partition, b"beyond", b"v") for partition in (0, 1)])
@@ -207,7 +207,7 @@ def test_what_an_open_transaction_hides_is_not_given_up(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a position the output tells how far a fold was sent: no gap is made until it can be read."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
     with open_transaction(ran.bootstrap, ran.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
         produce(ran.bootstrap, ran.topic, random_records(5, 60))
         with monkeypatch.context() as patch:

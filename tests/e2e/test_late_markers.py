@@ -115,7 +115,7 @@ def test_a_foreign_transaction_is_not_waited_for_without_end(
     gate.open()
     deployment = _deployment(tmp_path, broker, topic_name)
     deployment.run_once(spark)
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 2.0)
+    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 2_000)
     with open_transaction(broker.bootstrap, deployment.output, [(0, b"theirs", b"v")]):
         deployment.run_once(spark)
         produce(broker.bootstrap, topic_name, [(0, b"later", b"v")])

@@ -92,7 +92,7 @@ def test_a_lost_position_is_not_guessed_below_an_open_transaction(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may hide our own last record, which the catalog does not know of either: nothing is sent until it is over."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
     with open_transaction(ran.bootstrap, ran.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
         produce(ran.bootstrap, ran.topic, random_records(2, 100))
         with monkeypatch.context() as patched:
@@ -111,7 +111,7 @@ def test_a_lost_position_is_not_guessed_below_an_open_transaction(
 
 def renews_often(monkeypatch: pytest.MonkeyPatch, **settings: int) -> None:
     """Has connectors look five times a second whether a position is to be committed again, with these settings."""
-    monkeypatch.setattr(reading_thread, "RENEW_S", 0.2)
+    monkeypatch.setattr(reading_thread, "RENEW_MS", 200)
     monkeypatch.setattr(components, "engine_settings", lambda config: replace(engine_settings(config), **settings))
 
 

@@ -334,7 +334,7 @@ def test_records_that_an_open_transaction_hides_are_not_left_out(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of the output ends below our own records: nothing is changed until that transaction is over."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_S", 1.0)
+    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
     deployment.settings["snapshot.location"] = "none"
     produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
     deployment.run_once(spark)

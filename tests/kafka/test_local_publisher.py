@@ -16,9 +16,10 @@ from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.producers import QUEUE_BYTES, fence_all, transactional_id
 from connectors.sinks.producer_session import Bucket, ProducerSession, QueryClients
-from connectors.sinks.publisher import KEPT_S, ChangelogPublisher, KeptSessions, LocalPublisher
+from connectors.sinks.publisher import KEPT_MS, ChangelogPublisher, KeptSessions, LocalPublisher
 from connectors.sinks.settings import TransactionLimits
 from tests.support.clients import client_settings
+from tests.support.clocks import ManualClock
 from tests.support.kafka import create_topic, delete_topic, wait_until
 from tests.support.publishing import Changelog, RunRecord, batch, source_offsets
 
@@ -103,11 +104,11 @@ def test_a_producer_knows_all_outputs_of_its_bucket(local: Local) -> None:
 
 def test_what_nobody_used_for_long_is_not_kept(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
     """The brokers may have moved since."""
-    local, now = Local(Changelog(broker.bootstrap, tmp_path, topic_name)), [0.0]
-    local.sessions = KeptSessions(lambda: now[0])
+    local, clock = Local(Changelog(broker.bootstrap, tmp_path, topic_name)), ManualClock()
+    local.sessions = KeptSessions(clock)
     local.publish(0)
     first = local.session()
-    now[0] += KEPT_S + 1
+    clock.advance(KEPT_MS + 1)
     local.publish(1)
     assert local.session() is not first
     assert seen(local) == [0, 1]

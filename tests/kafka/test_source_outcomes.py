@@ -119,7 +119,7 @@ def test_a_deleted_topic_is_closed(
     broker: EmbeddedKafka, new_topic_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its offsets stay and the others go on; a range planned before is a loss, or with skip a gap to its end."""
-    monkeypatch.setattr("connectors.kafka.admin.GONE_AFTER_S", 3.0)
+    monkeypatch.setattr("connectors.kafka.admin.GONE_AFTER_MS", 3_000)
     gone, kept = (create_topic(broker.bootstrap, new_topic_name(stem)) for stem in ("gone", "kept"))
     for name in (gone, kept):
         produce(broker.bootstrap, name, numbered_records(10))

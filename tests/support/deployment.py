@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -163,7 +162,7 @@ class Deployment:
         try:
             yield
         finally:
-            stop.drop(math.inf)  # a fold at once, a step only when it has ended
+            stop.drop(sys.maxsize)  # a fold at once, a step only when it has ended
             thread.join()
             stack.close()
         if errors:

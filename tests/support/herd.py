@@ -13,7 +13,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import NullObserver
 from connectors.runtime.connector_store import ConnectorStore
-from connectors.runtime.herder import LOCKS_S, Herder
+from connectors.runtime.herder import LOCKS_MS, Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
 from connectors.runtime.supervisor import RunContext
@@ -45,8 +45,8 @@ class Supervisor:
             self.said.append("pause" if target is TargetState.PAUSED else "resume")
         self.target = target
 
-    def stop(self, *, drop_at: float | None = None) -> None:
-        word = "finish" if drop_at is None else "drop"
+    def stop(self, *, drop_at_ms: int | None = None) -> None:
+        word = "finish" if drop_at_ms is None else "drop"
         if self.target is not TargetState.STOPPED or (word == "drop" and self.said[-1:] != ["drop"]):
             self.said.append(word)
         self.target = TargetState.STOPPED
@@ -67,13 +67,13 @@ class Supervisor:
 class Herd:
     """A herder in a folder, and the supervisors that it has made, by name and in order."""
 
-    def __init__(self, folder: Path, locks_s: float = LOCKS_S) -> None:
+    def __init__(self, folder: Path, locks_ms: int = LOCKS_MS) -> None:
         self.folder = folder
         self.worker = load_worker(worker_file(folder))
         self.clock = ManualClock()
         self.made: dict[str, list[Supervisor]] = {}
         self.woken = 0
-        self._locks_s = locks_s
+        self._locks_ms = locks_ms
         self.supervise: Callable[..., Any] = self.make
         """Makes a connector's supervisor; a test may put its own in between."""
 
@@ -83,7 +83,7 @@ class Herd:
         files = [load_connector(path, self.worker) for path in paths]
         with structlog.testing.capture_logs() as self.logged:
             self.herder = Herder(
-                self.worker, cast("Any", self.clock), NullObserver(), files, store, self.supervise, self._locks_s
+                self.worker, cast("Any", self.clock), NullObserver(), files, store, self.supervise, self._locks_ms
             )
         self.herder.changed = self._wake
         self.herder.hold()

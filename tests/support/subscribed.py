@@ -39,7 +39,7 @@ class Subscribed:
         self.claimed: Offer | None = None
         made = source_options(topics=(topic,), **{"connector": f"c-{topic}", "metadata_age": 0.0, **named})
         self.options: SourceOptions = replace(made, pinned=pinned, interval_ms=interval_ms)
-        self.planner = Planner(self.options, cluster, self.clock.monotonic, self._sleep)
+        self.planner = Planner(self.options, cluster, self.clock)
         self.subscription = Subscription(self.options, self.planner, self.clock, self._ask_again, shared=lambda: shared)
         if begin:
             self.subscription.begin()
@@ -60,9 +60,6 @@ class Subscribed:
         offer = self.subscription.next(0)
         assert isinstance(offer, Offer), offer
         return offer
-
-    def _sleep(self, seconds: float) -> None:
-        self.clock.advance(round(seconds * 1000))
 
     def _ask_again(self) -> None:
         self.asked_again += 1

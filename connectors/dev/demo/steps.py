@@ -62,9 +62,9 @@ class Timer:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Times the block as `name`."""
-        begin = self._clock.monotonic()
+        begin_ms = self._clock.monotonic_ms()
         yield
-        self.seconds[name] = self._clock.monotonic() - begin
+        self.seconds[name] = (self._clock.monotonic_ms() - begin_ms) / 1000
 
 
 def play(folder: DemoFolder, clock: Clock) -> DemoRun:

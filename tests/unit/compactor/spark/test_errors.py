@@ -80,8 +80,8 @@ TASK = (
 def test_how_long_brokers_were_silent_comes_back() -> None:
     """A task knows it, and the state of the connector says it."""
     error = StorageError("m")
-    error.silent_s = 7.5
-    assert (getattr(unwrap(tag(error)), "silent_s", None), StorageError("m").silent_s) == (7.5, 0.0)
+    error.silent_ms = 7_500
+    assert (getattr(unwrap(tag(error)), "silent_ms", None), StorageError("m").silent_ms) == (7_500, 0)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
+from connectors.cli.parts import CommandParts
 from connectors.errors import ConfigError
 from connectors.operations import analyze as operation
 from connectors.operations.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable
@@ -25,11 +26,6 @@ from tests.support.run_files import Row, run_rows, write_run
 NOW = 1_795_228_200_000  # 2026-11-21T02:30:00Z
 DAY = 86_400_000
 OLD, YOUNG = NOW - 7_200_000, NOW - 600_000
-
-
-@pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analyze, "SystemClock", lambda: ManualClock(NOW))
 
 
 def _record(key: bytes | None, value: bytes | None, at_ms: int = OLD, **more: Any) -> Row:
@@ -72,7 +68,7 @@ def _keep(folder: Path, *actions: AnyAction, others: int = 0) -> Catalog:
 
 def _analyzed(folder: Path, *arguments: str, **settings: str) -> Any:
     files = connector_file(folder, **settings), "--worker", worker_file(folder)
-    result = invoke("analyze", *files, *arguments)
+    result = invoke("analyze", *files, *arguments, parts=CommandParts(clock=ManualClock(NOW)))
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout) if "--json" in arguments else result.stdout
 

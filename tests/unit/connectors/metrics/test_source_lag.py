@@ -155,7 +155,7 @@ def test_the_thread_looks_until_it_is_stopped(tmp_path: Path) -> None:
             raise ValueError("a setting")
 
     looks.ends.look = fails  # type: ignore[method-assign]
-    looks.clock.wait = lambda seconds, event: event.wait(0.01)  # type: ignore[method-assign]
+    looks.clock.wait_ms = lambda ms, event: event.wait(0.01)  # type: ignore[method-assign]
     looks.ends.start()
     wait_until(lambda: len(tries) > 2, "it looks again")
     looks.ends.stop()

@@ -17,7 +17,7 @@ from compactor.catalog.requests import Answer, Request
 from compactor.errors import KeyfoldError
 from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, UnreachableError, exit_code
 from connectors.operations.request_timeout import RequestTimeout
-from connectors.operations.worker_request import POLL_S, Here, answered
+from connectors.operations.worker_request import POLL_MS, Here, answered
 from connectors.runtime.request_handler import CLEAN
 from tests.support.cli import connector_file, invoke, storage_of, worker_file
 from tests.support.clocks import ManualClock
@@ -37,14 +37,14 @@ class Asker:
         self.lock.claim(this_process(3))
 
     def ask(self, meanwhile: Callable[[str], object], seconds: float = 60, here: Here | None = None) -> dict[str, Any]:
-        wait = self.clock.wait
+        sleep = self.clock.sleep_ms
 
-        def noted(period: float, event: threading.Event) -> bool:
+        def noted(ms: int) -> None:
             for one in requests.pending(self.storage, self.clock.now_ms()):
                 meanwhile(one.id)
-            return wait(period, event)
+            sleep(ms)
 
-        self.clock.wait = noted  # type: ignore[method-assign, assignment]
+        self.clock.sleep_ms = noted  # type: ignore[method-assign]
         wanted = Request(id="", kind=CLEAN, asked_ms=NOW, topic="t", partition=1)
         timeout = RequestTimeout(seconds, self.told.append)
         return answered(self.storage, "c", wanted, timeout, here or _not_here, self.clock)
@@ -89,7 +89,7 @@ def test_who_has_waited_long_enough_takes_the_request_back(asker: Asker) -> None
     """After --timeout, not sooner, not later; neither this worker nor the next carries it out."""
     with pytest.raises(UnreachableError, match=r"did not answer `clean` in 5 s.*was taken back") as caught:
         asker.ask(lambda _: None, seconds=5)
-    assert 5_000 <= asker.clock.now_ms() - NOW <= 5_000 + POLL_S * 2_000
+    assert 5_000 <= asker.clock.now_ms() - NOW <= 5_000 + POLL_MS * 2
     assert "--timeout" in caught.value.action
     assert asker.left() == ()
 

@@ -14,7 +14,7 @@ import pytest
 from compactor.errors import FencedError, IngestError, StorageError
 from connectors.config.files import load_connector, load_worker
 from connectors.runtime import connector_task
-from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_S, WATCH_MS, WATCH_WORKED_MS, ConnectorTask
+from connectors.runtime.connector_task import FENCE_CHECK_MS, IDLE_MS, WATCH_MS, WATCH_WORKED_MS, ConnectorTask
 from connectors.runtime.stop import Stop
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
@@ -129,7 +129,7 @@ def test_the_lock_is_claimed_again_as_soon_as_it_is_free(running: Running) -> No
 
 @pytest.mark.parametrize(
     ("busy_until_ms", "ran_ms", "worked"),
-    [(0, IDLE_S * 1000 - 2 * WATCH_MS, False), (0, IDLE_S * 1000 + 2 * WATCH_MS, True), (60_000, 60_000, False)],
+    [(0, IDLE_MS - 2 * WATCH_MS, False), (0, IDLE_MS + 2 * WATCH_MS, True), (60_000, 60_000, False)],
 )
 def test_a_connector_has_worked_when_it_has_nothing_to_do(
     running: Running, busy_until_ms: int, ran_ms: int, worked: bool

@@ -278,7 +278,7 @@ def test_locks_that_are_late_hold_up_neither_start_nor_end(
     tmp_path: Path, storage: FailingStorage, gate: Gate, moment: str
 ) -> None:
     """The locks only inform commands: the worker's thread waits for them for a bounded time."""
-    herd = Herd(tmp_path, locks_s=0.05)
+    herd = Herd(tmp_path, locks_ms=50)
     word = "hold" if moment == "start" else "release"
     path = connector_file(herd.folder)
 

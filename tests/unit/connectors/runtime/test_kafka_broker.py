@@ -29,7 +29,7 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime.kafka_broker import SETTINGS_AT_ONCE, KafkaBroker
 from connectors.source import source_errors
 from connectors.source.source_errors import DELETED, UNNAMED
-from tests.support.clocks import SleepingClock
+from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
 
 STATE = CatalogState(
@@ -74,14 +74,14 @@ class Gateway(KafkaBroker):
     """What the engine asks for one connector, with the `brokers` that it asks."""
 
     def __init__(self, connector: ConnectorConfig, brokers: Any) -> None:
-        super().__init__(connector, ClientSettings({}, {}, {}), brokers, MemoryStorage(), visible_s=0.0)
+        super().__init__(connector, ClientSettings({}, {}, {}), brokers, MemoryStorage(), visible_ms=0)
         self.brokers = brokers
 
 
 @pytest.fixture(autouse=True)
 def _no_time_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SleepingClock()
-    monkeypatch.setattr(described, "__kwdefaults__", {"clock": clock, "sleep": clock.sleep})
+    clock = ManualClock(0)
+    monkeypatch.setattr(described, "__kwdefaults__", {"clock": clock})
 
 
 def gateway(
@@ -183,9 +183,9 @@ def test_what_was_never_there_is_not_waited_for() -> None:
         gateway({"u": 0}, topics="t,u").discover(STATE)
     closed = replace(STATE, topics={"t": replace(STATE.topics["t"], closed=DELETED)})
     assert gateway({"t": 1000}).discover(closed) == ()
-    clock = SleepingClock()
-    assert described(admin.describe, ["absent"], known=[], clock=clock, sleep=clock.sleep) == {}
-    assert clock.now == 0
+    clock = ManualClock(0)
+    assert described(admin.describe, ["absent"], known=[], clock=clock) == {}
+    assert clock.at_ms == 0
 
 
 @pytest.mark.parametrize(

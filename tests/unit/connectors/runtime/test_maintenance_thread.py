@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,9 +15,9 @@ from compactor.errors import SnapshotError, SnapshotStorageError, StorageError
 from connectors.clock import SystemClock
 from connectors.runtime.maintenance_thread import (
     FIRST_VACUUM_MS,
-    LOOK_SECONDS,
-    POLL_SECONDS,
-    SNAPSHOT_RETRY_SECONDS,
+    LOOK_MS,
+    POLL_MS,
+    SNAPSHOT_RETRY_MS,
     VACUUM_EVERY_MS,
     MaintenanceSchedule,
     MaintenanceThread,
@@ -91,7 +90,7 @@ def test_the_first_round_waits_and_an_idle_one_is_followed_by_a_pause() -> None:
     work, clock = Work(), ManualClock()
     thread, _ = background(work, clock)
     work.rounds = 2
-    thread._next_vacuum = math.inf
+    thread._next_vacuum_ms = 10**12
     found = [after(thread, clock, work, ms) for ms in (59_999, 1, 0, 0, 14_999, 1)]
     assert found == [[], ["round"], ["round"], ["round"], [], ["round"]]
 
@@ -100,9 +99,9 @@ def test_a_snapshot_without_anything_to_take_is_tried_again_later() -> None:
     """Where all topics are set aside, or nothing is published, the next try comes a minute later; else when due."""
     work, clock = Work(), ManualClock()
     thread, _ = background(work, clock, MaintenanceSchedule(initial_delay_ms=10**9, backoff_ms=0))
-    thread._next_vacuum = math.inf
+    thread._next_vacuum_ms = 10**12
     work.snapshots_due = True
-    pause_ms = int(SNAPSHOT_RETRY_SECONDS * 1000)
+    pause_ms = SNAPSHOT_RETRY_MS
     assert [after(thread, clock, work, ms) for ms in (0, pause_ms - 1, 1)] == [["snapshot"], [], ["snapshot"]]
     work.taken = ("one",)
     assert [after(thread, clock, work, ms) for ms in (pause_ms, 0)] == [["snapshot"], ["snapshot"]]
@@ -183,21 +182,21 @@ def test_one_that_was_never_started_is_stopped_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "pause_s"), [(60.0, LOOK_SECONDS), (3.0, 3.0), (0.1, POLL_SECONDS), (-1.0, POLL_SECONDS)]
+    ("left_ms", "pause_ms"), [(60_000, LOOK_MS), (3_000, 3_000), (100, POLL_MS), (-1_000, POLL_MS)]
 )
-@pytest.mark.parametrize("which", ["_next_round", "_next_vacuum"])
-def test_it_sleeps_until_something_is_due(which: str, left_s: float, pause_s: float) -> None:
+@pytest.mark.parametrize("which", ["_next_round_ms", "_next_vacuum_ms"])
+def test_it_sleeps_until_something_is_due(which: str, left_ms: int, pause_ms: int) -> None:
     """But looks for snapshots now and then, and never spins where rounds follow one another."""
     clock = ManualClock()
     thread, _ = background(Work(), clock)
-    setattr(thread, which, clock.monotonic() + left_s)
-    assert thread._pause() == pytest.approx(pause_s)
+    setattr(thread, which, clock.monotonic_ms() + left_ms)
+    assert thread._pause_ms() == pause_ms
 
 
 class Unhurried(SystemClock):
-    """Waits for events only, however few seconds are asked for."""
+    """Waits for events only, however few ms are asked for."""
 
-    def wait(self, seconds: float, event: threading.Event) -> bool:
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
         return event.wait(TIMEOUT_S)
 
 

@@ -25,9 +25,9 @@ from connectors.errors import UnreachableError
 from connectors.runtime import reading_thread as module
 from connectors.runtime.components import TaskComponents
 from connectors.runtime.reading_thread import (
-    RENEW_S,
+    RENEW_MS,
     SETTLED_TICK_MS,
-    SILENT_S,
+    SILENT_MS,
     TICK_MS,
     TOPICS_CHECK_MS,
     ReadingThread,
@@ -59,9 +59,9 @@ class Delivered:
         """When the source falls silent; None if it answers."""
 
     @property
-    def silent_s(self) -> float:
+    def silent_ms(self) -> int:
         since = self.silent_from_ms
-        return 0.0 if since is None else max(0, self._clock.now_ms() - since) / 1000
+        return 0 if since is None else max(0, self._clock.now_ms() - since)
 
     @property
     def finished(self) -> bool:
@@ -209,25 +209,25 @@ def test_a_source_that_falls_silent_is_looked_for_at_once() -> None:
     reading.subscription.silent_from_ms = 1_000
     reading.engine.is_settled.return_value = True
     reading.run()
-    assert reading.times("topics") == [1_000 + SILENT_S * 1000]
+    assert reading.times("topics") == [1_000 + SILENT_MS]
     assert reading.subscription.waits == [*[SETTLED_TICK_MS] * 11, *[TICK_MS] * 89]
 
 
 @pytest.mark.parametrize(
-    ("error", "known_s", "expected_s"),
+    ("error", "known_ms", "expected_ms"),
     [
-        (UnreachableError, 0.0, 2.1),
-        (UnreachableError, 60.0, 60.0),
-        (PublishInterruptedError, 0.0, 2.1),
-        (StorageError, 0.0, 0.0),
+        (UnreachableError, 0, 2_100),
+        (UnreachableError, 60_000, 60_000),
+        (PublishInterruptedError, 0, 2_100),
+        (StorageError, 0, 0),
     ],
 )
 def test_an_error_of_the_brokers_says_since_when_they_are_silent(
-    error: type[KeyfoldError], known_s: float, expected_s: float
+    error: type[KeyfoldError], known_ms: int, expected_ms: int
 ) -> None:
     """The planner noticed it first: the state counts from then. A store that is away is another matter."""
     reading, raised = Reading(*[None] * 100), error("Away.")
-    raised.silent_s = known_s
+    raised.silent_ms = known_ms
     reading.subscription.silent_from_ms = 900
 
     def look(*_: object) -> None:
@@ -238,7 +238,7 @@ def test_an_error_of_the_brokers_says_since_when_they_are_silent(
     reading.run()
     failure = reading.thread.failure
     assert isinstance(failure, error)
-    assert failure.silent_s == expected_s
+    assert failure.silent_ms == expected_ms
 
 
 def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,15 +289,15 @@ def test_while_it_is_paused_nothing_is_taken_or_published() -> None:
     reading.paused.set()
     resumed_at = 10 * STEP_MS
 
-    def wait(seconds: float, event: threading.Event) -> bool:
+    def wait(ms: int, event: threading.Event) -> bool:
         assert reading.thread.is_paused
         assert reading.calls == []
-        reading.clock.advance(round(seconds * 1000))
-        if reading.clock.monotonic() * 1000 >= resumed_at:
+        reading.clock.advance(ms)
+        if reading.clock.monotonic_ms() >= resumed_at:
             reading.paused.clear()
         return False
 
-    reading.clock.wait = wait  # type: ignore[method-assign]
+    reading.clock.wait_ms = wait  # type: ignore[method-assign]
     reading.run()
     assert not reading.thread.is_paused
     assert [call for call, _ in reading.calls][:2] == ["take", "took"]
@@ -317,29 +317,27 @@ def test_a_pause_ends_its_wait_for_a_micro_batch() -> None:
     assert reading.subscription.said == ["pause"]
 
 
-def paused_for(reading: Reading, seconds: float) -> Reading:
+def paused_for(reading: Reading, until_ms: int) -> Reading:
     """Runs it paused for so long; what it does meanwhile takes no time."""
     reading.paused.set()
 
-    until = seconds
-
-    def wait(seconds: float, event: threading.Event) -> bool:
+    def wait(ms: int, event: threading.Event) -> bool:
         assert not event.is_set()
-        reading.clock.advance(round(seconds * 1000))
-        if reading.clock.monotonic() >= until:
+        reading.clock.advance(ms)
+        if reading.clock.monotonic_ms() >= until_ms:
             reading.paused.clear()
         return False
 
-    reading.clock.wait = wait  # type: ignore[method-assign]
+    reading.clock.wait_ms = wait  # type: ignore[method-assign]
     reading.run()
     return reading
 
 
 def test_while_it_is_paused_its_positions_are_kept_alive() -> None:
     """Brokers forget a position a week after its last commit: a connector may be paused for longer."""
-    reading = paused_for(Reading(None), 3 * RENEW_S)
+    reading = paused_for(Reading(None), 3 * RENEW_MS)
     assert reading.engine.renew_positions.call_count == 3
-    assert all(at >= 3 * RENEW_S * 1000 for at in reading.times("tick"))
+    assert all(at >= 3 * RENEW_MS for at in reading.times("tick"))
     assert reading.thread.failure is None
 
 
@@ -349,7 +347,7 @@ def test_brokers_that_do_not_answer_leave_it_paused(error: type[KeyfoldError]) -
     reading = Reading(None)
     reading.engine.renew_positions.side_effect = error("No broker answers.", "Wait.")
     with capture_logs() as lines:
-        paused_for(reading, 2 * RENEW_S)
+        paused_for(reading, 2 * RENEW_MS)
     assert reading.engine.renew_positions.call_count == 2
     assert reading.thread.failure is None
     assert [line["event"] for line in lines].count("positions not committed again") == 2
@@ -371,7 +369,7 @@ def test_topics_are_looked_for_before_positions_are_tried_again() -> None:
 
     reading.engine.renew_positions.side_effect = renew
     reading.engine.commit.side_effect = lambda *_: order.append("topics")
-    paused_for(reading, 4 * RENEW_S)
+    paused_for(reading, 4 * RENEW_MS)
     assert order[:5] == ["renew", "renew", "topics", "renew", "renew"]
     assert reading.thread.failure is None
 
@@ -381,5 +379,5 @@ def test_what_would_end_a_running_connector_ends_a_paused_one(error: type[Keyfol
     """A newer owner, for one."""
     reading = Reading(None)
     reading.engine.renew_positions.side_effect = error("Gone.", "Look.")
-    paused_for(reading, 2 * RENEW_S)
+    paused_for(reading, 2 * RENEW_MS)
     assert isinstance(reading.thread.failure, error)

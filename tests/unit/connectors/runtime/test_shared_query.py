@@ -88,7 +88,7 @@ def streams() -> Streams:
     return Streams()
 
 
-TIMINGS = QueryTimings(look_s=0.01, again_s=0.0)
+TIMINGS = QueryTimings(look_ms=10, again_ms=0)
 
 
 class Worker:
@@ -253,7 +253,7 @@ def test_what_ends_the_query_for_good_is_told() -> None:
     """A worker whose query nobody starts again would look healthy, and do nothing."""
 
     class Broken(ManualClock):
-        def wait(self, seconds: float, event: threading.Event) -> bool:
+        def wait_ms(self, ms: int, event: threading.Event) -> bool:
             raise RuntimeError("a defect")
 
     parts = QueryParts(start=Mock(side_effect=RuntimeError("no JVM")))
@@ -344,7 +344,7 @@ def test_spark_gets_a_short_error_and_the_whole_is_kept(worker: Worker, streams:
 
 def test_a_micro_batch_that_does_not_end_for_others_is_read_again(streams: Streams, brokers: MemoryAdmin) -> None:
     """Its tasks may be on machines that do not see that it should; after a while the query goes on without it."""
-    timings = QueryTimings(look_s=0.01, again_s=0.0, early_end_s=0.0)
+    timings = QueryTimings(look_ms=10, again_ms=0, early_end_ms=0)
     worker = Worker(streams, brokers, connectors=1, timings=timings)
     found = worker.subscribed("a")
     offered(found)

@@ -54,10 +54,10 @@ class Task:
 def test_the_micro_batch_under_way_may_end() -> None:
     """No other begins, and no wait is longer than it takes."""
     task = Task(busy=20)
-    task.stop.drop(6.0)
+    task.stop.drop(6_000)
     task.shutdown.await_step()
     assert task.engine.begin_close.called
-    assert task.clock.monotonic() == pytest.approx(2.0)
+    assert task.clock.monotonic_ms() == 2_000
 
 
 @pytest.mark.parametrize("hastened", [False, True], ids=["from the first", "after a stop that finishes"])
@@ -66,11 +66,11 @@ def test_one_that_does_not_end_in_time_is_left_to_be_cancelled(*, hastened: bool
     task = Task(busy=10**9)
     if hastened:
         task.stop.finish()
-        task.engine.begin_close.side_effect = lambda: task.stop.drop(6.0)
+        task.engine.begin_close.side_effect = lambda: task.stop.drop(6_000)
     else:
-        task.stop.drop(6.0)
+        task.stop.drop(6_000)
     task.shutdown.await_step()
-    assert task.clock.monotonic() == pytest.approx(6.0)
+    assert task.clock.monotonic_ms() == 6_000
 
 
 @pytest.mark.parametrize(("finishes", "interrupted"), [(True, False), (False, True)])
@@ -80,7 +80,7 @@ def test_a_stop_that_finishes_lets_a_fold_end(*, finishes: bool, interrupted: bo
     if finishes:
         task.stop.finish()
     else:
-        task.stop.drop(6.0)
+        task.stop.drop(6_000)
     task.shutdown.interrupt_maintenance()
     assert task.maintenance.interrupt.called is interrupted
 
@@ -128,7 +128,7 @@ def test_steps_of_once_can_be_cancelled(what: str) -> None:
     task, cancelled = Task(), threading.Event()
 
     def job(_: threading.Event) -> None:
-        task.stop.drop(0.0)
+        task.stop.drop(0)
         assert cancelled.wait(10)
         raise RuntimeError("Job cancelled")
 
@@ -143,16 +143,16 @@ def test_a_publish_of_once_may_end_in_its_time() -> None:
     task, looked = Task(), threading.Event()
 
     def job(_: threading.Event) -> None:
-        task.stop.drop(6.0)
+        task.stop.drop(6_000)
         assert looked.wait(10)
 
-    def early() -> float:
+    def early() -> int:
         looked.set()
-        return 5.9
+        return 5_900
 
     step, context = _step(job)
     context.cancelJobGroup.side_effect = lambda _: looked.set()
-    task.clock.monotonic = early  # type: ignore[method-assign]
+    task.clock.monotonic_ms = early  # type: ignore[method-assign]
     assert not task.shutdown.run_step(step, "publish")
     assert not context.cancelJobGroup.called
     step, _ = _step(lambda _: pytest.fail("no step begins after a stop"))

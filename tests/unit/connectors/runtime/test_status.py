@@ -40,7 +40,7 @@ def test_a_failed_connector_says_when_it_is_started_again() -> None:
 def test_an_outage_began_when_the_brokers_fell_silent() -> None:
     """Not when the connector noticed it; a later error says nothing about its begin."""
     error, later = UnreachableError("Away."), UnreachableError("Away.")
-    error.silent_s, later.silent_s = 48.0, 3.0
+    error.silent_ms, later.silent_ms = 48_000, 3_000
     once = waiting(Status(), error, 101_000, 100_000)
     again = waiting(starting(once), later, 202_000, 200_000)
     assert (once.waiting_since_ms, again.waiting_since_ms) == (52_000, 52_000)

@@ -16,10 +16,10 @@ TIMEOUT_S = 10.0
 
 
 @pytest.mark.parametrize(
-    ("asked", "drop_at"),
-    [((None,), None), ((5.0,), 5.0), ((None, None), None), ((None, 5.0), 5.0), ((5.0, None), 5.0), ((5.0, 3.0), 3.0)],
+    ("asked", "drop_at_ms"),
+    [((None,), None), ((5,), 5), ((None, None), None), ((None, 5), 5), ((5, None), 5), ((5, 3), 3)],
 )
-def test_the_stronger_stop_wins(asked: tuple[float | None, ...], drop_at: float | None) -> None:
+def test_the_stronger_stop_wins(asked: tuple[int | None, ...], drop_at_ms: int | None) -> None:
     """A changed file waits for a running fold (SIGHUP); a worker that is told to end (SIGTERM) does not."""
     stop = Stop()
     assert (stop.is_set(), stop.finishes, stop.drops) == (False, False, False)
@@ -28,8 +28,8 @@ def test_the_stronger_stop_wins(asked: tuple[float | None, ...], drop_at: float 
             stop.finish()
         else:
             stop.drop(at)
-    assert (stop.is_set(), stop.finishes, stop.drops) == (True, drop_at is None, drop_at is not None)
-    assert stop.drops_at(4.0) is (drop_at == 3.0)
+    assert (stop.is_set(), stop.finishes, stop.drops) == (True, drop_at_ms is None, drop_at_ms is not None)
+    assert stop.drops_at(4) is (drop_at_ms == 3)
 
 
 def cancellable_job(work: Any, context: Mock | None = None) -> CancellableJob:
@@ -108,7 +108,7 @@ def test_a_stop_wakes_and_to_be_woken_stops_nothing() -> None:
     woken, finished, dropped = Stop(), Stop(), Stop()
     woken.wake()
     finished.finish()
-    dropped.drop(1.0)
+    dropped.drop(1)
     assert [(stop.is_set(), stop.woken.is_set()) for stop in (Stop(), woken, finished, dropped)] == [
         (False, False),
         (False, True),

@@ -116,7 +116,7 @@ class Runs:
     ) -> None:
         if change is not None:
             change(())
-        self.began.append(self._clock.monotonic())
+        self.began.append(self._clock.monotonic_ms() / 1000)
         self.known.append(known)
         self.starts.append(start.number)
         self._made.catalog = self.catalog
@@ -136,9 +136,9 @@ class WatchedClock(ManualClock):
 
     look: Callable[[], object] = staticmethod(lambda: None)
 
-    def wait(self, seconds: float, event: threading.Event) -> bool:
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
         self.look()
-        return super().wait(seconds, event)
+        return super().wait_ms(ms, event)
 
 
 class Ground:
@@ -178,7 +178,7 @@ class Ground:
             with suppress(StorageError):
                 self.runs.shown.append(dict(status.read(self.storage) or {}))
             if at:
-                at(self.clock.monotonic())
+                at(self.clock.monotonic_ms() / 1000)
             if stopped:
                 self.one.stop()
 
@@ -190,7 +190,7 @@ class Ground:
 
     def ask(self, kind: str, after: float = 0) -> None:
         """Leaves a request, once, when the clock is that far."""
-        if not self.request and self.clock.monotonic() >= after:
+        if not self.request and self.clock.monotonic_ms() / 1000 >= after:
             self.request = requests.leave(self.storage, kind, self.clock.now_ms()).id
 
     def answer(self) -> requests.Answer:
@@ -203,8 +203,8 @@ class Ground:
         return self.runs.task(*args)
 
     def _ask(self) -> bool:
-        self.asked.append(self.clock.monotonic())
-        return self.answering(self.clock.monotonic())
+        self.asked.append(self.clock.monotonic_ms() / 1000)
+        return self.answering(self.clock.monotonic_ms() / 1000)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ class Supervisor:
         self.error = None
         self.config: ConnectorConfig | None = None
         self.target, self.state = TargetState.RUNNING, RunState.INIT
-        self.drop_at: float | None = None
+        self.drop_at_ms: int | None = None
         self.started = threading.Event()
         self._ended = threading.Event()
         self._hangs = hangs
@@ -55,8 +55,8 @@ class Supervisor:
         self._ended.set()
         self._over()
 
-    def stop(self, *, drop_at: float | None = None) -> None:
-        self.drop_at = drop_at
+    def stop(self, *, drop_at_ms: int | None = None) -> None:
+        self.drop_at_ms = drop_at_ms
         if not self._hangs:
             self._ended.set()
 
@@ -116,7 +116,7 @@ def worker(tmp_path: Path) -> Any:
         stopped: bool = True,
         failure: Exception | None = None,
         files: Any = None,
-        **timings: float,
+        **timings: int,
     ) -> tuple[Worker, int, Supervisor, list[Any]]:
         one = Supervisor(hangs=hangs)
         config, herder = supervised(tmp_path, one, **{"task.shutdown.graceful.timeout.ms": "100"})
@@ -137,7 +137,7 @@ def test_a_start_that_takes_long_is_not_silent(worker: Any) -> None:
     """The log says that Spark is being started, says so again while it takes, and says when it is up."""
     waits = Mock(side_effect=[None] * 5 + [StandInSession()] * 5)
     spark = starting(lambda seconds: threading.Event().wait(seconds) or waits())
-    timings = {"look_s": 0.01, "still_starting_s": 0.02}
+    timings = {"look_ms": 10, "still_starting_ms": 20}
     _, _, _, logged = worker(hangs=False, spark=spark, stopped=False, failure=RuntimeError("ends it"), **timings)
     events = [line["event"] for line in logged if "Spark is" in line["event"] or "starting Spark" in line["event"]]
     assert events[0] == "starting Spark"
@@ -175,14 +175,14 @@ def test_what_ends_in_its_time_is_waited_for(worker: Any) -> None:
     """It is told from when on its step will be cancelled: before all of the time is over."""
     made, code, one, _ = worker(hangs=False, spark=up())
     assert (made.abandoned, code) == ([], EXIT_OK)
-    assert one.drop_at is not None
+    assert one.drop_at_ms is not None
 
 
 def test_a_worker_ends_with_its_last_connector(tmp_path: Path) -> None:
     """At once: `--once` is over when its connectors are, not when the worker looks the next time."""
     one = Supervisor(hangs=False)
     config, herder = supervised(tmp_path, one)
-    parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_s=60.0))
+    parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_ms=60_000))
     made = Worker(config, herder, SystemClock(), NullObserver(), up(), parts=parts)
     running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
     running.start()

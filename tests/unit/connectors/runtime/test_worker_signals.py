@@ -24,7 +24,7 @@ from connectors.runtime.worker import Worker, WorkerParts, WorkerTimings
 from tests.support.cli import NAME, connector_file, worker_file, worker_over
 from tests.support.spark_standins import StandInSession, starting, up
 
-QUIET = WorkerParts(query=lambda *_, **__: Mock(failure=None), timings=WorkerTimings(look_s=0.01))
+QUIET = WorkerParts(query=lambda *_, **__: Mock(failure=None), timings=WorkerTimings(look_ms=10))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, late: str) -
 
     config = load_worker(worker_file(tmp_path))
     store = Store(worker_storage(config).sub(FOLDER))
-    herder = LateHerder(config, SystemClock(), NullObserver(), store=store, locks_s=0.05)
+    herder = LateHerder(config, SystemClock(), NullObserver(), store=store, locks_ms=50)
     files = Files(config, [])
     worker = Worker(config, herder, SystemClock(), NullObserver(), up(), files, QUIET)
     running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)
@@ -199,7 +199,7 @@ def test_files_whose_connectors_storage_is_away_are_taken_up_later(tmp_path: Pat
             taken_up.set()
 
     config, clock = load_worker(worker_file(tmp_path)), SystemClock()
-    parts = WorkerParts(query=QUIET.query, timings=WorkerTimings(look_s=0.01, reload_s=0.01))
+    parts = WorkerParts(query=QUIET.query, timings=WorkerTimings(look_ms=10, reload_ms=10))
     herder = LateHerder(config, clock, NullObserver())
     worker = Worker(config, herder, clock, NullObserver(), up(), ConnectorFiles(config, []), parts)
     running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)

@@ -54,7 +54,7 @@ def test_what_the_broker_refused_is_of_its_stage() -> None:
 def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_rarely() -> None:
     """Without errors.log.enable too; what a record holds is not in it."""
     clock = ManualClock()
-    due = Interval(clock, *error_log.PAUSES_S)
+    due = Interval(clock, *error_log.PAUSES_MS)
     rejected = "VALUE_CONVERTER keyfold.Avro DataError: geheim is no number"
     rows = [
         {"timestamp": 5, "timestamp_type": 0, "key": b"k", "value": b"v", "offset": at, "rejected": why}

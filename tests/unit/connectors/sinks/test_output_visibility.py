@@ -14,7 +14,7 @@ from compactor.model.log import OutputPoint, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 from connectors.sinks.output_visibility import (
-    VISIBLE_S,
+    VISIBLE_MS,
     HiddenEnd,
     await_visible,
     hidden_ends,
@@ -22,7 +22,7 @@ from connectors.sinks.output_visibility import (
     reason,
     require_stable,
 )
-from tests.support.clocks import SleepingClock
+from tests.support.clocks import ManualClock
 
 A, B = TopicPartition("o", 0), TopicPartition("o", 1)
 
@@ -75,20 +75,20 @@ def test_only_what_we_published_is_compared(stable: int, hidden: bool) -> None:
 
 def test_markers_that_come_late_are_waited_for() -> None:
     """Only the partition that lacks its marker is asked for again; nothing is asked for where nothing was published."""
-    clock, brokers = SleepingClock(), Brokers(7)
-    assert await_visible({A: 9, B: 7}, brokers.ends, lambda: False, clock=clock, sleep=clock.sleep) == ()
+    clock, brokers = ManualClock(0), Brokers(7)
+    assert await_visible({A: 9, B: 7}, brokers.ends, lambda: False, clock) == ()
     assert brokers.asked == [{A, B}, {A}, {A}]
-    assert await_visible({}, brokers.ends, lambda: False, clock=clock, sleep=clock.sleep) == ()
+    assert await_visible({}, brokers.ends, lambda: False, clock) == ()
     assert len(brokers.asked) == 3
 
 
 def test_markers_that_do_not_come_end_the_wait() -> None:
-    """After VISIBLE_S the partition is returned with how far it is visible; the wait is logged once."""
-    clock, brokers = SleepingClock(), Brokers(-(10**6))
+    """After VISIBLE_MS the partition is returned with how far it is visible; the wait is logged once."""
+    clock, brokers = ManualClock(0), Brokers(-(10**6))
     with capture_logs() as lines:
-        (hidden,) = await_visible({A: 9, B: 7}, brokers.ends, lambda: False, clock=clock, sleep=clock.sleep)
+        (hidden,) = await_visible({A: 9, B: 7}, brokers.ends, lambda: False, clock)
     assert (hidden.place, hidden.end) == (A, 9)
-    assert clock.now == pytest.approx(VISIBLE_S, abs=0.2)
+    assert clock.at_ms == pytest.approx(VISIBLE_MS, abs=200)
     assert [line["event"] for line in lines] == ["waiting until readers see what was published"]
     assert f"after 30 s o-0 is visible up to offset {hidden.visible}, published up to 9." in reason([hidden])
     assert "(1 more like it)" in reason([hidden, hidden])
@@ -96,9 +96,9 @@ def test_markers_that_do_not_come_end_the_wait() -> None:
 
 def test_a_stop_ends_the_wait() -> None:
     """A worker that is told to end waits for no broker."""
-    clock, brokers = SleepingClock(), Brokers(0)
+    clock, brokers = ManualClock(0), Brokers(0)
     stops = iter([False, True])
-    await_visible({A: 9}, brokers.ends, lambda: next(stops), clock=clock, sleep=clock.sleep)
+    await_visible({A: 9}, brokers.ends, lambda: next(stops), clock)
     assert len(brokers.asked) == 2
 
 
@@ -122,7 +122,7 @@ def test_nothing_may_be_hidden(stable: int, known: int, hidden_up_to: int | None
     """If the last record decides, all below the high watermark must be visible, whichever producer wrote it."""
     brokers: Any = Hiding(stable)
     if hidden_up_to is None:
-        require_stable("It cannot be told", {A: known, B: 0}, brokers, wait_s=0.3)
+        require_stable("It cannot be told", {A: known, B: 0}, brokers, wait_ms=300)
         return
     with pytest.raises(NotVisibleError, match=f"It cannot be told: o-0 holds records up to offset {hidden_up_to}, "):
-        require_stable("It cannot be told", {A: known, B: 0}, brokers, wait_s=0.3)
+        require_stable("It cannot be told", {A: known, B: 0}, brokers, wait_ms=300)

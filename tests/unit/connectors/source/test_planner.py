@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -11,16 +12,16 @@ from compactor.model.record import TopicPartition
 from connectors.errors import SourceChangedError, UnreachableError
 from connectors.source.plan import Offsets, TopicOffsets
 from connectors.source.planner import Planner
-from tests.support.clocks import SleepingClock
+from tests.support.clocks import ManualClock
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.source_options import source_options
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
-def planner(cluster: MemoryCluster, clock: SleepingClock | None = None, **named: Any) -> Planner:
-    clock = clock or SleepingClock()
-    return Planner(source_options(topics=("a", "b"), **named), cluster, clock, clock.sleep)
+def planner(cluster: MemoryCluster, clock: ManualClock | None = None, **named: Any) -> Planner:
+    clock = clock or ManualClock(0)
+    return Planner(source_options(topics=("a", "b"), **named), cluster, clock)
 
 
 def topic(name: str, *offsets: int) -> dict[str, TopicOffsets]:
@@ -48,7 +49,7 @@ def test_nothing_new_gives_the_start_itself() -> None:
 
 def test_a_deleted_topic_keeps_its_offsets() -> None:
     """A topic that is deleted while running stays where it was, and others go on."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     cluster.put("b", (0, 9))
     source = planner(cluster, clock)
@@ -56,7 +57,7 @@ def test_a_deleted_topic_keeps_its_offsets() -> None:
     del cluster.topics["b"]
     cluster.put("a", (0, 12))
     assert source.latest(start, None) == {**topic("a", 12), **topic("b", 9)}
-    clock.sleep(100)
+    clock.advance(100_000)
     cluster.put("a", (0, 13))
     assert source.latest(start, None) == {**topic("a", 13), **topic("b", 9)}
 
@@ -78,7 +79,7 @@ def test_a_changed_topic_is_an_error(log: tuple[int, int], topic_id: str, names:
 
 def test_a_recreated_topic_among_others_is_read_no_more() -> None:
     """It stays where it was, as a deleted one does, and the others go on; with no other left it is the error."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     cluster.put("b", (0, 20), topic_id="id-2")
     source = planner(cluster, clock)
@@ -86,15 +87,15 @@ def test_a_recreated_topic_among_others_is_read_no_more() -> None:
     assert start == {**topic("a", 9), **topic("b", 7)}
     del cluster.topics["a"]
     cluster.put("c", (0, 3))
-    clock.sleep(100)
-    pinned = planner(cluster, SleepingClock(), starts=topic("b", 7))
+    clock.advance(100_000)
+    pinned = planner(cluster, ManualClock(0), starts=topic("b", 7))
     with pytest.raises(SourceChangedError, match="b was recreated"):
         pinned.initial()
 
 
 def test_partitions_and_topics_are_picked_up_while_running() -> None:
     """A new partition is read from offset 0; a new topic is introduced at its log start, then read."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, regex="[ab]|out.*", exclude=["out.c"])
     start = source.latest(topic("a", 9), None)
@@ -103,7 +104,7 @@ def test_partitions_and_topics_are_picked_up_while_running() -> None:
     cluster.put("b", (5, 8))
     cluster.put("abc", (0, 8))
     cluster.put("out.c", (0, 8))
-    clock.sleep(5)
+    clock.advance(5_000)
     introduced = source.latest(start, None)
     assert introduced == {**topic("a", 9, 2), **topic("b", 5)}
     assert source.latest(introduced, None) == {**topic("a", 9, 2), **topic("b", 8)}
@@ -111,26 +112,26 @@ def test_partitions_and_topics_are_picked_up_while_running() -> None:
 
 def test_topics_that_take_long_are_looked_for_less_often() -> None:
     """A second to list and describe a thousand topics: every 20 s, where a quick answer is 5 s old at most."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
-    matching, asked = cluster.matching, list[float]()
+    matching, asked = cluster.matching, list[int]()
 
     def slow(pattern: Any) -> Any:
-        asked.append(clock())
-        clock.sleep(1.0)
+        asked.append(clock.at_ms)
+        clock.advance(1_000)
         return matching(pattern)
 
     cluster.matching = slow  # type: ignore[method-assign]
     source = planner(cluster, clock, regex="[ab]")
     for second in range(50):
-        clock.now = max(clock(), float(second))
+        clock.at_ms = max(clock.at_ms, second * 1_000)
         source.latest(topic("a", 9), None)
-    assert asked == [0.0, 20.0, 40.0]
+    assert asked == [0, 20_000, 40_000]
 
 
 def test_a_topic_that_ends_below_the_position_is_looked_at_again() -> None:
     """What is known of the topics may be seconds old: it is another topic by now, and the others go on."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     cluster.put("b", (0, 5))
     source = planner(cluster, clock)
@@ -158,68 +159,70 @@ def test_pinned_ends_are_the_last() -> None:
 
 def test_a_known_topic_that_is_unknown_for_a_moment_is_pinned_too() -> None:
     """What pinning leaves out is never read: it asks again for ten seconds, then goes on without the topic."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("b", (0, 4))
     starts = topic("a", 5)
 
-    def sleep(seconds: float) -> None:
-        clock.now += seconds
+    def wait(ms: int, _: threading.Event) -> bool:
+        clock.advance(ms)
         cluster.put("a", (0, 9))
+        return False
 
-    source = Planner(source_options(topics=("a", "b"), starts=starts), cluster, clock, sleep)
+    clock.wait_ms = wait  # type: ignore[method-assign, assignment]
+    source = Planner(source_options(topics=("a", "b"), starts=starts), cluster, clock)
     source.pin()
     assert source.latest(source.initial(), None)["a"].partitions == {0: 9}
-    late = SleepingClock()
+    late = ManualClock(0)
     cluster.topics.pop("a")
     source = planner(cluster, late, starts=starts)
     source.pin()
-    assert 9 < late.now < 12
+    assert 9_000 < late.at_ms < 12_000
     assert source.latest(source.initial(), None)["a"].partitions == {0: 5}
 
 
 def test_brokers_away_are_waited_for_and_then_named() -> None:
     """Without an answer there is nothing new until the time for retries is over; an answer starts it again."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, timeout=10.0)
     start = source.latest(topic("a", 0), None)
     cluster.away = True
-    clock.sleep(30)
+    clock.advance(30_000)
     for _ in range(20):
         assert source.latest(start, None) is start
     cluster.away = False
     assert source.latest(start, None) is start
     cluster.away = True
     assert source.latest(start, None) is start
-    clock.sleep(10)
+    clock.advance(10_000)
     with pytest.raises(UnreachableError, match=r"Connector c: .*away"):
         source.latest(start, None)
 
 
 def test_a_silence_is_known_from_its_first_question_on() -> None:
     """The error says how long it was by then, and so does the planner at any time; an answer ends it."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, timeout=10.0)
     start = source.latest(topic("a", 0), None)
-    silences = [source.silent_s]
+    silences = [source.silent_ms]
     for cluster.away in (True, False, True):
         source.latest(start, None)
-        clock.sleep(4)
-        silences.append(source.silent_s)
-    assert silences == [0, 4, 0, 4]
-    clock.sleep(8)
+        clock.advance(4_000)
+        silences.append(source.silent_ms)
+    assert silences == [0, 4_000, 0, 4_000]
+    clock.advance(8_000)
     with pytest.raises(UnreachableError) as caught:
         source.latest(start, None)
-    assert caught.value.silent_s == 12
+    assert caught.value.silent_ms == 12_000
     with pytest.raises(UnreachableError) as caught:
         planner(cluster, clock, timeout=10.0).initial()
-    assert caught.value.silent_s == pytest.approx(10, abs=1)
+    assert caught.value.silent_ms == pytest.approx(10_000, abs=1_000)
 
 
 def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
     """Brokers are asked several times a second: a line for each time would bury all others. Each reason is one."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, timeout=1_000.0)
     start = source.latest(topic("a", 0), None)
@@ -228,7 +231,7 @@ def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
         with capture_logs() as told:
             for _ in range(round(seconds / 0.25)):
                 source.latest(start, None)
-                clock.sleep(0.25)
+                clock.advance(250)
         return [one["seconds"] for one in told if one["event"] == "source is not answered"]
 
     cluster.away = True
@@ -242,7 +245,7 @@ def test_silence_is_said_when_it_begins_and_every_half_minute() -> None:
 
 def test_brokers_that_answer_in_turn_are_one_outage() -> None:
     """A number in the reason, of a time or a request, makes it no other outage either."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.put("a", (0, 9))
     source = planner(cluster, clock, timeout=1_000.0)
     start = source.latest(topic("a", 0), None)
@@ -250,7 +253,7 @@ def test_brokers_that_answer_in_turn_are_one_outage() -> None:
         for _ in range(40):
             cluster.away = not cluster.away
             source.latest(start, None)
-            clock.sleep(0.25)
+            clock.advance(250)
         for number in range(40):
             source._note_failure(f"timed out after {number} ms")
     assert len([one for one in told if one["event"] == "source is not answered"]) <= 3
@@ -259,8 +262,8 @@ def test_brokers_that_answer_in_turn_are_one_outage() -> None:
 @pytest.mark.parametrize("ask", [Planner.initial, Planner.pin])
 def test_a_first_question_is_retried_and_then_fails(ask: object) -> None:
     """Where there is no position to fall back on, the planner itself retries until its time is over."""
-    cluster, clock = MemoryCluster(), SleepingClock()
+    cluster, clock = MemoryCluster(), ManualClock(0)
     cluster.away = True
     with pytest.raises(UnreachableError):
         ask(planner(cluster, clock, timeout=10.0))  # type: ignore[operator]
-    assert clock.now == pytest.approx(10, abs=1)
+    assert clock.at_ms == pytest.approx(10_000, abs=1_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, cast
 
 import pytest
@@ -13,7 +13,7 @@ from connectors.clock import Clock, SystemClock
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.source.options import SourceOptions
 from connectors.source.planner import Planner
-from connectors.source.poller import REPLAN_S, Pace, Pollers, SourcePoller
+from connectors.source.poller import REPLAN_MS, Pace, Pollers, SourcePoller
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers
 from tests.support.clocks import ManualClock
@@ -27,13 +27,13 @@ TIMEOUT_S = 10.0
 
 
 class NotingClock(SystemClock):
-    """The machine's clock, with how long (s) the last wait may take."""
+    """The machine's clock, with how long (ms) the last wait may take."""
 
-    waits = 0.0
+    waits = 0
 
-    def wait(self, seconds: float, event: threading.Event) -> bool:
-        self.waits = seconds
-        return super().wait(seconds, event)
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
+        self.waits = ms
+        return super().wait_ms(ms, event)
 
 
 class Worker:
@@ -48,7 +48,7 @@ class Worker:
         self.pollers = Pollers(self.woken.release, self.clock, self.answers, pace)
         self.borrowed: list[SourcePoller] = []
 
-    def answers(self, _: ClientSettings, clock: Callable[[], float]) -> SharedAnswers:
+    def answers(self, _: ClientSettings, clock: Clock) -> SharedAnswers:
         if self.refuses:
             raise ValueError("no such file")
         brokers = cast("Any", self.brokers)
@@ -57,7 +57,7 @@ class Worker:
     def poller(self, clock: Clock | None = None) -> SourcePoller:
         """One without a thread, so that the test says when it asks."""
         clients, by = options("c", "a").clients, clock or self.clock
-        return SourcePoller(clients, self.answers(clients, by.monotonic), self.woken.release, by)
+        return SourcePoller(clients, self.answers(clients, by), self.woken.release, by)
 
     def borrow(self, connector: str = "c", **more: Setting) -> SourcePoller:
         found = self.pollers.borrow(options(connector, "a", **more).clients)
@@ -84,7 +84,7 @@ def options(connector: str, *topics: str, **more: Setting) -> SourceOptions:
 
 @pytest.fixture
 def pace() -> Pace:
-    return Pace(poll_s=0.01, pause_s=0.005)
+    return Pace(poll_ms=10, pause_ms=5)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_nobody_plans_where_nothing_has_moved(worker: Worker) -> None:
     assert [plans(), plans()] == [1, 0]
     one.listed = list(one.listed)
     assert [plans(), plans()] == [1, 0]
-    clock.advance(round(REPLAN_S * 1000))
+    clock.advance(REPLAN_MS)
     assert [plans(), plans()] == [1, 0]
     worker.brokers.away = True
     assert [plans(), plans()] == [1, 1]  # how long it is not answered is counted by its plans
@@ -322,7 +322,7 @@ def test_what_is_kept_of_plans_goes_with_their_connectors(worker: Worker) -> Non
     assert list(poller._empty_plans) == [cast("Any", stays)]
 
 
-@pytest.mark.parametrize("pace", [Pace(poll_s=60.0, pause_s=0.005)])
+@pytest.mark.parametrize("pace", [Pace(poll_ms=60_000, pause_ms=5)])
 def test_an_offer_follows_what_was_taken(worker: Worker) -> None:
     """A connector that has taken its portion is planned for at once, not with the next round."""
     poller = worker.borrow()

@@ -29,6 +29,7 @@ from connectors.source.source_errors import (
     left_out,
 )
 from tests.support.catalogs import NOW
+from tests.support.clocks import ManualClock
 from tests.support.memory.storage import MemoryStorage
 
 
@@ -51,7 +52,7 @@ def about(topic: str, error: KeyfoldError) -> KeyfoldError:
 
 def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseException:
     """What a life that fails with `error` ends with, where a look at the topics finds `found`."""
-    with pytest.raises(Exception) as raised, closing_topic(catalog, lambda _: found, lambda: NOW):  # noqa: PT011
+    with pytest.raises(Exception) as raised, closing_topic(catalog, lambda _: found, ManualClock(NOW)):  # noqa: PT011
         raise error
     return raised.value
 

@@ -17,7 +17,7 @@ from connectors.source import plan
 from connectors.source.options import source_options
 from connectors.source.plan import Offsets
 from connectors.source.planner import Planner
-from tests.support.clocks import SleepingClock
+from tests.support.clocks import ManualClock
 from tests.support.engine import intake, new_state
 from tests.support.memory.cluster import MemoryCluster
 
@@ -29,7 +29,7 @@ class Brokers(MemoryCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = SleepingClock()
+        self.clock = ManualClock(0)
         self.put("b", (0, 2))
 
 
@@ -44,7 +44,7 @@ def planner(brokers: Brokers, folder: Path, **named: str) -> Planner:
     connector = ConnectorConfig.model_validate({**ONLY, **named})
     state, clients = closed(new_state({0: 0})), ClientSettings({}, {}, {})
     options = source_options(connector, clients, state, 1, intake(LocalStorage(str(folder))))
-    return Planner(options, brokers, brokers.clock, brokers.clock.sleep)
+    return Planner(options, brokers, brokers.clock)
 
 
 @pytest.mark.parametrize("named", [{"topics": "t,b"}, {"topics.regex": "[tb]"}], ids=["by name", "by pattern"])
@@ -56,7 +56,7 @@ def test_a_topic_that_was_closed_at_take_over_is_read_from_the_catalogs_end(
     source = planner(brokers, tmp_path, **named)
     start = source.initial()
     brokers.put("t", (0, 8))
-    brokers.clock.sleep(10)
+    brokers.clock.advance(10_000)
     end = source.latest(source.latest(start, None), None)
     found = plan.ranges("c", start, end)
     assert [(one.lo, one.hi) for one in found if one.topic == "t"] == [(4, 8)]
@@ -68,7 +68,7 @@ def recreated(folder: Path, topics: str) -> tuple[Planner, Offsets]:
     source = planner(brokers, folder, topics=topics)
     start = source.initial()
     brokers.put("t", (0, 8), topic_id="id-2")
-    brokers.clock.sleep(10)
+    brokers.clock.advance(10_000)
     return source, start
 
 
@@ -91,7 +91,7 @@ def test_a_run_with_an_end_does_not_wait_for_a_topic_that_is_closed(tmp_path: Pa
     brokers = Brokers()
     source = planner(brokers, tmp_path, topics="t,b")
     source.pin()
-    assert brokers.clock.now == 0
+    assert brokers.clock.at_ms == 0
     brokers.put("t", (0, 8))
     source = planner(brokers, tmp_path, topics="t,b")
     source.pin()

@@ -83,17 +83,17 @@ def test_its_source_is_silent_only_while_it_is_asked(one: Subscribed, cluster: M
     cluster.away = True
     one.subscription.plan()
     one.clock.advance(3_000)
-    assert one.subscription.silent_s == 3
+    assert one.subscription.silent_ms == 3_000
     one.subscription.pause()
-    assert one.subscription.silent_s == 0
+    assert one.subscription.silent_ms == 0
     one.subscription.resume()
-    assert one.subscription.silent_s == 3
+    assert one.subscription.silent_ms == 3_000
     cluster.away = False
     assert one.subscription.plan()
     cluster.away = True
     one.planner.latest({}, None)
     one.clock.advance(3_000)
-    assert (one.planner.silent_s, one.subscription.silent_s) == (3, 0)
+    assert (one.planner.silent_ms, one.subscription.silent_ms) == (3_000, 0)
 
 
 def test_a_question_that_is_under_way_at_the_end_is_no_failure(one: Subscribed, cluster: MemoryCluster) -> None:
@@ -303,7 +303,7 @@ def test_what_was_read_when_it_was_paused_is_kept(one: Subscribed) -> None:
 
 
 def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cluster: MemoryCluster) -> None:
-    """It is no failure; after LATE_S one portion shows whether it still is, and until then nobody waits for any."""
+    """It is no failure; after LATE_MS one portion shows whether it still is, and until then nobody waits for any."""
     one.offered()
     one.subscription.deliver(PortionLateError("Late."))
     for end in (10, 11):
@@ -313,7 +313,7 @@ def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cl
         cluster.put("a", (0, end), (0, 5))
         assert one.subscription.plan()
     one.subscription.taken(batch_of(one.apart().ranges).ranges)
-    one.clock.advance(round(module.LATE_S * 1000))
+    one.clock.advance(module.LATE_MS)
     cluster.put("a", (0, 12), (0, 5))
     assert one.offered() == ((11, 12),)
 

@@ -10,8 +10,8 @@ import pytest
 from compactor.model.record import TopicPartition
 from connectors.config.topics import TopicPattern
 from connectors.errors import NotAllowedError
-from connectors.source.topics import TOPICS_AGE_S, NoAnswerError, SharedAnswers, SourceTopics
-from tests.support.clocks import SleepingClock
+from connectors.source.topics import TOPICS_AGE_MS, NoAnswerError, SharedAnswers, SourceTopics
+from tests.support.clocks import ManualClock
 from tests.support.memory.admin import MemoryAdmin
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -21,7 +21,7 @@ class Sharing:
     """A connector that shares its questions with others, over an admin client in memory."""
 
     def __init__(self) -> None:
-        self.brokers, self.clock = MemoryAdmin({A0: 5, A1: 6, B0: 7}), SleepingClock()
+        self.brokers, self.clock = MemoryAdmin({A0: 5, A1: 6, B0: 7}), ManualClock()
         self.shared = SharedAnswers(cast("Any", self.brokers), cast("Any", self.brokers), self.clock)
         self.topics = SourceTopics("c", cast("Any", self.brokers), self.shared)
 
@@ -71,12 +71,12 @@ def test_log_starts_are_never_those_of_a_refresh(sharing: Sharing) -> None:
 
 
 def test_topics_are_asked_for_again_after_a_while(sharing: Sharing) -> None:
-    """A recreated topic is seen within TOPICS_AGE_S, and within it the brokers are asked once."""
+    """A recreated topic is seen within TOPICS_AGE_MS, and within it the brokers are asked once."""
     for _ in range(3):
         sharing.refresh(A0, B0)
         assert sharing.named("a") == {"a": 2}
     assert len(sharing.brokers.described) == 1
-    sharing.clock.sleep(TOPICS_AGE_S)
+    sharing.clock.advance(TOPICS_AGE_MS)
     sharing.named("a")  # what is old is asked for directly
     sharing.refresh(A0)
     assert sharing.brokers.described[1:] == [{"a"}, {"a"}]

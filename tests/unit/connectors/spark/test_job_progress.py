@@ -43,11 +43,14 @@ class Impatient:
     def now_ms(self) -> int:
         return 0
 
-    def monotonic(self) -> float:
-        return 0.0
+    def monotonic_ms(self) -> int:
+        return 0
 
-    def wait(self, seconds: float, event: threading.Event) -> bool:
+    def wait_ms(self, ms: int, event: threading.Event) -> bool:
         return event.wait(0.001)
+
+    def sleep_ms(self, ms: int) -> None:
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize(
