@@ -2,25 +2,8 @@
 
 The model is Kafka Connect's `WorkerConnector`: an enum of states and one transition. A connector's thread makes one run
 after the other (`supervisor.py`); each takes over, reads and publishes until it ends. The target is the herder's: what
-REST, a file or SIGHUP wants. Everything that happens to a connector is an event, and goes through `transition`.
-
-              START               UP              HELD
-      INIT ──────────► STARTING ──────► RUNNING ───────► PAUSED
-                        ▲ ▲ │              │  ◄───────      │
-                        │ │ │              │      UP        │
-                        │ │ └──────┬───────┴────────┬───────┘   (a run is under way: STARTING, RUNNING, PAUSED)
-                        │ │        │                │
-                        │ │        │ RETRIABLE      │ RESTART
-                        │ │        │ or FATAL       │
-                        │ │        ▼                ▼
-                        │ │  WAITING, FAILED ──► RESTARTING     DONE, or any error: the next run begins
-                        │ └────────┘ DUE   RESTART  │
-                        └───────────────────────────┘
-
-      target STOPPED: any state ──► STOPPING ──► ENDED once the run has ended    (INIT and FAILED: ENDED at once)
-      FENCED:         any state ──► ENDED
-      LAST, DONE:     a run that nothing was to end ──► ENDED
-      SET_ASIDE:      a run that nothing was to end ──► STARTING
+REST, a file or SIGHUP wants. Everything that happens to a connector is an event, and goes through `transition`;
+docs/design.md ("A connector's life") draws what follows what.
 
 A connector that is to stop never goes back: what is wanted later begins with another supervisor.
 """

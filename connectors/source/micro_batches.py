@@ -103,7 +103,7 @@ class MicroBatches:
         subscription.close()
         with self._changed:
             self._subscriptions.pop(subscription, None)
-            if not subscription.suspect:
+            if not subscription.portion.trouble.suspect:
                 self._suspects.discard(subscription.options.connector)
             return self._is_unbounded() and subscription in self._claimed.values()
 
@@ -148,7 +148,7 @@ class MicroBatches:
                 self._in_driver = not first
                 return self._plan(first)
             self._changed.wait_for(
-                lambda: run != self._run or self._closed or any(each.claimable for each in self._subscriptions),
+                lambda: run != self._run or self._closed or any(each.portion.claimable for each in self._subscriptions),
                 self._wait_s,
             )
             if run != self._run or self._closed:

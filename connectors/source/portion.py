@@ -1,17 +1,6 @@
 """The life of a connector's portion as a value: which offsets are to be read next, and how far that is. Pure.
 
-          planned, by QUERY             claimed             delivered
-    IDLE ───────────────────▶ OFFERED ─────────▶ CLAIMED ───────────▶ READY
-     ▲ │                                            │                   │
-     │ │ planned, by another route                  │ unread,           │
-     │ └───────────────────────▶ READ_APART ◀───────┘ abandoned         │
-     │                                │                                 │
-     └────────────────────────────────┴─────────────────────────────────┘
-                                          taken
-
-    IDLE ── nothing_new, at a pinned connector's end ──▶ FINISHED
-    all of these ── failed ──▶ FAILED          all ── closed ──▶ CLOSED
-    CLAIMED ── unread, abandoned, if it is too large to be read apart as it is ──▶ IDLE, to be planned smaller
+docs/design.md ("A portion's states") draws which state follows which.
 
 A connector has one portion at a time, so nothing new is offered to one that is slow to publish. An event is a method of
 `Portion`, which returns the portion after it; `Subscription` says which thread makes which.
@@ -27,9 +16,10 @@ from typing import Concatenate, Final, ParamSpec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.errors import DEFECT, IngestError
+from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.ingest.appends import Batch, up_to_holes
 from compactor.model.record import RangeRead
+from connectors.errors import PortionLateError
 from connectors.source import plan, read_route
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, Ranges
@@ -61,6 +51,11 @@ class State(Enum):
 
 OVER: Final = frozenset((State.FINISHED, State.FAILED, State.CLOSED))
 """States that are the last; FINISHED and FAILED end with their connector, which closes them."""
+
+
+LATE_MS: Final = 60_000
+"""How long a connector is read apart after its chain took longer than a micro-batch waits: the next portion may be
+as late, and each costs the others that wait. After that one more portion of it shows whether it still is."""
 
 
 class Offer(Struct, frozen=True):
@@ -100,8 +95,14 @@ def _event(
 
 
 class Portion(Struct, frozen=True):
-    """The portion of one connector, and the position that it begins from."""
+    """The portion of one connector, and the position that it begins from.
 
+    Each event returns the portion after it. `now_ms` is monotonic time; `arrived_ms` is wall time, for the files of an
+    offer, and each offer has a number of its own in their names.
+    """
+
+    # What the connector reads.
+    options: SourceOptions
     state: State = State.IDLE
     # Up to it everything was taken; None until the brokers have told the first offsets.
     position: Offsets | None = None
@@ -112,17 +113,52 @@ class Portion(Struct, frozen=True):
     # Why it FAILED.
     error: BaseException | None = None
     trouble: Trouble = Trouble()
+    # While it is set nothing is planned or claimed; what is claimed is still delivered.
+    paused: bool = False
+    # Of the last offer.
+    number: int = 0
+    # When (monotonic ms) the last offer was planned; the next one waits for the connector's interval.
+    planned_ms: int | None = None
+    # Until when (monotonic ms) portions are read apart, as the connector's chain was late.
+    late_until_ms: int = 0
+
+    @property
+    def claimable(self) -> bool:
+        """Whether there is an offer for the next micro-batch."""
+        return self.state is State.OFFERED and not self.paused
+
+    def is_plannable(self, now_ms: int) -> bool:
+        """Returns whether the brokers are asked now: nothing is offered, and the connector's interval is over."""
+        if self.paused or self.state is not State.IDLE or self.position is None:
+            return False
+        if self.options.pinned or self.trouble.keeps_apart:  # what is left of a micro-batch follows at once
+            return True
+        return self.planned_ms is None or now_ms - self.planned_ms >= self.options.interval_ms
+
+    def most_offsets(self, *, shared: bool) -> int | None:
+        """Returns how many offsets may be planned; None: any number. `shared`: others read through the same query."""
+        return read_route.most_offsets(self.options.limits.max_offsets, self.trouble, shared=shared)
+
+    def answer(self) -> Batch | Offer | None:
+        """Returns what is to be taken (Batch) or read apart (Offer), if anything. Raises why the portion FAILED."""
+        if self.state is State.FAILED and self.error is not None:
+            raise self.error
+        return self.offer if self.state is State.READ_APART else self.batch if self.state is State.READY else None
 
     @_event(State.IDLE)
-    def planned(self, offer: Offer) -> Portion:
-        """There are offsets to read."""
-        state = State.OFFERED if offer.route is Route.QUERY else State.READ_APART
-        return replace(self, state=state, offer=offer)
+    def planned(self, ranges: Ranges, end: Offsets, now_ms: int, arrived_ms: int, *, shared: bool) -> Portion:
+        """There are `ranges` to read, up to `end`; or none.
 
-    @_event(State.IDLE)
-    def nothing_new(self, end: Offsets, *, finished: bool) -> Portion:
-        """There is nothing to read; the position is `end` now, as topics that were found begin at their log starts."""
-        return replace(self, state=State.FINISHED if finished else State.IDLE, position=end)
+        Without any the position is `end` now, as topics that were found begin at their log starts.
+        """
+        if not ranges:
+            finished = self.options.pinned and end is self.position
+            return replace(self, state=State.FINISHED if finished else State.IDLE, position=end)
+        late = now_ms < self.late_until_ms
+        route = read_route.of_portion(plan.size(ranges), self.trouble, shared=shared, late=late)
+        offer = Offer(self.options.of_batch(self.number + 1, arrived_ms), ranges, end, route)
+        state = State.OFFERED if route is Route.QUERY else State.READ_APART
+        return replace(self, state=state, offer=offer, number=self.number + 1, planned_ms=now_ms)
 
     @_event(State.OFFERED)
     def claimed(self) -> Portion:
@@ -130,53 +166,54 @@ class Portion(Struct, frozen=True):
         return replace(self, state=State.CLAIMED)
 
     @_event(State.CLAIMED)
-    def delivered(self, batch: Batch) -> Portion:
-        """The micro-batch has read it, at least in part."""
-        return replace(self, state=State.READY, batch=batch)
+    def delivered(
+        self, answer: Batch | KeyfoldError | None, now_ms: int, arrived_ms: int, *, ended_early: bool = False
+    ) -> Portion:
+        """The micro-batch has ended: with what it has read of the portion, why it has not, or None for nothing.
 
-    @_event(State.CLAIMED)
-    def unread(self, options: SourceOptions) -> Portion:
-        """The micro-batch has read nothing of it. It is read again with `options`, which have another number.
-
-        Files of the first attempt are of a portion that never was.
+        PortionLateError is no failure: the portion is read apart, as one of which nothing was read. If the micro-batch
+        has `ended_early`, its tasks may have left holes: what comes after a hole is left out.
         """
         assert self.offer is not None
-        size = plan.size(self.offer.ranges)
-        if size > read_route.APART_MAX:
-            return Portion(position=self.position, trouble=replace(self.trouble, unread=True))
-        offer = replace(self.offer, options=options, route=read_route.apart(size, self.trouble))
-        return replace(self, state=State.READ_APART, offer=offer)
+        if isinstance(answer, PortionLateError):
+            return replace(self, late_until_ms=now_ms + LATE_MS)._unread(arrived_ms)
+        if isinstance(answer, KeyfoldError):
+            return self.failed(answer)
+        batch = self.offer.without_holes(answer) if answer is not None and ended_early else answer
+        if batch is None or not batch.ranges:
+            return self._unread(arrived_ms)
+        return replace(self, state=State.READY, batch=batch)
 
     @_event(State.CLAIMED, State.FAILED, State.CLOSED)
-    def abandoned(self, options: SourceOptions) -> Portion:
-        """The micro-batch failed as a whole, perhaps because of this portion; see `unread`.
+    def abandoned(self, arrived_ms: int) -> Portion:
+        """The micro-batch failed as a whole, perhaps because of this portion: it is read apart.
 
         A connector that has ended meanwhile stays suspect, for its next start.
         """
         suspect = replace(self, trouble=replace(self.trouble, suspect=True))
-        return suspect.unread(options)
+        return suspect if self.state in OVER else suspect._unread(arrived_ms)
 
     @_event(State.READY, State.READ_APART, State.FAILED, State.CLOSED)
     def taken(self, ranges: tuple[RangeRead, ...]) -> Portion:
         """The engine has taken what was read, as `ranges` state it; the next portion begins there.
 
-        Raises IngestError if it was to be read to its end, and was not.
+        What is missing of the offer is read apart next. Raises IngestError if it was to be read to its end.
         """
         assert self.offer is not None
         assert self.position is not None
-        connector = self.offer.options.connector
+        connector = self.options.connector
         reached = plan.reached(self.position, ranges)
         left = plan.ranges(connector, reached, self.offer.end)
         suspect = self.trouble.suspect and bool(left)
         if self.state in OVER:
             return replace(self, trouble=replace(self.trouble, suspect=suspect))
         if not left:
-            return Portion(position=self.offer.end)
+            return self._idle(self.offer.end, Trouble())
         if self.offer.route in (Route.DRIVER, Route.JOB):
             rest = f"{left[0].topic_partition}, offsets [{left[0].lo}, {left[0].hi})"
             raise IngestError(f"Connector {connector}: {rest} were not read, and nothing says why.", DEFECT)
         trouble = Trouble(unread=True, stalled=self.offer.route is Route.LARGE_JOB, suspect=suspect)
-        return Portion(position={**self.offer.end, **reached}, trouble=trouble)
+        return self._idle({**self.offer.end, **reached}, trouble)
 
     @_event(*State)
     def failed(self, error: BaseException) -> Portion:
@@ -187,3 +224,19 @@ class Portion(Struct, frozen=True):
     def closed(self) -> Portion:
         """The connector ends."""
         return replace(self, state=State.CLOSED)
+
+    def _unread(self, arrived_ms: int) -> Portion:
+        """Returns the portion of which nothing was read: it is read apart, or planned smaller.
+
+        Its files have another number: those of the first attempt are of a portion that never was.
+        """
+        assert self.offer is not None
+        size = plan.size(self.offer.ranges)
+        if size > read_route.APART_MAX:
+            return self._idle(self.position, replace(self.trouble, unread=True))
+        options = self.options.of_batch(self.number + 1, arrived_ms)
+        offer = replace(self.offer, options=options, route=read_route.apart(size, self.trouble))
+        return replace(self, state=State.READ_APART, offer=offer, number=self.number + 1)
+
+    def _idle(self, position: Offsets | None, trouble: Trouble) -> Portion:
+        return replace(self, state=State.IDLE, position=position, offer=None, batch=None, trouble=trouble)

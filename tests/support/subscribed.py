@@ -12,7 +12,7 @@ from compactor.model.record import RangeRead
 from connectors.source.options import SourceOptions
 from connectors.source.plan import SourceRange
 from connectors.source.planner import Planner
-from connectors.source.portion import Offer
+from connectors.source.portion import Offer, Portion
 from connectors.source.subscription import Subscription
 from tests.support.clocks import ManualClock
 from tests.support.memory.cluster import MemoryCluster
@@ -43,6 +43,11 @@ class Subscribed:
         self.subscription = Subscription(self.options, self.planner, self.clock, self._ask_again, shared=lambda: shared)
         if begin:
             self.subscription.begin()
+
+    @property
+    def portion(self) -> Portion:
+        """The portion as it is now."""
+        return self.subscription.portion
 
     def offered(self) -> tuple[tuple[int, int], ...]:
         """Plans, claims, and returns the offsets [lo, hi) of the portion; nothing where there is none."""

@@ -153,7 +153,7 @@ def pollers() -> list[str]:
 
 def offered(*found: Subscription) -> None:
     for one in found:
-        wait_until(lambda one=one: one.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
+        wait_until(lambda one=one: one.portion.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
 
 
 def fails(_: Streams) -> None:
@@ -191,7 +191,7 @@ def test_a_failed_query_is_started_again_and_its_portions_are_read_alone(worker:
     worker.query.start(prepares=False)
     alone = found.next(TIMEOUT_S)
     assert isinstance(alone, Offer)
-    assert found.suspect
+    assert found.portion.trouble.suspect
     wait_until(lambda: len(streams.started) == 2, "it is started again", TIMEOUT_S)
     assert streams.started[0].stop.called
     offered(*later)
@@ -280,8 +280,8 @@ def test_a_stop_starts_no_other_query(streams: Streams, brokers: MemoryAdmin) ->
 def test_a_connector_that_leaves_is_closed(worker: Worker) -> None:
     """However it leaves, before the client that asks for it is closed: what that interrupts is no outage."""
     with worker.query.subscribed(options("a"), worker.stopped) as subscription:
-        assert subscription.plannable or subscription.claimable
-    assert (subscription.plannable, subscription.claimable) == (False, False)
+        assert subscription.plannable or subscription.portion.claimable
+    assert (subscription.plannable, subscription.portion.claimable) == (False, False)
 
 
 def test_a_connector_that_cannot_begin_leaves_nothing(worker: Worker, brokers: MemoryAdmin) -> None:

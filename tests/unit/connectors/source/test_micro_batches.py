@@ -108,7 +108,7 @@ def test_each_connector_gets_its_own_portion(query: Query) -> None:
         assert found[name].next(0) is read[portion_of(tasks, f"c-{name}")]
     (range_read,) = lost.ranges
     assert isinstance(found["b"].next(0), Offer)
-    assert (range_read.hi, found["b"].suspect) == (5, False)
+    assert (range_read.hi, found["b"].portion.trouble.suspect) == (5, False)
 
 
 def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
@@ -119,7 +119,7 @@ def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
     alone = one.next(0)
     query.batches.deliver({portion_of(tasks, "c-a"): batch_of(tasks[0].portions[0].ranges)})
     assert one.next(0) is alone
-    assert one.suspect
+    assert one.portion.trouble.suspect
     assert query.batches.abandon() == 0
 
 
@@ -157,7 +157,7 @@ def test_a_question_of_a_query_that_has_failed_claims_nothing(monkeypatch: pytes
     one = query.add("a", (0, 9))
     query.batches.wake()
     asking.join(TIMEOUT_S)
-    assert (answers, one.claimable) == ([0], True)
+    assert (answers, one.portion.claimable) == ([0], True)
 
 
 def test_portions_of_several_are_dealt_without_cutting_a_partition(query: Query) -> None:
@@ -257,7 +257,7 @@ def test_nothing_is_planned_after_the_end(query: Query) -> None:
     """What has an offer by then is not claimed: nobody would read it."""
     one = query.add("a", (0, 9))
     query.batches.close()
-    assert (query.next(), one.claimable) == ([], True)
+    assert (query.next(), one.portion.claimable) == ([], True)
 
 
 def test_an_error_of_the_query_reaches_every_connector(query: Query) -> None:

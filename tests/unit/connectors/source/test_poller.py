@@ -140,7 +140,7 @@ def test_a_poller_lives_while_a_connector_is_about_to_be_added(worker: Worker) -
     poller.remove(subscription)
     worker.give_back(poller)
     begun = worker.subscribed(poller, "b")
-    wait_until(lambda: begun.claimable, "the one that began is offered", TIMEOUT_S)
+    wait_until(lambda: begun.portion.claimable, "the one that began is offered", TIMEOUT_S)
 
 
 def test_one_question_is_for_all_of_them(worker: Worker) -> None:
@@ -150,7 +150,7 @@ def test_one_question_is_for_all_of_them(worker: Worker) -> None:
     worker.brokers.asked.clear()
     poller.poll()
     assert worker.brokers.asked == [{A0, B0}]
-    assert [one.claimable for one in found] == [True, True]
+    assert [one.portion.claimable for one in found] == [True, True]
     assert worker.woken.acquire(blocking=False)
     poller.poll()  # nobody has anything to plan: nobody is asked, nobody woken
     assert (worker.brokers.asked, worker.woken.acquire(blocking=False)) == ([{A0, B0}], False)
@@ -327,21 +327,21 @@ def test_an_offer_follows_what_was_taken(worker: Worker) -> None:
     """A connector that has taken its portion is planned for at once, not with the next round."""
     poller = worker.borrow()
     subscription = worker.subscribed(poller, "a")
-    wait_until(lambda: subscription.claimable, "it is offered", TIMEOUT_S)
+    wait_until(lambda: subscription.portion.claimable, "it is offered", TIMEOUT_S)
     wait_until(lambda: worker.clock.waits > TIMEOUT_S, "it waits for the next round", TIMEOUT_S)
     claimed = subscription.claim()
     assert claimed is not None
     worker.brokers.ends[A0] = 9
     subscription.deliver(None)
     subscription.taken(batch_of(claimed.ranges).ranges)
-    wait_until(lambda: subscription.claimable, "it is offered again", TIMEOUT_S)
+    wait_until(lambda: subscription.portion.claimable, "it is offered again", TIMEOUT_S)
 
 
 def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
     """The partitions of a connector that was removed are not asked for their ends."""
     poller = worker.borrow()
     gone, stays = worker.subscribed(poller, "a"), worker.subscribed(poller, "b")
-    wait_until(lambda: gone.claimable and stays.claimable, "both are offered", TIMEOUT_S)
+    wait_until(lambda: gone.portion.claimable and stays.portion.claimable, "both are offered", TIMEOUT_S)
     poller.stop()
     wait_until(lambda: not poller.is_alive(), "its thread ends", TIMEOUT_S)
     poller.remove(gone)
@@ -354,7 +354,7 @@ def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
     worker.brokers.asked.clear()
     poller.poll()
     assert worker.brokers.asked == [{B0}]
-    assert (gone.claimable, stays.claimable) == (False, True)
+    assert (gone.portion.claimable, stays.portion.claimable) == (False, True)
 
 
 def test_no_connector_is_lost_where_several_come_and_go(worker: Worker) -> None:
@@ -403,5 +403,5 @@ def test_a_question_for_all_that_fails_is_asked_for_each(worker: Worker) -> None
     poller = worker.borrow()
     found = [worker.subscribed(poller, "a"), worker.subscribed(poller, "b")]
     for one in found:
-        wait_until(lambda one=one: one.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
+        wait_until(lambda one=one: one.portion.claimable, "it is offered", TIMEOUT_S)  # type: ignore[misc]
         assert one.next(0) is None, "it has not failed"

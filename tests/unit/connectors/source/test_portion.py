@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from compactor.errors import IngestError
-from connectors.errors import SourceChangedError
-from connectors.source.plan import SourceRange, TopicOffsets
-from connectors.source.portion import OVER, Offer, Portion, State
+from compactor.errors import IngestError, KeyfoldError
+from compactor.ingest.appends import Batch
+from connectors.errors import PortionLateError, SourceChangedError
+from connectors.source.plan import Ranges, SourceRange, TopicOffsets
+from connectors.source.portion import LATE_MS, OVER, Offer, Portion, State
 from connectors.source.read_route import APART_MAX, Route, Trouble
 from tests.support.source_options import source_options
 from tests.support.subscribed import batch_of
 
 OPTIONS = source_options(topics=["t"])
-AGAIN = replace(OPTIONS, interval_ms=7)
-"""Options under another number."""
+NOW_MS, ARRIVED_MS = 5_000, 7_000
+AGAIN = OPTIONS.of_batch(1, ARRIVED_MS)
+"""The options of the next offer."""
 START, END = {"t": TopicOffsets("id", {0: 3})}, {"t": TopicOffsets("id", {0: 9})}
 ERROR = SourceChangedError("Changed.", "Look.")
 ROUTES = {State.OFFERED: Route.QUERY, State.CLAIMED: Route.QUERY, State.READY: Route.QUERY}
@@ -34,7 +37,7 @@ PART = batch_of(offer().ranges, up_to=5)
 
 def portion(state: State) -> Portion:
     """A portion in `state`, as it gets there; one that FAILED or is CLOSED was read apart before."""
-    made = Portion(state, START)
+    made = Portion(OPTIONS, state, START)
     if state in (State.IDLE, State.FINISHED):
         return made
     made = replace(made, offer=offer(ROUTES.get(state, Route.DRIVER)))
@@ -43,15 +46,32 @@ def portion(state: State) -> Portion:
     return replace(made, error=ERROR) if state is State.FAILED else made
 
 
+def pinned(before: Portion) -> Portion:
+    return replace(before, options=replace(OPTIONS, pinned=True))
+
+
+def planned(before: Portion, ranges: Ranges | None = None) -> Portion:
+    made = offer()
+    end = made.end if ranges is None else before.position or START
+    return before.planned(made.ranges if ranges is None else ranges, end, NOW_MS, ARRIVED_MS, shared=False)
+
+
+def delivered(before: Portion, answer: Batch | KeyfoldError | None, *, ended_early: bool = False) -> Portion:
+    return before.delivered(answer, NOW_MS, ARRIVED_MS, ended_early=ended_early)
+
+
 EVENTS: dict[str, Callable[[Portion], Portion]] = {
-    "planned, by QUERY": lambda before: before.planned(offer()),
-    "planned, by DRIVER": lambda before: before.planned(offer(Route.DRIVER)),
-    "nothing_new": lambda before: before.nothing_new(START, finished=False),
-    "nothing_new, at the end": lambda before: before.nothing_new(START, finished=True),
+    "planned, by QUERY": planned,
+    "planned, by DRIVER": lambda before: planned(replace(before, late_until_ms=NOW_MS + 1)),
+    "planned, nothing new": lambda before: planned(before, ()),
+    "planned, nothing new, at the end": lambda before: planned(pinned(before), ()),
     "claimed": lambda before: before.claimed(),
-    "delivered": lambda before: before.delivered(WHOLE),
-    "unread": lambda before: before.unread(AGAIN),
-    "abandoned": lambda before: before.abandoned(AGAIN),
+    "delivered": lambda before: delivered(before, WHOLE),
+    "delivered, nothing": lambda before: delivered(before, None),
+    "delivered, without a range": lambda before: delivered(before, Batch(ranges=(), parts=())),
+    "delivered, late": lambda before: delivered(before, PortionLateError("Late.")),
+    "delivered, an error": lambda before: delivered(before, ERROR),
+    "abandoned": lambda before: before.abandoned(ARRIVED_MS),
     "taken": lambda before: before.taken(WHOLE.ranges),
     "failed": lambda before: before.failed(ERROR),
     "closed": lambda before: before.closed(),
@@ -59,11 +79,14 @@ EVENTS: dict[str, Callable[[Portion], Portion]] = {
 ALLOWED: dict[tuple[State, str], State] = {
     (State.IDLE, "planned, by QUERY"): State.OFFERED,
     (State.IDLE, "planned, by DRIVER"): State.READ_APART,
-    (State.IDLE, "nothing_new"): State.IDLE,
-    (State.IDLE, "nothing_new, at the end"): State.FINISHED,
+    (State.IDLE, "planned, nothing new"): State.IDLE,
+    (State.IDLE, "planned, nothing new, at the end"): State.FINISHED,
     (State.OFFERED, "claimed"): State.CLAIMED,
     (State.CLAIMED, "delivered"): State.READY,
-    (State.CLAIMED, "unread"): State.READ_APART,
+    (State.CLAIMED, "delivered, nothing"): State.READ_APART,
+    (State.CLAIMED, "delivered, without a range"): State.READ_APART,
+    (State.CLAIMED, "delivered, late"): State.READ_APART,
+    (State.CLAIMED, "delivered, an error"): State.FAILED,
     (State.CLAIMED, "abandoned"): State.READ_APART,
     (State.READY, "taken"): State.IDLE,
     (State.READ_APART, "taken"): State.IDLE,
@@ -91,7 +114,7 @@ def test_what_was_taken_is_held_no_more(state: State, holds: str) -> None:
     """The position is the offer's end then, and nothing is wrong any more."""
     suspect = replace(portion(state), trouble=Trouble(suspect=True))
     assert getattr(suspect, holds) is not None
-    assert suspect.taken(WHOLE.ranges) == Portion(position=END)
+    assert suspect.taken(WHOLE.ranges) == Portion(OPTIONS, position=END)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +127,7 @@ def test_what_was_taken_is_held_no_more(state: State, holds: str) -> None:
 def test_what_is_left_is_read_next(state: State, route: Route, trouble: Trouble) -> None:
     """A micro-batch may leave a part, and so may a large job, after which a small one finds out why."""
     before = replace(portion(state), offer=offer(route))
-    assert before.taken(PART.ranges) == Portion(position={"t": TopicOffsets("id", {0: 5})}, trouble=trouble)
+    assert before.taken(PART.ranges) == Portion(OPTIONS, position={"t": TopicOffsets("id", {0: 5})}, trouble=trouble)
 
 
 @pytest.mark.parametrize("route", [Route.DRIVER, Route.JOB])
@@ -115,7 +138,7 @@ def test_what_is_read_to_its_end_may_leave_nothing(route: Route) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "route", "suspect"), [("unread", Route.DRIVER, False), ("abandoned", Route.JOB, True)]
+    ("event", "route", "suspect"), [("delivered, nothing", Route.DRIVER, False), ("abandoned", Route.JOB, True)]
 )
 def test_it_is_read_again_under_another_number(event: str, route: Route, suspect: bool) -> None:
     """The same ranges; if the micro-batch failed as a whole, never in the driver, which it could end."""
@@ -124,17 +147,50 @@ def test_it_is_read_again_under_another_number(event: str, route: Route, suspect
     assert after.trouble == Trouble(suspect=suspect)
 
 
-@pytest.mark.parametrize("event", ["unread", "abandoned"])
+@pytest.mark.parametrize("event", ["delivered, nothing", "abandoned"])
 def test_what_is_too_large_to_be_read_apart_is_planned_again(event: str) -> None:
     """Others would wait for it; the position stays, and the next portion follows at once."""
     after = EVENTS[event](replace(portion(State.CLAIMED), offer=offer(hi=4 + APART_MAX)))
-    assert after == Portion(position=START, trouble=Trouble(unread=True, suspect=event == "abandoned"))
+    assert after == Portion(OPTIONS, position=START, trouble=Trouble(unread=True, suspect=event == "abandoned"))
 
 
 @pytest.mark.parametrize("state", [State.FAILED, State.CLOSED])
 def test_a_connector_that_has_ended_may_still_become_suspect_or_sound(state: State) -> None:
     """Its next start goes by that."""
-    suspect = portion(state).abandoned(AGAIN)
+    suspect = portion(state).abandoned(ARRIVED_MS)
     assert suspect.trouble == Trouble(suspect=True)
     assert suspect.taken(PART.ranges).trouble == Trouble(suspect=True)
     assert suspect.taken(WHOLE.ranges).trouble == Trouble()
+
+
+@pytest.mark.parametrize(
+    ("change", "now_ms", "plannable"),
+    [
+        ({}, 0, True),
+        ({"paused": True}, 0, False),
+        ({"position": None}, 0, False),
+        ({"state": State.OFFERED}, 0, False),
+        ({"planned_ms": 0}, 4_999, False),
+        ({"planned_ms": 0}, 5_000, True),
+        ({"planned_ms": 0, "trouble": Trouble(unread=True)}, 1, True),
+    ],
+)
+def test_when_the_brokers_are_asked(change: dict[str, Any], now_ms: int, *, plannable: bool) -> None:
+    """While nothing is offered, once the interval is over; what is left of a micro-batch waits for none."""
+    idle = Portion(replace(OPTIONS, interval_ms=5_000), State.IDLE, START)
+    assert replace(idle, **change).is_plannable(now_ms) is plannable
+
+
+def test_a_late_chain_is_read_apart_for_a_while() -> None:
+    """Up to LATE_MS after the micro-batch that it has held up; then one portion is part of a micro-batch again."""
+    late = delivered(portion(State.CLAIMED), PortionLateError("Late.")).taken(WHOLE.ranges)
+    ranges = offer().ranges
+    states = [late.planned(ranges, END, at, 0, shared=True).state for at in (NOW_MS + LATE_MS - 1, NOW_MS + LATE_MS)]
+    assert states == [State.READ_APART, State.OFFERED]
+
+
+def test_what_comes_after_a_hole_is_left_out() -> None:
+    """A micro-batch that has ended early may have left one: all that was read behind it is read again."""
+    (read,) = WHOLE.ranges
+    holed = replace(WHOLE, ranges=(replace(read, lo=4),))
+    assert delivered(portion(State.CLAIMED), holed, ended_early=True).state is State.READ_APART

@@ -12,9 +12,8 @@ from compactor.errors import IngestError, StorageError
 from compactor.ingest.appends import Batch
 from compactor.storage.local import LocalStorage
 from connectors.errors import DataLossError, PortionLateError, SourceChangedError
-from connectors.source import subscription as module
 from connectors.source.plan import TopicOffsets
-from connectors.source.portion import Offer
+from connectors.source.portion import LATE_MS, Offer
 from connectors.source.read_route import APART_IN_DRIVER_MAX, APART_MAX, SHARED_MAX, Route
 from tests.support.engine import intake
 from tests.support.kafka import wait_until
@@ -39,12 +38,16 @@ def one(cluster: MemoryCluster) -> Subscribed:
 def test_offsets_go_round(one: Subscribed, cluster: MemoryCluster) -> None:
     """An offer is a portion once, and nothing else is offered until it is taken; the next one begins behind it."""
     assert one.subscription.plan()
-    assert one.subscription.claimable
+    assert one.portion.claimable
     offer = one.subscription.claim()
     assert offer is not None
     assert [(each.partition, each.lo, each.hi) for each in offer.ranges] == [(0, 0, 9), (1, 0, 5)]
     cluster.put("a", (0, 12), (0, 5))
-    assert (one.subscription.claimable, one.subscription.claim(), one.subscription.plan()) == (False, None, False)
+    assert (one.portion.claimable, one.subscription.claim(), one.subscription.plan()) == (
+        False,
+        None,
+        False,
+    )
     assert one.subscription.partitions() == []
     assert one.subscription.next(0) is None
     delivered = batch_of(offer.ranges)
@@ -63,7 +66,11 @@ def test_nothing_new_is_no_offer(one: Subscribed) -> None:
     one.offered()
     one.subscription.deliver(one.read())
     one.subscription.taken(one.read().ranges)
-    assert (one.subscription.plan(), one.subscription.claimable, one.subscription.next(0)) == (False, False, None)
+    assert (one.subscription.plan(), one.portion.claimable, one.subscription.next(0)) == (
+        False,
+        False,
+        None,
+    )
 
 
 def test_an_offer_wakes_whoever_waits(one: Subscribed) -> None:
@@ -122,7 +129,11 @@ def test_what_comes_after_the_end_reaches_nobody(one: Subscribed) -> None:
         one.subscription.abandon()
     assert logged == []
     assert one.subscription.next(TIMEOUT_S) is None
-    assert (one.subscription.plan(), one.subscription.claim(), one.subscription.claimable) == (False, None, False)
+    assert (one.subscription.plan(), one.subscription.claim(), one.portion.claimable) == (
+        False,
+        None,
+        False,
+    )
     assert one.subscription.partitions() == []
 
 
@@ -130,7 +141,7 @@ def test_an_offer_of_a_closed_connector_is_claimed_no_more(one: Subscribed) -> N
     """No offer is made either if it was being planned as the connector was closed."""
     one.subscription.plan()
     one.subscription.close()
-    assert (one.subscription.claimable, one.subscription.claim()) == (False, None)
+    assert (one.portion.claimable, one.subscription.claim()) == (False, None)
 
 
 def test_a_failed_micro_batch_is_read_alone(cluster: MemoryCluster, tmp_path: object) -> None:
@@ -141,7 +152,7 @@ def test_a_failed_micro_batch_is_read_alone(cluster: MemoryCluster, tmp_path: ob
     assert claimed is not None
     one.subscription.abandon()
     alone = one.apart()
-    assert (alone.route, one.subscription.suspect) == (Route.JOB, True)
+    assert (alone.route, one.portion.trouble.suspect) == (Route.JOB, True)
     assert (alone.ranges, alone.end) == (claimed.ranges, claimed.end)
     assert alone.options.intake != claimed.options.intake
     one.subscription.taken(batch_of(alone.ranges).ranges)
@@ -154,7 +165,7 @@ def test_a_portion_of_which_nothing_was_read_is_read_alone(one: Subscribed, foun
     """Missing from the answer, or without a stated range: its own job finds out why; nobody is suspected."""
     one.offered()
     one.subscription.deliver(found)
-    assert (one.apart().route, one.subscription.suspect) == (Route.DRIVER, False)
+    assert (one.apart().route, one.portion.trouble.suspect) == (Route.DRIVER, False)
 
 
 def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: MemoryCluster) -> None:
@@ -166,7 +177,7 @@ def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: Memo
     one.subscription.deliver(read)
     one.subscription.taken(read.ranges)
     assert one.subscription.plan()
-    assert not one.subscription.claimable
+    assert not one.portion.claimable
     rest = one.apart()
     assert [(each.partition, each.lo, each.hi) for each in rest.ranges] == [(0, 4, 9), (1, 4, 5)]
     assert rest.route is Route.DRIVER
@@ -222,7 +233,7 @@ def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryClu
             one.subscription.deliver(one.read())
             one.subscription.taken(one.read().ranges)
     assert read == 14
-    assert (one.subscription.plan(), one.subscription.claimable) == (False, False)
+    assert (one.subscription.plan(), one.portion.claimable) == (False, False)
 
 
 def test_who_waits_is_told_that_a_pinned_connector_has_finished(cluster: MemoryCluster) -> None:
@@ -270,7 +281,7 @@ def test_large_offers_are_read_alone_where_others_wait(*, shared: bool, offsets:
     one = Subscribed(cluster, shared=shared)
     assert one.subscription.plan()
     assert isinstance(one.subscription.next(0), Offer) is alone
-    assert one.subscription.claimable is not alone
+    assert one.portion.claimable is not alone
 
 
 def test_a_pause_offers_nothing(one: Subscribed, cluster: MemoryCluster) -> None:
@@ -285,7 +296,7 @@ def test_a_pause_offers_nothing(one: Subscribed, cluster: MemoryCluster) -> None
     assert one.asked_again == 1
     assert one.subscription.plan()
     one.subscription.pause()
-    assert (one.subscription.claimable, one.subscription.claim()) == (False, None)
+    assert (one.portion.claimable, one.subscription.claim()) == (False, None)
     one.subscription.resume()
     assert one.subscription.claim() is not None
     one.subscription.resume()
@@ -313,7 +324,7 @@ def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cl
         cluster.put("a", (0, end), (0, 5))
         assert one.subscription.plan()
     one.subscription.taken(batch_of(one.apart().ranges).ranges)
-    one.clock.advance(module.LATE_MS)
+    one.clock.advance(LATE_MS)
     cluster.put("a", (0, 12), (0, 5))
     assert one.offered() == ((11, 12),)
 
@@ -362,9 +373,9 @@ def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster) -> None:
     one.subscription.taken(batch_of(one.apart().ranges, up_to=30).ranges)
     assert one.subscription.plan()
     small = one.apart()
-    assert (small.route, one.subscription.suspect) == (Route.JOB, True)
+    assert (small.route, one.portion.trouble.suspect) == (Route.JOB, True)
     one.subscription.taken(batch_of(small.ranges).ranges)
-    assert not one.subscription.suspect
+    assert not one.portion.trouble.suspect
 
 
 def test_a_portion_that_is_too_large_to_be_read_apart_is_planned_smaller(cluster: MemoryCluster) -> None:
@@ -377,7 +388,7 @@ def test_a_portion_that_is_too_large_to_be_read_apart_is_planned_smaller(cluster
     assert one.subscription.plan()
     offer = one.apart()
     assert [(each.lo, each.hi) for each in offer.ranges] == [(0, APART_MAX)]
-    assert (offer.route, one.subscription.suspect) == (Route.LARGE_JOB, True)
+    assert (offer.route, one.portion.trouble.suspect) == (Route.LARGE_JOB, True)
 
 
 def test_what_is_taken_after_the_end_shows_whether_it_is_suspect(one: Subscribed) -> None:
@@ -386,6 +397,6 @@ def test_what_is_taken_after_the_end_shows_whether_it_is_suspect(one: Subscribed
     one.subscription.abandon()
     offer = one.apart()
     one.subscription.close()
-    assert one.subscription.suspect
+    assert one.portion.trouble.suspect
     one.subscription.taken(batch_of(offer.ranges).ranges)
-    assert not one.subscription.suspect
+    assert not one.portion.trouble.suspect
