@@ -24,7 +24,6 @@ from compactor.model.state import CatalogState, Topic
 from compactor.settings import EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
-from compactor.storage.base import Storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.engine_settings import engine_settings, other_snapshots
@@ -255,10 +254,9 @@ def describe(worker: WorkerConfig, path: Path, clock: Clock) -> tuple[Descriptio
     """
     try:
         settings, faults = load_valid_part(path, worker)
+        catalog = Catalog.open(connector_storage(worker, settings.name), settings.name)
     except FaultyConfigError as error:
-        settings, faults = _by_file_name(path, worker, error), None
-    storage = connector_storage(worker, settings.name)
-    catalog = Catalog.open(storage, settings.name)
+        (settings, catalog), faults = _by_file_name(path, worker, error), None
     if faults is not None and catalog.version == 0:
         raise faults
     if faults is not None:
@@ -267,11 +265,11 @@ def describe(worker: WorkerConfig, path: Path, clock: Clock) -> tuple[Descriptio
     ends = source_ends(worker, settings, [log.tp for log in catalog.state.logs if log.topic not in closed])
     now_ms = clock.now_ms()
     others = other_snapshots(worker, settings, catalog.state)
-    return describing(catalog, storage, settings, ends, others, now_ms), now_ms, storage.location
+    return describing(catalog, settings, ends, others, now_ms), now_ms, catalog.storage.location
 
 
-def _by_file_name(path: Path, worker: WorkerConfig, faults: FaultyConfigError) -> ConnectorConfig:
-    """Returns the connector of a file that says nothing usable: with the topics that are kept of it, and defaults.
+def _by_file_name(path: Path, worker: WorkerConfig, faults: FaultyConfigError) -> tuple[ConnectorConfig, Catalog]:
+    """Returns the connector of a file that says nothing usable: with the topics in its catalog, and defaults.
 
     It may run with what the file said before. Its name is the one in the file, else the file's own. Raises `faults` if
     nothing is kept under that name, or no file is there.
@@ -289,31 +287,31 @@ def _by_file_name(path: Path, worker: WorkerConfig, faults: FaultyConfigError) -
         error=str(faults),
     )
     given = {"name": name, "connector.class": CONNECTOR_CLASS, "topics": ",".join(topics), "output.topic": "none"}
-    return ConnectorConfig.model_validate(given)
+    return ConnectorConfig.model_validate(given), catalog
 
 
 def describing(
     catalog: Catalog,
-    storage: Storage,
     connector: ConnectorConfig,
     ends: Ends,
     others: Mapping[str, tuple[str, ...]],
     now_ms: int,
 ) -> Description:
-    """Describes `connector` from its catalog, its folder, the broker's answer, and snapshots of `others` by topic."""
-    news = changed(catalog.state, ends.ids)
+    """Describes `connector` from its catalog and folder, the broker's answer, and snapshots of `others` by topic."""
+    storage, state = catalog.storage, catalog.state
+    news = changed(state, ends.ids)
     offsets = {tp: end for tp, end in ends.offsets.items() if tp.topic not in news}
     return Description(
         format_version=FORMAT,
         connector=connector.name,
-        catalog_id=catalog.state.catalog_id,
+        catalog_id=state.catalog_id,
         catalog_version=catalog.version,
         owner=OwnerDescription(
-            alive=owner_lock.is_alive(storage), name=owner_lock.shown(catalog.state.owner), epoch=catalog.state.epoch
+            alive=owner_lock.is_alive(storage), name=owner_lock.shown(state.owner), epoch=state.epoch
         ),
         status=worker_status(status.read(storage), now_ms),
         broker_error=logged_text(ends.error) if ends.error else None,
         snapshots=location.read_note(storage),
-        topics=topics(catalog.state, others, news),
-        partitions=partitions(catalog.state, offsets, engine_settings(connector), now_ms),
+        topics=topics(state, others, news),
+        partitions=partitions(state, offsets, engine_settings(connector), now_ms),
     )

@@ -20,13 +20,14 @@ from connectors.errors import UnreachableError
 from connectors.operations.offsets import change_offsets
 from connectors.runtime import offset_change
 from connectors.runtime.offset_change import ChangedLog, every_log
-from connectors.sinks import output_visibility, publisher
+from connectors.sinks import publisher
 from connectors.sinks.settings import TransactionLimits
 from connectors.source.source_errors import TRUNCATED
 from tests.support.deployment import Deployment
 from tests.support.generations import broken, numbers
 from tests.support.group_offsets import reset_offsets
-from tests.support.kafka import create_topic, delete_topic, end_offsets, open_transaction, produce
+from tests.support.kafka import create_topic, delete_topic, end_offsets, produce
+from tests.support.open_transactions import hidden_fold, hidden_output
 from tests.support.records import random_records
 
 if TYPE_CHECKING:
@@ -183,9 +184,7 @@ def test_a_foreign_transaction_that_is_open_in_the_output(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies behind it cannot be read, so that keys would be left for ever: nothing is changed until it is over."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
-    foreign = [(partition, b"foreign", b"v") for partition in (0, 1)]
-    with open_transaction(ran.bootstrap, ran.output, foreign):
+    with hidden_output(ran, monkeypatch):
         produce(ran.bootstrap, ran.topic, [(partition, b"beyond", b"v") for partition in (0, 1)])
         with pytest.raises(NotVisibleError):  # all is done; readers see it when the transaction is over
             ran.run_once(spark)
@@ -207,13 +206,7 @@ def test_what_an_open_transaction_hides_is_not_given_up(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a position the output tells how far a fold was sent: no gap is made until it can be read."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
-    with open_transaction(ran.bootstrap, ran.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
-        produce(ran.bootstrap, ran.topic, random_records(5, 60))
-        with monkeypatch.context() as patch:
-            fail_at(patch, "publish.before-commit")
-            with pytest.raises(FailpointError):
-                ran.run_once(spark)
+    with hidden_fold(spark, ran, monkeypatch, seed=5):
         reset_offsets(ran, 3)
         before, ends = ran.state().logs, end_offsets(ran.bootstrap, ran.topic)
         with pytest.raises(NotVisibleError, match="was published cannot be read from its output"):

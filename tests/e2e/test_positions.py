@@ -14,15 +14,13 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from msgspec.structs import replace
 
-from compactor import failpoints
 from compactor.catalog.catalog import Catalog
-from compactor.errors import FailpointError, NotVisibleError, PositionError
+from compactor.errors import NotVisibleError, PositionError
 from compactor.storage.locations import open_storage
 from connectors.config.engine_settings import engine_settings
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import OutputError, SourceChangedError
 from connectors.runtime import components, reading_thread
-from connectors.sinks import output_visibility
 from tests.support.deployment import Deployment
 from tests.support.group_offsets import delete_group, hold, positions, reset_offsets
 from tests.support.kafka import (
@@ -32,10 +30,10 @@ from tests.support.kafka import (
     create_topic,
     delete_topic,
     end_offsets,
-    open_transaction,
     produce,
     wait_until,
 )
+from tests.support.open_transactions import hidden_fold
 from tests.support.records import random_records
 
 if TYPE_CHECKING:
@@ -92,13 +90,7 @@ def test_a_lost_position_is_not_guessed_below_an_open_transaction(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may hide our own last record, which the catalog does not know of either: nothing is sent until it is over."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
-    with open_transaction(ran.bootstrap, ran.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
-        produce(ran.bootstrap, ran.topic, random_records(2, 100))
-        with monkeypatch.context() as patched:
-            patched.setenv(failpoints.VARIABLE, "publish.before-commit=error")  # between steps 11 and 12
-            with pytest.raises(FailpointError):
-                ran.run_once(spark)
+    with hidden_fold(spark, ran, monkeypatch, seed=2):
         delete_group(ran)
         before = end_offsets(ran.bootstrap, ran.output, "read_uncommitted")
         with pytest.raises(NotVisibleError, match="was published cannot be read from its output"):

@@ -19,7 +19,7 @@ from compactor.errors import FailpointError, NotVisibleError, PositionError
 from compactor.failpoints import STEPS
 from connectors.operations import rebuild as operation
 from connectors.operations.rebuild import Rebuilder
-from connectors.sinks import output_visibility, publisher, transaction
+from connectors.sinks import publisher, transaction
 from connectors.sinks.settings import TransactionLimits
 from tests.support.cli import invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, ROOT, Deployment
@@ -31,9 +31,9 @@ from tests.support.kafka import (
     delete_records,
     delete_topic,
     end_offsets,
-    open_transaction,
     produce,
 )
+from tests.support.open_transactions import hidden_output
 from tests.support.promises import broken_promises
 from tests.support.records import random_records
 
@@ -334,11 +334,10 @@ def test_records_that_an_open_transaction_hides_are_not_left_out(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader of the output ends below our own records: nothing is changed until that transaction is over."""
-    monkeypatch.setattr(output_visibility, "VISIBLE_MS", 1_000)
     deployment.settings["snapshot.location"] = "none"
     produce(deployment.bootstrap, deployment.topic, random_records(1, 100))
     deployment.run_once(spark)
-    with open_transaction(deployment.bootstrap, deployment.output, [(0, b"foreign", b"v"), (1, b"foreign", b"v")]):
+    with hidden_output(deployment, monkeypatch):
         produce(deployment.bootstrap, deployment.topic, random_records(2, 100))
         with pytest.raises(NotVisibleError):  # all is done; readers see it when the transaction is over
             deployment.run_once(spark)

@@ -416,7 +416,7 @@ def test_what_the_broker_refused_shows_no_secret(tmp_path: Path) -> None:
     catalog = keep(tmp_path, [row(0, b"a", b"1")])
     config = load_connector(connector_file(tmp_path)).config
     ends = Ends({}, "GET https://user:hunter2@host/token?client_secret=hunter2 failed")
-    found = describing(catalog, storage_of(tmp_path), config, ends, {}, 0)
+    found = describing(catalog, config, ends, {}, 0)
     assert found.broker_error == "GET https://[hidden]@host/token?client_secret=[hidden] failed"
 
 
