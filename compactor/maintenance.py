@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Container
 from typing import TYPE_CHECKING
 
 from compactor.catalog.catalog import Catalog
-from compactor.clean.cleaner import CleanedLog, Cleaner, Round
+from compactor.clean.cleaner import Cleaner
 from compactor.clean.vacuum import vacuum
-from compactor.errors import QuarantinedError, SnapshotError, SnapshotStorageError
+from compactor.errors import QuarantinedError
 from compactor.metrics import Counters
 from compactor.model.record import TopicPartition
 from compactor.quarantine.quarantine import QuarantineManager
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Maintenance:
-    """Runs the cleaner, the snapshots and the vacuum of one connector; one thread calls it."""
+    """What follows publishing in one connector; one thread calls it, its `cleaner` and its `snapshots`."""
 
     def __init__(
         self,
@@ -34,24 +34,12 @@ class Maintenance:
         counters: Counters,
         stop: threading.Event,
     ) -> None:
-        self._cleaner = cleaner
-        self._snapshots = snapshots
+        self.cleaner = cleaner
+        self.snapshots = snapshots
         self._catalog = catalog
         self._quarantine = quarantine
         self._counters = counters
         self._stop = stop
-
-    def begin(self) -> None:
-        """Does what an earlier run of the worker has left undone of a snapshot."""
-        self._snapshots.begin()
-
-    def round(self, now_ms: int) -> Round:
-        """Does what the cleaner has due at `now_ms`. Raises as `Cleaner.round` does."""
-        return self._cleaner.round(now_ms)
-
-    def clean(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> tuple[CleanedLog, ...]:
-        """Cleans everything published, or the logs `wanted`, due or not. Raises as `Cleaner.clean` does."""
-        return self._cleaner.clean(now_ms, wanted)
 
     def snapshot(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
         """Cleans everything published and writes a snapshot of every topic; returns the new snapshots.
@@ -59,18 +47,10 @@ class Maintenance:
         If no command `asked` for it, a log that cannot be cleaned stays as it is; the others' snapshots are taken.
         Without `again`, no snapshot is written that would repeat the newest one of its topic.
         """
-        self._cleaner.clean(now_ms, asked=asked)
-        taken = self._snapshots.take(now_ms, asked=asked, again=again)
+        self.cleaner.clean(now_ms, asked=asked)
+        taken = self.snapshots.take(now_ms, asked=asked, again=again)
         self._counters.add("snapshots", len(taken))
         return taken
-
-    def snapshot_due(self, now_ms: int) -> bool:
-        """Returns whether snapshot.interval.ms has passed since the newest snapshot."""
-        return self._snapshots.due(now_ms)
-
-    def snapshot_failed(self, error: SnapshotStorageError | SnapshotError, now_ms: int) -> None:
-        """Lets snapshots wait, and nothing else, after `error` of one that was due or of its location."""
-        self._snapshots.failed(error, now_ms)
 
     def release(self, now_ms: int, wanted: Collection[TopicPartition] | None = None) -> int:
         """Ends the quarantine of all logs, or of those `wanted`; returns how many logs. Raises StorageError."""
@@ -96,7 +76,7 @@ class Maintenance:
         LATEST is repaired too: an owner that slept may have set it back. Raises as `vacuum` does.
         """
         vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
-        self._snapshots.repair()
+        self.snapshots.repair()
 
     def interrupt(self) -> None:
         """Cancels what runs now, for a stop: that it fails then says nothing about any log."""

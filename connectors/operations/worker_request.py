@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 
@@ -59,10 +60,7 @@ def perform(
     except BadRequestError as error:
         raise UsageError(error.message, error.action) from None
 
-    def run(request: Request, lock: OwnerLock) -> dict[str, Any]:
-        return _run(worker, connector, request, lock)
-
-    return answered(storage, connector.name, wanted, timeout, here or run)
+    return answered(storage, connector.name, wanted, timeout, here or partial(_run, worker, connector))
 
 
 def answered(

@@ -58,6 +58,6 @@ def assemble(
     rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)
     cleaner = Cleaner(rewriter, catalog, quarantine, settings, engine.counters, engine.uncertain, now_ms)
     maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stop)
-    maintenance.begin()
+    snapshots.begin()
     requests = RequestHandler(storage, catalog, maintenance, clock, broker.check_visible)
     return TaskComponents(catalog, broker, engine, maintenance, requests)

@@ -307,7 +307,7 @@ class ConnectorTask:
         steps: tuple[tuple[str, Callable[[], object]], ...] = (
             ("look at topics", lambda: engine.commit(broker.discover, now())),
             ("publish", lambda: engine.finish(now())),
-            ("fold", lambda: maintenance.round(now())),
+            ("fold", lambda: maintenance.cleaner.round(now())),
             ("snapshot", lambda: maintenance.snapshot(now(), again=False)),
             ("vacuum", lambda: maintenance.vacuum(now(), VACUUM_GRACE_MS, engine.running)),
             ("wait for readers", lambda: self._check_visible(components)),

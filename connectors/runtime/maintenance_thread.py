@@ -101,7 +101,7 @@ class MaintenanceThread(CancellableJob):
         self._requests.answer_all()
         self._take_snapshot()
         if self._clock.monotonic_ms() >= self._next_round_ms:
-            busy = bool(self._maintenance.round(self._clock.now_ms()))
+            busy = bool(self._maintenance.cleaner.round(self._clock.now_ms()))
             self._next_round_ms = self._clock.monotonic_ms() + (0 if busy else self._schedule.backoff_ms)
         if self._clock.monotonic_ms() >= self._next_vacuum_ms:
             self._maintenance.vacuum(self._clock.now_ms(), VACUUM_GRACE_MS, self._running)
@@ -111,12 +111,12 @@ class MaintenanceThread(CancellableJob):
         """Takes a snapshot when one is due; if there was nothing to take, tries again after a minute."""
         now_ms = self._clock.now_ms()
         waiting = not self._schedule.snapshots or self._clock.monotonic_ms() < self._next_snapshot_ms
-        if waiting or not self._maintenance.snapshot_due(now_ms):
+        if waiting or not self._maintenance.snapshots.due(now_ms):
             return
         try:
             taken = self._maintenance.snapshot(now_ms, asked=False)
         except (SnapshotStorageError, SnapshotError) as error:  # folds, publishing and vacuum go on without snapshots
-            self._maintenance.snapshot_failed(error, self._clock.now_ms())
+            self._maintenance.snapshots.failed(error, self._clock.now_ms())
             taken = ()
         if not taken:
             self._next_snapshot_ms = self._clock.monotonic_ms() + SNAPSHOT_RETRY_MS

@@ -80,7 +80,7 @@ class RequestHandler:
                 self._check_visible(self._catalog.state)
                 return {"snapshots": msgspec.to_builtins(taken)}
             case "clean":
-                cleaned = self._maintenance.clean(now_ms, wanted)
+                cleaned = self._maintenance.cleaner.clean(now_ms, wanted)
                 self._maintenance.check_complete(wanted)
                 self._check_visible(self._catalog.state)
                 return {"logs": msgspec.to_builtins(cleaned)}

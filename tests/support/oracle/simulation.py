@@ -244,7 +244,7 @@ class Simulation:
         rewriter = Rewriter(self._spark, self.storage, stopping.is_set, local_records=settings.local)
         cleaner = Cleaner(rewriter, catalog, quarantine, engine_settings, engine.counters, engine.uncertain)
         maintenance = Maintenance(cleaner, snapshots, catalog, quarantine, engine.counters, stopping)
-        maintenance.begin()
+        snapshots.begin()
         return Components(settings, catalog, engine, maintenance)
 
     @contextmanager
@@ -275,9 +275,9 @@ def _keep(components: Components, step: Round | Fold | Snapshot | Vacuum, now_ms
     """Performs a step of the maintenance thread."""
     match step:
         case Round():
-            components.maintenance.round(now_ms)
+            components.maintenance.cleaner.round(now_ms)
         case Fold():
-            components.maintenance.clean(now_ms)
+            components.maintenance.cleaner.clean(now_ms)
         case Snapshot():
             components.maintenance.snapshot(now_ms)
         case Vacuum():

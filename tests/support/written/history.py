@@ -230,7 +230,7 @@ class _History:
         return row(tp.partition, offset, key, value, **{"topic": tp.topic, "timestamp": self._now, **(more or {})})
 
     def _fold(self, tp: TopicPartition) -> None:
-        self._simulation.components.maintenance.clean(self._now, [tp])
+        self._simulation.components.maintenance.cleaner.clean(self._now, [tp])
 
     @contextmanager
     def _damaged(self, tp: TopicPartition) -> Iterator[None]:

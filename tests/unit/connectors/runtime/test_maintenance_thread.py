@@ -41,6 +41,7 @@ class Work:
         self.snapshot_fails: Exception | None = None
         self.snapshot_failures: list[Exception] = []
         self.interrupted = threading.Event()
+        self.cleaner = self.snapshots = self
 
     def round(self, now_ms: int) -> Round:
         self.did.append("round")
@@ -49,7 +50,7 @@ class Work:
         self.rounds -= 1
         return Round(cleaned=int(self.rounds >= 0))
 
-    def snapshot_due(self, now_ms: int) -> bool:
+    def due(self, now_ms: int) -> bool:
         return self.snapshots_due
 
     def snapshot(self, now_ms: int, *, asked: bool) -> tuple[object, ...]:
@@ -59,7 +60,7 @@ class Work:
             raise self.snapshot_fails
         return self.taken
 
-    def snapshot_failed(self, error: Exception, now_ms: int) -> None:
+    def failed(self, error: Exception, now_ms: int) -> None:
         self.snapshot_failures.append(error)
 
     def vacuum(self, now_ms: int, grace_ms: int, running: Any) -> None:

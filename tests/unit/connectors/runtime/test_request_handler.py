@@ -40,6 +40,7 @@ class Kept:
         self.fails: Exception | None = None
         self.aside = False
         self.hidden = False
+        self.cleaner = self
 
     def check_visible(self, _: object) -> None:
         if self.hidden:
