@@ -12,11 +12,11 @@ from connectors.cli.options import (
     SomeTopicOption,
     TimeoutOption,
     WorkerOption,
+    check_has_topic,
     configs_of,
     request_timeout,
 )
 from connectors.cli.output import show
-from connectors.errors import UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
 
@@ -33,8 +33,7 @@ def clean(
     worker: WorkerOption = None,
 ) -> None:
     """Folds everything published now, due or not; a live worker is asked for it, otherwise this process takes over."""
-    if partition is not None and topic is None:
-        raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
+    check_has_topic(topic, partition)
     config, settings = configs_of(connector, worker)
     from connectors.operations import clean as operation
 

@@ -81,7 +81,7 @@ def lines(batch: pa.RecordBatch, *, text: bool = False) -> Iterator[KeptRecord]:
     """Yields the records of `batch` (record.RUN) as they are printed, with `text` as a person reads them."""
     from compactor.model.record import TIMESTAMP_TYPES
 
-    form: Callable[[bytes | None], bytes | Readable] = readable if text else _as_it_is
+    form: Callable[[bytes | None], bytes | Readable] = readable if text else lambda data: data
     for row in batch.to_pylist():
         yield KeptRecord(
             offset=row["offset"],
@@ -92,7 +92,3 @@ def lines(batch: pa.RecordBatch, *, text: bool = False) -> Iterator[KeptRecord]:
             headers=tuple((header["key"], form(header["value"])) for header in row["headers"] or ()),
             delete_horizon=row["delete_horizon"],
         )
-
-
-def _as_it_is(data: bytes | None) -> bytes | None:
-    return data

@@ -11,7 +11,7 @@ import structlog
 import typer
 
 from connectors import logging_setup
-from connectors.errors import ConfigError
+from connectors.errors import ConfigError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ TimeoutOption = Annotated[
 def request_timeout(seconds: int) -> RequestTimeout:
     """Returns a wait for a worker of at most `seconds`, which says on stderr what it waits for."""
     return RequestTimeout(seconds, partial(typer.echo, err=True))
+
+
+def check_has_topic(topic: str | None, partition: int | None) -> None:
+    """Raises UsageError if there is a `partition` without the topic that it is of."""
+    if partition is not None and topic is None:
+        raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
 
 
 def worker_path(given: Path | None) -> Path | None:

@@ -13,11 +13,11 @@ from connectors.cli.options import (
     SomeTopicOption,
     TimeoutOption,
     WorkerOption,
+    check_has_topic,
     configs_of,
     request_timeout,
 )
 from connectors.cli.output import show
-from connectors.errors import UsageError
 from connectors.operations.request_timeout import TIMEOUT_S
 from connectors.progress.terminal import table
 
@@ -40,8 +40,7 @@ def resync(
     A key that does not come again gets a tombstone. The output stays as it is until all is read. Refused if records
     are gone that the connector has read, or has not read yet, unless --accept-loss is given.
     """
-    if partition is not None and topic is None:
-        raise UsageError("--partition needs --topic.", "Name the topic that the partition is of.")
+    check_has_topic(topic, partition)
     config, settings = configs_of(connector, worker)
     from connectors.operations import offsets
 

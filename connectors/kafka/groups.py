@@ -65,7 +65,10 @@ def committed(
     while waiting := [tp for tp in partitions if tp not in positions]:
         answers, trouble = _ask(consumer, waiting, min(timeout_s, max(0.1, until - time.monotonic())))
         timeout_s *= 2
-        positions |= {_tp(answer): _held(answer) for answer in answers if answer.error is None}
+        for answer in answers:
+            if answer.error is None:
+                held = (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None
+                positions[TopicPartition(answer.topic, answer.partition)] = held
         trouble = next((answer.error for answer in answers if answer.error is not None), trouble)
         doing = f"The position of {waiting[0]} in group {group} cannot be read"
         _check(trouble, doing, f"Read and Describe on group {group}", bootstrap, until)
@@ -98,11 +101,3 @@ def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, u
         f"{doing}: {bootstrap} did not answer in time, or a transaction that holds it is still open: {trouble.str()}.",
         "Check that the brokers are up, and wait for the transaction to time out, or abort it: kafka-transactions.sh.",
     )
-
-
-def _tp(answer: Partition) -> TopicPartition:
-    return TopicPartition(answer.topic, answer.partition)
-
-
-def _held(answer: Partition) -> CommittedOffset | None:
-    return (int(answer.offset), answer.metadata or "") if answer.offset >= 0 else None

@@ -121,14 +121,14 @@ def _logs(state: CatalogState | None, lag: Mapping[TopicPartition, SourceLag]) -
     closed = {topic.topic for topic in state.topics.values() if topic.closed is not None}
     faulty = left_out(state)
     return tuple(
-        _log(log, lag.get(log.tp), is_closed=log.topic in closed, is_held=log.topic in faulty or _is_damaged(log))
+        _log(
+            log,
+            lag.get(log.tp),
+            is_closed=log.topic in closed,
+            is_held=log.topic in faulty or (log.quarantine is not None and log.quarantine.publishing),
+        )
         for log in state.logs
     )
-
-
-def _is_damaged(log: PartitionLog) -> bool:
-    """Returns whether nothing of a log is published, as what is to be sent is damaged."""
-    return log.quarantine is not None and log.quarantine.publishing
 
 
 def _log(log: PartitionLog, source: SourceLag | None, *, is_closed: bool, is_held: bool) -> MeasuredLog:

@@ -21,7 +21,7 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UnreachableError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime.request_handler import BadRequestError, requested_logs
 from connectors.runtime.takeover import draw_start
 from connectors.signals import handled
@@ -100,7 +100,7 @@ def _run(worker: WorkerConfig, connector: ConnectorConfig, wanted: Request, lock
     start = draw_start(worker)
     spark = session.get_session(worker.spark_master, worker.spark_settings, worker.executors_package)
     try:
-        task = ConnectorTask(spark, worker, connector, SYSTEM_CLOCK, NullObserver(), lambda _: None, lock)
+        task = ConnectorTask(spark, worker, connector, SYSTEM_CLOCK, Observer(), lambda _: None, lock)
         return task.perform(wanted, start)
     finally:
         spark.stop()

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -28,33 +28,17 @@ COUNTS_EVERY_MS: Final = 60_000
 log = structlog.get_logger(__name__)
 
 
-class Observer(Protocol):
-    """Receives how far the tasks of connectors are."""
+class Observer:
+    """Receives how far the tasks of connectors are, and shows nothing of it."""
 
     def stage(self, connector: str, name: str) -> None:
         """Reports that `connector` begins the stage `name`, for example `reading`."""
-        ...
 
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
         """Reports that `done` of `total` (None: unknown) `unit`s (records, bytes, offsets) of `stage` are done."""
-        ...
 
     def counts(self, connector: str, counters: Mapping[str, int]) -> None:
         """Reports what has been counted since the connector started."""
-        ...
-
-
-class NullObserver:
-    """Shows nothing."""
-
-    def stage(self, connector: str, name: str) -> None:
-        """Shows nothing."""
-
-    def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
-        """Shows nothing."""
-
-    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Shows nothing."""
 
 
 class Interval:
@@ -90,7 +74,7 @@ class Interval:
             self._next.pop(kind, None)
 
 
-class Counts:
+class CountsObserver(Observer):
     """Logs what a connector has counted and is not 0: once a minute, and at the end what was not logged yet."""
 
     def __init__(self, clock: Clock) -> None:
@@ -99,7 +83,7 @@ class Counts:
         self._waiting: dict[str, Mapping[str, int]] = {}
         self._logged: dict[str, Mapping[str, int]] = {}
 
-    def take(self, connector: str, counters: Mapping[str, int]) -> None:
+    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
         """Logs `counters`, or keeps them for later; nothing if all are 0."""
         if not any(counters.values()):
             return
@@ -120,12 +104,12 @@ class Counts:
         log.info("counts", connector=connector, **counted)
 
 
-class LineObserver:
+class LineObserver(CountsObserver):
     """Logs a line when a stage begins, rarer and rarer ones while it goes on, and one a minute with the counts."""
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
         self._lines = Interval(clock, *LINES_AFTER_MS)
-        self._counts = Counts(clock)
         # By connector: the present stage; and the stage with the progress that was logged last.
         self._stages: dict[str, str] = {}
         self._shown: dict[str, tuple[str, int]] = {}
@@ -146,21 +130,13 @@ class LineObserver:
             shown = {"total": total, "percent": 100 * done // total} if total else {}
             log.info("progress", connector=connector, stage=stage, done=done, unit=unit, **shown)
 
-    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Logs the counts once a minute."""
-        self._counts.take(connector, counters)
 
-    def close(self) -> None:
-        """Logs the last counts."""
-        self._counts.close()
-
-
-class LiveObserver:
+class LiveObserver(CountsObserver):
     """Shows one line per connector on a terminal: stage, bar, amount and time; log lines pass above it."""
 
     def __init__(self, clock: Clock, display: Progress) -> None:
+        super().__init__(clock)
         self._display = display
-        self._counts = Counts(clock)
         # The line of each connector. Changed under `_lock`, as each connector reports from a thread of its own.
         self._tasks: dict[str, Task] = {}
         self._lock = threading.Lock()
@@ -172,14 +148,6 @@ class LiveObserver:
     def progress(self, connector: str, stage: str, done: int, total: int | None, unit: str) -> None:
         """Moves the bar; as long as nothing is done it only pulses."""
         self._show(connector, stage, done, total if done else None, amount(done, total, unit))
-
-    def counts(self, connector: str, counters: Mapping[str, int]) -> None:
-        """Logs the counts once a minute."""
-        self._counts.take(connector, counters)
-
-    def close(self) -> None:
-        """Logs the last counts."""
-        self._counts.close()
 
     def _show(self, connector: str, stage: str, done: int, total: int | None, text: str) -> None:
         with self._lock:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
@@ -74,7 +75,8 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
         checked(given, context.worker)
     except FaultyConfigError as error:
         faults += error.faults
-    by_key = {name: [sentence(fault) for fault in of_one] for name, of_one in _grouped(faults)}
+    ordered = sorted(faults, key=attrgetter("key"))
+    by_key = {name: [sentence(fault) for fault in of_one] for name, of_one in groupby(ordered, attrgetter("key"))}
     configs = [_info(definition, given, by_key) for definition in (*_definitions(), *settings_in(given))]
     known = {config.definition.name for config in configs}
     configs += [
@@ -85,11 +87,6 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
     groups = list(dict.fromkeys(config.definition.group for config in configs))
     count = sum(map(len, by_key.values()))
     return shapes.ConfigInfos(name=CONNECTOR_CLASS, error_count=count, groups=groups, configs=configs)
-
-
-def _grouped(faults: Iterable[Fault]) -> Iterable[tuple[str, Iterable[Fault]]]:
-    ordered = sorted(faults, key=lambda fault: fault.key)
-    return groupby(ordered, lambda fault: fault.key)
 
 
 def _info(

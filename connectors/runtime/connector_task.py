@@ -163,7 +163,8 @@ class ConnectorTask:
         if stop.is_set():
             shutdown.await_step()
         elif not once:
-            raise _reading_ended(self._connector.name)
+            message = f"Connector {self._connector.name}: reading from its topics has ended, and nothing says why."
+            raise IngestError(message, DEFECT)  # it is started again
         else:
             maintenance.cancel(finishes=lambda: not stop.drops)
             self._finish(components, shutdown)
@@ -337,11 +338,6 @@ class ConnectorTask:
             return False
         self._due[what] = now_ms + period_ms
         return True
-
-
-def _reading_ended(connector: str) -> IngestError:
-    """Returns the error of a connector that reads no more although nothing stopped it: it is started again."""
-    return IngestError(f"Connector {connector}: reading from its topics has ended, and nothing says why.", DEFECT)
 
 
 def _raise_failure(*threads: CancellableThread) -> None:

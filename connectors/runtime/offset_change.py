@@ -228,7 +228,9 @@ class OffsetChanger:
                 continue
             keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
-            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison())
+            lead = write_tombstones(
+                self._catalog.storage, tp, keys, epoch, now_ms, most, comparison_of_keys(self._connector)
+            )
             found |= {tp: lead} if lead is not None else {}
         return found
 
@@ -241,7 +243,9 @@ class OffsetChanger:
         """
         unsent = [tp for tp, resume in held.items() if resume is not None and resume.start == state.log(tp).published]
         found = self._broker.positions(unsent)
-        missed = [tp for tp in unsent if _is_of_earlier(found.get(tp), state.log(tp))]
+        missed = [
+            tp for tp in unsent if (held_now := found.get(tp)) and held_now.generation < generation_of(state.log(tp))
+        ]
         self._commit({tp: _position(state, state.log(tp)) for tp in sorted({*plan.partitions, *missed})})
 
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
@@ -249,9 +253,6 @@ class OffsetChanger:
         found = live_keys(self._clients.consumer(), output, tp, end)
         self._newest[tp] = max(self._newest.get(tp, 1), found.generation)
         return found.live
-
-    def _comparison(self) -> CompareKey | None:
-        return comparison_of_keys(self._connector)
 
     def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
         """Raises if records lie above the last stable offset `end`: nothing tells which keys they leave."""
@@ -268,10 +269,6 @@ class OffsetChanger:
         publisher = self._broker.publisher(state)
         for one in bucket_plans(state, targets):
             publisher.publish(one, iter(()))
-
-
-def _is_of_earlier(position: Position | None, log: PartitionLog) -> bool:
-    return position is not None and position.generation < generation_of(log)
 
 
 def _position(state: CatalogState, log: PartitionLog) -> Position:

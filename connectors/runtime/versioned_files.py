@@ -63,7 +63,8 @@ class VersionedFiles:
         """Reads the newest versions of all files that are there, or of `names`, by name."""
         for _ in range(_READ_TRIES):
             with suppress(MissingFileError):
-                newest = {name: self._read(info) for name, info in self._listed().items() if _is_in(name, names)}
+                listed = _newest_of(self._infos()).items()
+                newest = {name: self._read(info) for name, info in listed if names is None or name in names}
                 break
         else:
             raise StorageError(f"{self._storage.location}/{self._folder} changes again and again.", "Ask again.")
@@ -188,10 +189,6 @@ class VersionedFiles:
         data = REMOVED if _is_removal(newest) else self._storage.read(newest.path)
         return Version(_number(newest.path), data)
 
-    def _listed(self) -> dict[str, FileInfo]:
-        """Lists the newest version of each file, by name."""
-        return _newest_of(self._infos())
-
     def _infos(self) -> list[FileInfo]:
         infos = self._storage.walk(self._folder)
         return [info for info in infos if _folder(info.path) == self._folder and self._is_name(_name(info.path))]
@@ -208,10 +205,6 @@ def _newest_of(infos: Iterable[FileInfo]) -> dict[str, FileInfo]:
 def _not_known(name: str, failure: StorageError) -> StorageError:
     said = f"Whether {name} was stored is not known: {failure.message}"
     return StorageError(said, f"Ask for it again. {failure.action}")
-
-
-def _is_in(name: str, names: Collection[str] | None) -> bool:
-    return names is None or name in names
 
 
 def _is_removal(info: FileInfo) -> bool:

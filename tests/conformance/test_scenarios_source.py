@@ -20,7 +20,7 @@ from connectors.clock import SystemClock
 from connectors.config.files import load_worker
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import DataLossError, SourceChangedError
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime import connector_task, reading_thread
 from connectors.runtime.stop import Stop
 from connectors.source.plan import TopicOffsets
@@ -137,7 +137,7 @@ def once(deployment: Deployment, spark: SparkSession, ahead_ms: int = 0, **chang
     report = lambda report: counts.update(report.counters)  # noqa: E731
     worker = load_worker(deployment.folder / "worker.json")
     with shared_query(spark) as query:
-        task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), NullObserver(), report)
+        task = connector_task.ConnectorTask(spark, worker, config, Ahead(ahead_ms), Observer(), report)
         task.run(Stop(), query, once=True, start=deployment.drawn_start())
     return counts
 

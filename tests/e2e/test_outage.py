@@ -16,7 +16,7 @@ from connectors.config.stores import connector_storage
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import UnreachableError
 from connectors.operations.clean import clean
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.supervisor import RunContext, Supervisor
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, shared_query
@@ -51,7 +51,7 @@ def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> N
         config = deployment.config(restart_backoff_initial_ms=BACKOFF_MS, restart_backoff_max_ms=BACKOFF_MS)
         worker = load_worker(deployment.folder / "worker.json")
         storage = connector_storage(worker, config.name)
-        connector = Supervisor(worker, config, SystemClock(), NullObserver())
+        connector = Supervisor(worker, config, SystemClock(), Observer())
         with structlog.testing.capture_logs() as logged, shared_query(spark) as query:
             connector.start(RunContext(spark, query, once=False))
             try:

@@ -95,11 +95,11 @@ def worker_over(
 ) -> Worker:
     """A worker that does not listen, over connectors of files."""
     from connectors.clock import SystemClock
-    from connectors.progress.observer import NullObserver
+    from connectors.progress.observer import Observer
     from connectors.runtime.herder import Herder
     from connectors.runtime.worker import Worker
 
-    clock, observer = SystemClock(), NullObserver()
+    clock, observer = SystemClock(), Observer()
     return Worker(config, Herder(config, clock, observer, files), clock, observer, spark, parts=parts)
 
 

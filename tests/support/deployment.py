@@ -25,7 +25,7 @@ from compactor.storage.locations import open_storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime.connector_task import ConnectorTask
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.stop import Stop
@@ -129,7 +129,7 @@ class Deployment:
         """Returns a connector task for this process."""
         config = self.config(**changes)
         worker = load_worker(self.folder / "worker.json")
-        return ConnectorTask(spark, worker, config, SystemClock(), NullObserver(), lambda _: None)
+        return ConnectorTask(spark, worker, config, SystemClock(), Observer(), lambda _: None)
 
     def drawn_start(self) -> Start:
         """Draws the place of a start that is about to come among all on this storage location."""

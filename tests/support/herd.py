@@ -11,7 +11,7 @@ import structlog
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime.connector_store import ConnectorStore
 from connectors.runtime.herder import LOCKS_MS, Herder
 from connectors.runtime.lifecycle import RunState, TargetState
@@ -83,7 +83,7 @@ class Herd:
         files = [load_connector(path, self.worker) for path in paths]
         with structlog.testing.capture_logs() as self.logged:
             self.herder = Herder(
-                self.worker, cast("Any", self.clock), NullObserver(), files, store, self.supervise, self._locks_ms
+                self.worker, cast("Any", self.clock), Observer(), files, store, self.supervise, self._locks_ms
             )
         self.herder.changed = self._wake
         self.herder.hold()

@@ -16,7 +16,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import ConnectorFile, load_worker
 from connectors.config.stores import worker_storage
 from connectors.dev.revision import revision
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.rest.limits import LIMITS, ClientLimits
 from connectors.rest.listeners import bind
 from connectors.rest.service import listening
@@ -154,7 +154,7 @@ def _listening(
 ) -> Iterator[RestWorker]:
     config = load_worker(worker_file(folder, **{"listeners": "http://127.0.0.1:0", **settings}))
     storage = FailingStorage(worker_storage(config).sub(FOLDER))
-    herder = AskedHerder(config, SystemClock(), NullObserver(), files, ConnectorStore(storage), _supervise)
+    herder = AskedHerder(config, SystemClock(), Observer(), files, ConnectorStore(storage), _supervise)
     herder.changed = herder.reconcile
     herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
     urls: list[str] = []

@@ -13,7 +13,7 @@ from rich.progress import Progress, TextColumn
 from connectors import logging_setup
 from connectors.clock import SystemClock
 from connectors.progress import observer as progress
-from connectors.progress.observer import Interval, LineObserver, LiveObserver, NullObserver, Observer
+from connectors.progress.observer import Interval, LineObserver, LiveObserver, Observer
 from tests.support.cli import own_logging
 from tests.support.clocks import ManualClock
 
@@ -176,7 +176,7 @@ def test_reports_from_many_threads_do_not_disturb_each_other() -> None:
 
 def test_nothing_is_an_observer_too(capsys: pytest.CaptureFixture[str]) -> None:
     """For tests: it takes everything and shows nothing."""
-    observer: Observer = NullObserver()
+    observer: Observer = Observer()
     observer.stage("c", "s")
     observer.progress("c", "s", 1, 2, "x")
     observer.counts("c", {})

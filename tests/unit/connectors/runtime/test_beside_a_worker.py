@@ -15,7 +15,7 @@ import structlog
 from compactor.errors import CatalogError, StorageError
 from connectors.clock import SystemClock
 from connectors.config.files import load_connector, load_worker
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.stop import Stop
@@ -37,7 +37,7 @@ class Beside:
         self.error: Exception | None = None
         worker = load_worker(self.files[1])
         connector = load_connector(self.files[0], worker).config
-        observer = NullObserver()
+        observer = Observer()
         self.one = Supervisor(
             worker, connector, SystemClock(), observer, tasks=self.task, brokers_answer=lambda *_: False
         )

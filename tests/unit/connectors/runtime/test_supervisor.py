@@ -45,7 +45,7 @@ from connectors.errors import (
     exit_code,
 )
 from connectors.placeholders import resolve
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.connector_task import TaskReport
@@ -157,7 +157,7 @@ class Ground:
             worker,
             config,
             self.clock,
-            NullObserver(),
+            Observer(),
             tasks=self._task,
             changers=lambda *_: self.runs.changer,
             brokers_answer=lambda *_: self._ask(),
@@ -617,6 +617,6 @@ def test_the_status_tells_nobody_that_a_guess_is_right(
         "consumer.override.client.rack": "${env:OWN}",
     }
     config = ConnectorConfig.model_validate(given, context=worker.limits(over_rest=over_rest))
-    one = Supervisor(worker, config, ManualClock(0), NullObserver())
+    one = Supervisor(worker, config, ManualClock(0), Observer())
     one.fail(error)
     assert one.status.error == hidden

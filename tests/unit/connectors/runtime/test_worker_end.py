@@ -21,7 +21,7 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
 from connectors.kafka.access import KafkaAccess
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
@@ -102,7 +102,7 @@ def supervised(folder: Path, one: Supervisor, **more: str) -> tuple[WorkerConfig
         one.config = connector
         return one
 
-    return config, Herder(config, SystemClock(), NullObserver(), files, supervise=supervise)
+    return config, Herder(config, SystemClock(), Observer(), files, supervise=supervise)
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def worker(tmp_path: Path) -> Any:
         one = Supervisor(hangs=hangs)
         config, herder = supervised(tmp_path, one, **{"task.shutdown.graceful.timeout.ms": "100"})
         parts = WorkerParts(query=quiet_query(failure), timings=WorkerTimings(**timings))
-        made = Worker(config, herder, SystemClock(), NullObserver(), spark, files, parts)
+        made = Worker(config, herder, SystemClock(), Observer(), spark, files, parts)
         if files is not None:
             made.reload()
         if stopped:
@@ -183,7 +183,7 @@ def test_a_worker_ends_with_its_last_connector(tmp_path: Path) -> None:
     one = Supervisor(hangs=False)
     config, herder = supervised(tmp_path, one)
     parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_ms=60_000))
-    made = Worker(config, herder, SystemClock(), NullObserver(), up(), parts=parts)
+    made = Worker(config, herder, SystemClock(), Observer(), up(), parts=parts)
     running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
     running.start()
     assert one.started.wait(20)
@@ -235,7 +235,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
 
     config = load_worker(worker_file(tmp_path))
     files = [load_connector(connector_file(tmp_path, name=name), config) for name in ("a", "b")]
-    clock, observer = SystemClock(), NullObserver()
+    clock, observer = SystemClock(), Observer()
     herder = Herder(config, clock, observer, files, supervise=partial(RealSupervisor, tasks=cast("Any", DoneTask)))
     parts = WorkerParts(query=quiet_query(), kafka=KafkaAccess(probe_brokers=reach))
     with structlog.testing.capture_logs() as logged:

@@ -15,7 +15,7 @@ from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage, worker_storage
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.runtime.connector_files import ConnectorFiles, FileChanges
 from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.herder import Herder
@@ -63,7 +63,7 @@ class Reloaded:
         config = load_worker(worker_file(folder))
         self.files = ConnectorFiles(config, paths)
         self.supervisors: dict[str, Any] = {}
-        self.herder = Herder(config, SystemClock(), NullObserver(), self.files.load(), supervise=self._supervise)
+        self.herder = Herder(config, SystemClock(), Observer(), self.files.load(), supervise=self._supervise)
         self.herder.hold()
         self.before = dict(self.supervisors)
 
@@ -171,9 +171,9 @@ def test_a_worker_ends_while_a_disk_does_not_answer(tmp_path: Path, late: str) -
 
     config = load_worker(worker_file(tmp_path))
     store = Store(worker_storage(config).sub(FOLDER))
-    herder = LateHerder(config, SystemClock(), NullObserver(), store=store, locks_ms=50)
+    herder = LateHerder(config, SystemClock(), Observer(), store=store, locks_ms=50)
     files = Files(config, [])
-    worker = Worker(config, herder, SystemClock(), NullObserver(), up(), files, QUIET)
+    worker = Worker(config, herder, SystemClock(), Observer(), up(), files, QUIET)
     running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)
     running.start()
     if late != "the locks":
@@ -200,8 +200,8 @@ def test_files_whose_connectors_storage_is_away_are_taken_up_later(tmp_path: Pat
 
     config, clock = load_worker(worker_file(tmp_path)), SystemClock()
     parts = WorkerParts(query=QUIET.query, timings=WorkerTimings(look_ms=10, reload_ms=10))
-    herder = LateHerder(config, clock, NullObserver())
-    worker = Worker(config, herder, clock, NullObserver(), up(), ConnectorFiles(config, []), parts)
+    herder = LateHerder(config, clock, Observer())
+    worker = Worker(config, herder, clock, Observer(), up(), ConnectorFiles(config, []), parts)
     running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)
     with structlog.testing.capture_logs() as logged:
         running.start()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from connectors.progress.observer import NullObserver
+from connectors.progress.observer import Observer
 from connectors.spark.job_progress import task_progress, tasks
 
 
@@ -23,7 +23,7 @@ def _session(*stages: Any) -> Any:
     return SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: _tracker(*stages)))
 
 
-class Watcher(NullObserver):
+class Watcher(Observer):
     def __init__(self) -> None:
         self.stages: list[str] = []
         self.seen: set[tuple[str, int, int | None]] = set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from connectors.config.connector import ConnectorConfig
-from connectors.operations.preflight import broker_faults
+from connectors.operations.validate import broker_faults
 
 
 class Brokers:
