@@ -25,9 +25,9 @@ from connectors.runtime.supervised_connector import Connector
 from connectors.threads import CancellableThread
 
 LOOK_MS: Final = 15_000
-"""How often (s) the ends are asked for: as often as Prometheus asks by default."""
+"""How often the ends are asked for: as often as Prometheus asks by default."""
 FIRST_MS: Final = 3_000
-"""How long (s) after the start they are asked for first: connectors are taken over by then, mostly."""
+"""How long after the start they are asked for first: connectors are taken over by then, mostly."""
 REQUEST_S: Final = 5.0
 """How long (s) one request may take; brokers that do not answer hold up the others' next look."""
 KNOWN_MS: Final = 120_000

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
 
 KEPT_MS: Final = 60_000
-"""A producer that was not used for so long (s) is not kept: the brokers may have moved since, and its threads cost."""
+"""A producer that was not used for so long is not kept: the brokers may have moved since, and its threads cost."""
 
 T = TypeVar("T")
 
