@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from compactor.model import record
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import OFFSETS_A_CALL, Admin, chunks
 from connectors.kafka.client_settings import ClientSettings
@@ -34,8 +35,8 @@ from connectors.kafka.retry import poll_until
 
 Headers = list[tuple[str, bytes | None]]
 
-KEPT_S: Final = 300.0
-"""How long (s) an unused consumer is kept."""
+KEPT_MS: Final = 300_000
+"""How long an unused consumer is kept."""
 # How long (s) librdkafka may take to stop an old assignment; a consumer that takes longer is closed.
 _STOPPED_S: Final = 10.0
 # Between two looks (s) at an assignment that is about to stop: each new assignment waits for that.
@@ -95,19 +96,19 @@ class AssignedConsumer:
 
 
 class _Kept(NamedTuple):
-    """A consumer that waits for its next task, since a time (s)."""
+    """A consumer that waits for its next task, since a time (monotonic ms)."""
 
     consumer: AssignedConsumer
-    since: float
+    since_ms: int
 
 
 class ConsumerPool:
-    """Consumers that wait for their next task, for at most KEPT_S. Threads may share it."""
+    """Consumers that wait for their next task, for at most KEPT_MS. Threads may share it."""
 
     def __init__(
         self,
         make: Callable[[ClientSettings, float], AssignedConsumer] = AssignedConsumer,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._make = make
         self._clock = clock
@@ -129,16 +130,16 @@ class ConsumerPool:
         except BaseException:
             consumer.close()
             raise
-        now = self._clock()
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
-            self._idle.setdefault(key, []).append(_Kept(consumer, now))
-        self.close_idle(now - KEPT_S)
+            self._idle.setdefault(key, []).append(_Kept(consumer, now_ms))
+        self.close_idle(now_ms - KEPT_MS)
 
-    def close_idle(self, before: float = float("inf")) -> None:
-        """Closes the consumers that were not used since `before`, in monotonic seconds, or all that wait."""
+    def close_idle(self, before_ms: float = float("inf")) -> None:
+        """Closes the consumers that were not used since `before_ms` (monotonic), or all that wait."""
         with self._lock:
-            old = [entry.consumer for kept in self._idle.values() for entry in kept if entry.since < before]
-            left = {key: [entry for entry in kept if entry.since >= before] for key, kept in self._idle.items()}
+            old = [entry.consumer for kept in self._idle.values() for entry in kept if entry.since_ms < before_ms]
+            left = {key: [entry for entry in kept if entry.since_ms >= before_ms] for key, kept in self._idle.items()}
             self._idle = {key: kept for key, kept in left.items() if kept}
         for consumer in old:
             consumer.close()

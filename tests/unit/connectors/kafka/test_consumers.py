@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from connectors.kafka.client_settings import ClientSettings
-from connectors.kafka.consumers import KEPT_S, ConsumerPool
-from tests.support.clocks import SleepingClock
+from connectors.kafka.consumers import KEPT_MS, ConsumerPool
+from tests.support.clocks import ManualClock
 
 FIRST, SECOND = (ClientSettings({"bootstrap.servers": name}) for name in ("first:9092", "second:9092"))
 
@@ -31,7 +31,7 @@ class Made:
 
     def __init__(self) -> None:
         self.closed: list[object] = []
-        self.clock = SleepingClock()
+        self.clock = ManualClock()
         self.pool = ConsumerPool(lambda *_: cast("Any", Idle(self)), self.clock)
 
     def use(self, clients: ClientSettings) -> object:
@@ -57,9 +57,9 @@ def test_one_that_nobody_wants_is_closed(made: Made) -> None:
     one, other = made.use(FIRST), made.use(SECOND)
     assert made.use(SECOND) is other
     assert made.closed == []
-    made.clock.sleep(KEPT_S / 2)
+    made.clock.advance(KEPT_MS // 2)
     assert made.use(SECOND) is other
-    made.clock.sleep(KEPT_S / 2 + 1)
+    made.clock.advance(KEPT_MS // 2 + 1)
     assert made.use(SECOND) is other
     assert made.closed == [one]
 
