@@ -228,9 +228,7 @@ class OffsetChanger:
                 continue
             keys = self._live_keys(output, tp, end)
             epoch, most = self._catalog.epoch, self._connector.segment_bytes
-            lead = write_tombstones(
-                self._catalog.storage, tp, keys, epoch, now_ms, most, comparison_of_keys(self._connector)
-            )
+            lead = write_tombstones(self._catalog.storage, tp, keys, epoch, now_ms, most, self._comparison())
             found |= {tp: lead} if lead is not None else {}
         return found
 
@@ -253,6 +251,10 @@ class OffsetChanger:
         found = live_keys(self._clients.consumer(), output, tp, end)
         self._newest[tp] = max(self._newest.get(tp, 1), found.generation)
         return found.live
+
+    def _comparison(self) -> CompareKey | None:
+        """Returns how keys are compared; histories on the broker in memory have their own way."""
+        return comparison_of_keys(self._connector)
 
     def _check_all_is_stable(self, place: TopicPartition, end: int) -> None:
         """Raises if records lie above the last stable offset `end`: nothing tells which keys they leave."""
