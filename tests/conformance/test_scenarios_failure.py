@@ -71,6 +71,8 @@ CRASHES = [
     ("snapshot.before-latest", FOLDED, RAW[:2]),
 ]
 """After a crash at each step: what the log keeps, and what the snapshot has that LATEST names."""
+_ELSEWHERE = {"catalog.replace", "catalog.checkpoint"}
+"""Steps that cleaning comes to only in a catalog of 50 versions, or in one that was replaced: tests/faults has them."""
 
 
 def test_scenario_21_crash_at_every_step(spark: SparkSession, kept_of: KeptOf, tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_scenario_21_crash_at_every_step(spark: SparkSession, kept_of: KeptOf, t
     assert kept.rows() == FOLDED
     assert (kept.cleaner.round(1000).expired, kept.rows(), kept.log().start) == (1, [], 6)
     tried = {*(step for step, _, _ in CRASHES), "retain.before-commit"}
-    assert tried == {step for step in STEPS if step.split(".")[0] in {one.split(".")[0] for one in tried}}
+    assert tried == {step for step in STEPS if step.split(".")[0] in {one.split(".")[0] for one in tried}} - _ELSEWHERE
 
 
 def test_scenario_21_crash_at_every_step_of_the_changelog(
