@@ -1,4 +1,8 @@
-"""Says what an object store answers in an error, short and without the credentials: it may repeat what it was sent."""
+"""Says what an object store answers in an error: its status and its code, and no text of its own.
+
+A store may repeat what it was sent, and not all of that is known here: obstore fetches tokens and signs requests.
+So may what stands between, a proxy or a server of tokens.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +19,52 @@ _SECRET: Final = re.compile(r"(?i)(?:key|secret|token|sas)(?!.*_file$)")
 _CLOUDS: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_")
 """How the variables of the environment begin that obstore reads."""
 _SAID: Final = 1_000
-"""Characters that are shown of what a store says: what was asked and the codes stand in the first hundreds."""
+"""Characters that are shown of an error: what was asked and the codes stand in the first hundreds."""
+_DEBUG: Final = "\n\nDebug source:"
+"""How the text begins that obstore writes after a message: it repeats that."""
+_STATUS: Final = re.compile(r"status code: \d{3}(?: [A-Z][A-Za-z' -]*)?|error response|DeleteObjects request failed")
+"""What obstore writes before the body of an answer."""
+_CODE: Final = re.compile(
+    r"<Code>([A-Za-z]{1,64})</Code>|\"(?:code|reason|error)\"\s*:\s*\"([A-Za-z_]{1,64})\"|\(code: ([A-Za-z]{1,64})\)"
+)
+"""A code as S3 and Azure, Google and servers of tokens, and obstore write it."""
+_REPEATED: Final = re.compile(r" for url \([^)]*\)|(?<=string )\".*\"", re.DOTALL)
+"""Where a message repeats a part of an answer: the place of a redirection, a text that is not of the right type."""
 
 
 class StoreCredentials:
-    """The credentials among `options`, obstore's names and values, and in `environ`, which obstore reads too."""
+    """The credentials among `options`, obstore's names and values, and in `environ`, which obstore reads too.
+
+    An error of obstore's own may have them, such as one of an option that it does not take.
+    """
 
     def __init__(self, options: Iterable[tuple[str, str]], environ: Mapping[str, str]) -> None:
         of_clouds = {name: value for name, value in environ.items() if name.startswith(_CLOUDS)}
         given = (*options, *of_clouds.items())
         secrets = [value for name, value in given if _SECRET.search(name)]
-        signatures = [signature for value in secrets for signature in parse_qs(value).get("sig", ())]  # Azure's
+        signatures = [sig for value in secrets for sig in parse_qs(value.removeprefix("?")).get("sig", ())]  # Azure's
         self._forms = forms_of(*secrets, *signatures)
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Hides them in the errors that the block raises: a traceback shows what these say, too."""
+        """Hides them, and bodies of answers, in the errors that the block raises: a traceback shows these, too."""
         try:
             yield
         except Exception as error:
-            error.args = tuple(without(arg, self._forms) if isinstance(arg, str) else arg for arg in error.args)
+            error.args = tuple(self._shown(arg) if isinstance(arg, str) else arg for arg in error.args)
             raise
+
+    def _shown(self, text: str) -> str:
+        return without(_REPEATED.sub("", _without_body(text.partition(_DEBUG)[0])), self._forms)
+
+
+def _without_body(text: str) -> str:
+    """Returns what obstore says without the body of the answer; the code in it stays."""
+    status = _STATUS.search(text)
+    if status is None:
+        return text
+    code = _CODE.search(text, status.end())
+    return text[: status.end()].rstrip() + (f": {next(filter(None, code.groups()))}" if code else "")
 
 
 def brief(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -20,14 +21,27 @@ S3 = {"region": "r", "access_key_id": SECRETS[0], "secret_access_key": SECRETS[1
 AZURE = {"account_name": "a", "sas_key": "sv=2020&sig=si%2Fgna%2Bture4711"}
 
 
+STATUS = "Error performing POST http://t/ in 1ms - Server returned non-2xx status code: "
+DEBUG = '\n\nDebug source:\nBody { "4711" }'
+
+
+def shown_of(said: str) -> str:
+    """Returns what is left of an error that says `said`."""
+    error = OSError(said)
+    with suppress(OSError), StoreCredentials((), {}).hidden():
+        raise error
+    return str(error)
+
+
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    with echo_server(lambda path, headers: (403, f"<Message>{headers} {path}{'x' * 5_000}</Message>".encode())) as url:
+    said = "<Error>\n<Code>AccessDenied</Code>\n<Message>the-body"
+    with echo_server(lambda path, headers: (403, f"{said} {headers} {path}{'x' * 5_000}</Message>".encode())) as url:
         yield url
 
 
 def leaks(text: str) -> list[str]:
-    return [part for part in (*SECRETS, "gna%2Bture", "to%2Fken") if part in text]
+    return [part for part in (*SECRETS, "gna%2Bture", "to%2Fken", "the-body", "Signature") if part in text]
 
 
 @pytest.mark.parametrize("asks", [lambda store: list(store.list("")), lambda store: store.create("x", b"1")])
@@ -46,9 +60,43 @@ def test_no_error_of_a_store_shows_what_was_sent_to_it(
     store = open_storage(location, StoreOptions(**options(endpoint), times=StoreTimes(retry_s=0)))
     with pytest.raises(StorageError) as caught:
         asks(store)
-    assert "[hidden]" in caught.value.message
+    assert "403 Forbidden: AccessDenied." in caught.value.message
     assert leaks("".join(traceback.format_exception(caught.value))) == []
     assert len(caught.value.message) < 1_500
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            '400 Bad Request: {"error": "invalid_client", "error_description": "4711"}',
+            "400 Bad Request: invalid_client",
+        ),
+        ('404 Not Found: {"code": 404, "errors": [{"reason": "notFound"}], "m": "4711"}', "404 Not Found: notFound"),
+        ("502 Bad Gateway: <p>\n4711", "502 Bad Gateway"),
+    ],
+)
+def test_an_answer_is_shown_by_its_status_and_its_code(said: str, shown: str) -> None:
+    """Nothing else that a store, a proxy or a server of tokens has written."""
+    assert shown_of(f"{STATUS}{said}{DEBUG}") == f"{STATUS}{shown}"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Server returned error response: <x>4711</x>", "Server returned error response"),
+        ("DeleteObjects request failed for key k: 4711 (code: SlowDown)", "DeleteObjects request failed: SlowDown"),
+        (
+            "HTTP error: following redirect for url (http://h/?t=4711): too many",
+            "HTTP error: following redirect: too many",
+        ),
+        ('invalid type: string "4711 "x", expected u64', "invalid type: string , expected u64"),
+        ("HTTP error: builder error", "HTTP error: builder error"),
+    ],
+)
+def test_an_error_without_a_status_repeats_no_answer(said: str, shown: str) -> None:
+    """What obstore says itself stays."""
+    assert shown_of(said) == shown
 
 
 def test_credentials_of_the_environment_are_hidden_too() -> None:
