@@ -24,6 +24,7 @@ from compactor.model.record import TopicPartition
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import CHECK_BROKERS, ConnectorError, UnreachableError
 from connectors.kafka import groups
+from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import MISSING, cause, is_settling, typed
 from connectors.kafka.groups import CommittedOffset
@@ -75,7 +76,7 @@ def group_id(connector: str) -> str:
 
 def new_client(config: Mapping[str, Any]) -> AdminClient:
     """Makes confluent-kafka's admin client; nothing else in the package makes one."""
-    return AdminClient(dict(config))
+    return AdminClient(logged(config))
 
 
 class Admin:
@@ -110,6 +111,7 @@ class Admin:
     def _client(self) -> AdminClient:
         if self._made is None:
             self._made = self._make_client(self._config)
+        self._made.poll(0)  # serves its lines for the log, see `client_log`
         return self._made
 
     def list_topics(self) -> list[str]:

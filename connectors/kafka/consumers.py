@@ -29,6 +29,7 @@ from compactor.model import record
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import OFFSETS_A_CALL, Admin, chunks
+from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.errors import cause
 from connectors.kafka.retry import poll_until
@@ -55,7 +56,7 @@ class AssignedConsumer:
         self._request_s = request_s
         # What `pause` has paused since the last assignment; `assign` resumes it.
         self._paused: list[TopicPartition] = []
-        self.consumer = Consumer(clients.consumer())
+        self.consumer = Consumer(logged(clients.consumer()))
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Delivers nothing more of `partitions`, until the next assignment."""

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
+from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import NOT_ALLOWED, cause, typed
 
@@ -43,7 +44,7 @@ _LATER: Final = frozenset(
 def member(config: Mapping[str, Setting], group: str, isolation_level: str = "read_committed") -> Consumer:
     """Makes a consumer that can ask for the positions of `group` and never joins it; `config` is an admin client's."""
     pinned = {"group.id": group, "isolation.level": isolation_level, "enable.auto.commit": False}
-    return Consumer({"log_level": 2, **config, **pinned})
+    return Consumer(logged({"log_level": 2, **config, **pinned}))
 
 
 def committed(

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 
+from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
 
@@ -94,9 +95,9 @@ def initialised(
 
     Their open transactions are aborted, those being committed are waited for. Raises UnreachableError after
     `deadline_s` or once `stopped`, NotAllowedError if the id may not be used. `logger` has librdkafka's
-    lines, which without it stand on stderr as they are.
+    lines in place of the log.
     """
-    producer = Producer({**config, **({} if logger is None else {"logger": logger})})
+    producer = Producer({**logged(config), **({} if logger is None else {"logger": logger})})
     try:
         call_until_answered(producer.init_transactions, deadline_s, stopped)
     except KafkaException as error:

@@ -14,6 +14,7 @@ from connectors.clock import Clock
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConnectorError, NotAllowedError, UnreachableError, UsageError
+from connectors.kafka.client_log import logged
 from connectors.kafka.errors import MISSING, NOT_ALLOWED, cause
 from connectors.kafka.probe import probe
 from connectors.progress.observer import Interval
@@ -207,7 +208,7 @@ def _consumer(config: WorkerConfig, clock: Clock) -> Consumer:
     quiet = {"log_level": 0}  # errors are reported in our own words; librdkafka repeats its own ten times a second
     settings = client_config("consumer", config, None, pinned, quiet)
     probe("consumer", settings, _TIMEOUT_S)
-    return Consumer({**settings, "error_cb": BrokerWarnings(clock)})
+    return Consumer(logged({**settings, "error_cb": BrokerWarnings(clock)}))
 
 
 def _good(messages: list[Message]) -> Iterator[Message]:

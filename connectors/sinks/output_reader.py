@@ -25,6 +25,7 @@ from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, OutputError, UnreachableError
 from connectors.kafka.admin import Admin
+from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.consumers import every_latest_offset, headers_of
 from connectors.kafka.errors import cause, is_settling, typed
@@ -135,7 +136,7 @@ class OutputPartitionReader:
 
     def bounds(self) -> tuple[int, int]:
         """Returns log start and last stable offset; asks again while the leader of a new topic does not know it."""
-        with closing(Consumer(self._config)) as consumer:
+        with closing(Consumer(logged(self._config))) as consumer:
             low, end = call_again(
                 lambda: consumer.get_watermark_offsets(self.target, DEADLINE_S), is_settling, self._settled_s, PAUSE_S
             )
@@ -146,7 +147,7 @@ class OutputPartitionReader:
         if start >= stop:  # a consumer has no position before something was delivered, nor if nothing ever is
             return
         until, reached = time.monotonic() + DEADLINE_S, start
-        with closing(Consumer(self._config)) as consumer:
+        with closing(Consumer(logged(self._config))) as consumer:
             consumer.assign([Partition(self.target.topic, self.target.partition, start)])
             while (position := consumer.position([self.target])[0].offset) < stop:
                 if position > reached:  # a large output may take its time, a silent broker may not

@@ -22,6 +22,7 @@ from connectors.clock import Clock
 from connectors.config.topics import TopicPattern
 from connectors.errors import PatternError
 from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import latest_offsets
 from connectors.kafka.errors import UNANSWERED, cause
@@ -134,7 +135,7 @@ class SharedAnswers:
 
 def shared_answers(clients: ClientSettings, clock: Clock) -> SharedAnswers:
     """Makes one with clients of its own."""
-    return SharedAnswers(Admin(clients.admin(), REQUEST_S), Consumer(clients.consumer()), clock)
+    return SharedAnswers(Admin(clients.admin(), REQUEST_S), Consumer(logged(clients.consumer())), clock)
 
 
 class SourceTopics:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic
 from connectors.dev.demo.data import Flight
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import new_client
+from connectors.kafka.client_log import logged
 
 TOPIC: Final = "flights"
 # Partitions of the source topic, so that several tasks read it.
@@ -59,7 +60,7 @@ class _Sender:
         settings = {"enable.idempotence": True, "linger.ms": 20, "compression.type": "lz4", "partitioner": "murmur2"}
         # Only refusals are reported: Ctrl-C inside of a report would be lost, and there would be one a record.
         quiet = {"delivery.report.only.error": True, "log_level": 0}
-        self._producer = Producer({"bootstrap.servers": bootstrap, **quiet, **settings})
+        self._producer = Producer(logged({"bootstrap.servers": bootstrap, **quiet, **settings}))
         # The first record's error, set by librdkafka's callback; `finish` raises it.
         self._refused: KafkaError | None = None
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from connectors.dev.demo.data import INSTALL
 from connectors.errors import ConfigError, UnreachableError
 from connectors.kafka.admin import new_client
+from connectors.kafka.client_log import logged
 
 # How long (s) the broker may take to answer for the ends of a topic.
 _TIMEOUT_S: Final = 30.0
@@ -53,16 +54,15 @@ def count(bootstrap: str, topic: str) -> TopicCount:
 def read(bootstrap: str, topic: str) -> Iterator[Message]:
     """Yields every record of `topic` up to its last stable offsets of now, in offset order per partition."""
     ends = _ends(bootstrap, topic)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"keyfold-demo-{uuid4().hex}",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"keyfold-demo-{uuid4().hex}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "log_level": 0,
+    }
+    consumer = Consumer(logged(settings))
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition, end in ends.items() if end])
         yield from _until(consumer, topic, {partition: end for partition, end in ends.items() if end})

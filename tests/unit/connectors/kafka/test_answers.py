@@ -46,6 +46,9 @@ def test_each_future_is_waited_for_by_itself_and_all_for_one_time() -> None:
 class Client:
     """An admin client whose futures never come, but for those of topic t or partition 0."""
 
+    def poll(self, _timeout_s: float) -> int:
+        return 0
+
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         return {name: Future() for name in ("t", "u")}
 
