@@ -15,7 +15,8 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -29,7 +30,8 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 _MOST: Final = 2_000
-"""How many placeholders are remembered, and as many secrets that are written out; the newest."""
+"""How many placeholders that were sent over REST are remembered, and as many secrets that are written out; the newest.
+All of files are: only operators write those."""
 _MOST_TEXTS: Final = 20_000
 """How many texts are searched for in all: each line of a log costs 3 ms with as many, and 0.1 ms with 1,000."""
 _MOST_PARTS: Final = 200
@@ -41,6 +43,8 @@ These pieces are searched for, and no shorter beginning: each hit would tell the
 character of a guess."""
 # Characters of a value that are looked at: the parts of a longer one are found in its beginning alone.
 _LONGEST: Final = 1 << 20
+_LONGEST_OVER_REST: Final = 4 << 10
+"""Characters of a secret that was sent over REST and is written out: its forms take ten times as many bytes."""
 _SEPARATORS: Final = re.compile(r"[\r\n,;]+")
 _AUTHORIZATION: Final = re.compile(
     r"(?i)(authorization\\?['\"]?\s*+[:=,]\s*+(?!\S{0,3}\[hidden\])(?:b?\\?['\"])?)(?:(?:basic|bearer)\s++)?[^\s'\",;]++"
@@ -74,41 +78,65 @@ class _WrittenOut(Struct, frozen=True):
         return "_WrittenOut()"
 
 
-class KnownValues:
-    """The values of placeholders that are remembered, by their names, and the settings that secrets stand in."""
+class _Remembered:
+    """The placeholders and settings of one origin: the newest `_MOST` of each if it is bounded, else all."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_bounded: bool) -> None:
+        self._is_bounded = is_bounded
+        # Placeholders by their names, the oldest first.
+        self.placeholders: dict[str, _Known] = {}
+        # The settings, the oldest first, with the forms of their secrets; those of a setting with placeholders are
+        # None, as they follow from these.
+        self.settings: dict[_WrittenOut, tuple[str, ...] | None] = {}
+
+    def keep(self, values: dict[Key, Value], name: Key, value: Value) -> None:
+        """Keeps a value of `placeholders` or `settings` as the newest; lets go of the oldest."""
+        values.pop(name, None)
+        while self._is_bounded and len(values) >= _MOST:
+            del values[next(iter(values))]
+        values[name] = value
+
+
+class KnownValues:
+    """The values of placeholders that are remembered, by their names, and the settings that secrets stand in.
+
+    Those of the worker's operator stand apart: what is sent over REST pushes out nothing of them. `beneath` has what is
+    known besides, to one that lives for a request.
+    """
+
+    def __init__(self, beneath: KnownValues | None = None) -> None:
+        self._beneath = beneath
         self._lock = threading.Lock()
-        # The newest values, the oldest first; changed under the lock.
-        self._placeholders: dict[str, _Known] = {}
-        # The newest settings, the oldest first, with the forms of their secrets; those of a setting with placeholders
-        # are None, as they follow from these. Changed under the lock.
-        self._written_out: dict[_WrittenOut, tuple[str, ...] | None] = {}
+        # Of files, which only operators write, and of REST. Changed under the lock.
+        self._of_files, self._of_rest = _Remembered(is_bounded=False), _Remembered(is_bounded=True)
         # How often something was remembered: what was made of all this is made anew once it has changed.
         self.version = 0
         # The parts that are hidden everywhere, each with what is shown, the longest first; replaced as a whole, and
         # None once a value has come that is not among them. It is made when it is read: many values come at a time.
-        self._everywhere: list[tuple[str, str]] | None = []
+        self._everywhere: list[tuple[str, str]] | None = None
 
-    def remember(self, written: str, value: str) -> None:
-        """Remembers that the placeholder `written` stood for `value`."""
+    def remember(self, written: str, value: str, *, over_rest: bool = False) -> None:
+        """Remembers that the placeholder `written` stood for `value`, as a file has it, or a request (`over_rest`)."""
         name = _name(written)
-        old = self._placeholders.get(name)
+        known = self._of_files.placeholders.get(name)
+        origin = self._of_rest if over_rest and known is None else self._of_files
+        old = origin.placeholders.get(name)
         if old is None or old.value != value:
             known = _Known(written, value, _distinct(_parts(value)))
             with self._lock:
-                self._make_room(self._placeholders, name)
-                self._placeholders[name] = known
+                origin.keep(origin.placeholders, name, known)
+                self._changed()
 
     def remember_setting(self, text: str, *, is_secret: bool, over_rest: bool) -> None:
         """Remembers the secrets in a setting; if it is none itself, they are the logins of the URLs in it."""
         setting = _WrittenOut(text, is_secret, over_rest)
-        if setting in self._written_out or not (is_secret or "://" in text):
+        origin = self._of_rest if over_rest else self._of_files
+        if setting in origin.settings or not (is_secret or "://" in text):
             return
         parts = None if BRACES.search(text, 0, text.rfind("}") + 1) else _forms_of_setting(setting, text)
         with self._lock:
-            self._make_room(self._written_out, setting)
-            self._written_out[setting] = parts
+            origin.keep(origin.settings, setting, parts)
+            self._changed()
 
     def all(self) -> list[tuple[str, str]]:
         """Returns what is hidden everywhere, each with what is shown in its place, the longest first."""
@@ -116,30 +144,29 @@ class KnownValues:
         if everywhere is None:
             with self._lock:
                 everywhere = self._everywhere = sorted(self._newest().items(), key=_by_length)
-        return everywhere
+        return everywhere if self._beneath is None else sorted([*everywhere, *self._beneath.all()], key=_by_length)
 
     def of(self, texts: Iterable[str]) -> list[tuple[str, str]]:
         """Returns what is known of the placeholders in `texts`, each as one of them writes it."""
         written = {match[0] for text in texts for match in BRACES.finditer(text, 0, text.rfind("}") + 1)}
-        with self._lock:
-            known = [(name, self._placeholders.get(_name(name))) for name in sorted(written)]
+        known = [(name, self._placeholder(_name(name))) for name in sorted(written)]
         return [(part, name) for name, value in known if value for part in value.parts]
 
     def resolved(self, text: str) -> str:
         """Returns `text` with the values of its placeholders, as far as they are known."""
 
         def value_of(match: re.Match[str]) -> str:
-            known = self._placeholders.get(_name(match[0])) if ":" in match[1] else None
+            known = self._placeholder(_name(match[0])) if ":" in match[1] else None
             return known.value if known else match[0]
 
         end = text.rfind("}") + 1
         return BRACES.sub(value_of, text[:end]) + text[end:]
 
-    def _make_room(self, values: dict[Key, Value], name: Key) -> None:
-        """Lets go of the oldest of `values`, and of that of `name`: it is the newest now."""
-        values.pop(name, None)
-        while len(values) >= _MOST:
-            del values[next(iter(values))]
+    def _placeholder(self, name: str) -> _Known | None:
+        own = self._of_files.placeholders.get(name) or self._of_rest.placeholders.get(name)
+        return own or (self._beneath._placeholder(name) if self._beneath else None)
+
+    def _changed(self) -> None:
         self.version += 1
         self._everywhere = None
 
@@ -155,18 +182,36 @@ class KnownValues:
         return newest
 
     def _newest_first(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        for known in reversed(self._placeholders.values()):
-            yield known.shown, known.parts
-        for setting, parts in reversed(self._written_out.items()):
-            yield HIDDEN, _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
+        """Yields the values of files before those of REST, which must not take their room."""
+        for origin in (self._of_files, self._of_rest):
+            for known in reversed(origin.placeholders.values()):
+                yield known.shown, known.parts
+            for setting, parts in reversed(origin.settings.items()):
+                yield HIDDEN, _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
 
 
 _known = KnownValues()
+_of_request: Final[ContextVar[KnownValues | None]] = ContextVar("_of_request", default=None)
+"""What is remembered for one request, see `forgotten_after`."""
 
 
-def remember(written: str, value: str) -> None:
-    """Remembers that the placeholder `written` stood for `value`."""
-    _known.remember(written, value)
+@contextmanager
+def forgotten_after() -> Iterator[None]:
+    """Remembers what the block comes to know for the block alone: a config that is only checked over REST."""
+    token = _of_request.set(KnownValues(_current()))
+    try:
+        yield
+    finally:
+        _of_request.reset(token)
+
+
+def _current() -> KnownValues:
+    return _of_request.get() or _known
+
+
+def remember(written: str, value: str, *, over_rest: bool = False) -> None:
+    """Remembers that the placeholder `written` stood for `value`, as a file has it, or a request (`over_rest`)."""
+    _current().remember(written, value, over_rest=over_rest)
 
 
 def remember_setting(text: str, *, is_secret: bool, over_rest: bool) -> None:
@@ -175,12 +220,12 @@ def remember_setting(text: str, *, is_secret: bool, over_rest: bool) -> None:
     Of a setting that is no secret itself these are users and passwords in URLs. Placeholders in `text` count as what
     they stand for, also if they are resolved later.
     """
-    _known.remember_setting(text, is_secret=is_secret, over_rest=over_rest)
+    _current().remember_setting(text, is_secret=is_secret, over_rest=over_rest)
 
 
 def hide_all(text: str) -> str:
     """Returns `text` without the values of placeholders and the secrets that this process has come to know."""
-    return replaced(text, _known.all())
+    return replaced(text, _current().all())
 
 
 def hide_in(text: str, settings: Iterable[str], secrets: Iterable[str] = ()) -> str:
@@ -189,10 +234,12 @@ def hide_in(text: str, settings: Iterable[str], secrets: Iterable[str] = ()) -> 
     Logins of URLs in them are hidden too, and what is written out in `secrets`, those of them that are secrets by their
     names or types.
     """
-    return replaced(text, _pairs(_known, _known.version, tuple(settings), tuple(secrets)))
+    known = _current()
+    # One record after the other is refused, each with the same settings; those of a request are kept nowhere.
+    pairs = _kept_pairs if known is _known else _pairs
+    return replaced(text, pairs(known, known.version, tuple(settings), tuple(secrets)))
 
 
-@lru_cache(maxsize=64)  # one record after the other is refused, each with the same settings
 def _pairs(
     known: KnownValues,
     _version: int,
@@ -214,10 +261,18 @@ def _pairs(
     return tuple(sorted(shown.items(), key=_by_length))
 
 
+_kept_pairs: Final = lru_cache(maxsize=64)(_pairs)
+
+
 def _forms_of_setting(setting: _WrittenOut, text: str) -> tuple[str, ...]:
-    """Returns the forms of the secrets in a setting, `text` once it is resolved; over REST only what is no word."""
+    """Returns the forms of the secrets in a setting, `text` once it is resolved.
+
+    Over REST only what is no word, and the beginning of what is long: there may be many of them.
+    """
     secrets = secrets_in(text, is_secret=setting.is_secret)
-    return forms_of(*(secret for secret in secrets if not setting.over_rest or is_no_word(secret)))
+    if setting.over_rest:
+        return forms_of(*(secret[:_LONGEST_OVER_REST] for secret in secrets if is_no_word(secret)))
+    return forms_of(*secrets)
 
 
 def without_credentials(text: str) -> str:

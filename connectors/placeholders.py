@@ -97,7 +97,7 @@ def resolve(
             return match[0]
         value = _value(match, environment, limits)
         if not is_shown:
-            remember(match[0], value)
+            remember(match[0], value, over_rest=limits.over_rest)
         return value
 
     if is_shown and limits.over_rest and has_placeholder(text):

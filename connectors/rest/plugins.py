@@ -19,6 +19,7 @@ from connectors.config.files import checked
 from connectors.config.flat_file import check_size
 from connectors.config.secrets import printable
 from connectors.errors import UsageError
+from connectors.known_values import forgotten_after
 from connectors.rest import bodies, shapes
 from connectors.rest.class_definitions import classes, settings_in, settings_of
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
@@ -72,7 +73,8 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
     check_size(given, "config")
     faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
     try:
-        checked(given, context.worker)
+        with forgotten_after():
+            checked(given, context.worker)
     except FaultyConfigError as error:
         faults += error.faults
     ordered = sorted(faults, key=attrgetter("key"))

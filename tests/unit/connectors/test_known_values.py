@@ -13,7 +13,7 @@ import structlog
 from compactor.errors import KeyfoldError
 from connectors import known_values, logging_setup
 from connectors.config.secrets import printable_text
-from connectors.known_values import hide_all, hide_in, remember, remember_setting, without_credentials
+from connectors.known_values import forgotten_after, hide_all, hide_in, remember, remember_setting, without_credentials
 from connectors.placeholders import resolve
 from connectors.rejection import shown
 from connectors.runtime import status
@@ -68,11 +68,11 @@ def test_a_short_value_is_hidden_as_a_word_and_where_it_belongs() -> None:
 def test_a_value_that_has_changed_is_hidden_as_it_is_now_and_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is remembered is bounded."""
+    """What is remembered of REST is bounded."""
     monkeypatch.setattr(known_values, "_MOST", 2)
     for name in ("A", "B", "C"):
-        remember(f"${{env:{name}}}", f"value-of-{name}")
-    remember("${env:C}", "value-of-D")
+        remember(f"${{env:{name}}}", f"value-of-{name}", over_rest=True)
+    remember("${env:C}", "value-of-D", over_rest=True)
     assert hide_all("value-of-A value-of-B value-of-C value-of-D") == "value-of-A ${env:B} value-of-C ${env:C}"
 
 
@@ -80,11 +80,47 @@ def test_a_value_that_has_changed_is_hidden_as_it_is_now_and_the_oldest_are_forg
 def test_a_placeholder_is_the_same_one_however_its_path_is_written(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one request with many ways to write it would have all others forgotten."""
     monkeypatch.setattr(known_values, "_MOST", 1)
-    remember("${file:/x/s.json:k}", "value-of-k")
-    remember(f"${{file:{form}:k}}", "value-of-k")
+    remember("${file:/x/s.json:k}", "value-of-k", over_rest=True)
+    remember(f"${{file:{form}:k}}", "value-of-k", over_rest=True)
     assert hide_in("value-of-k", [f"${{file:{form}:k}}"]) == f"${{file:{form}:k}}"
     assert hide_in("value-of-k", ["${file:/x/s.json:k}"]) == "${file:/x/s.json:k}"
     assert hide_in("value-of-k", ["${file:/x/s.json:j}", "${directory:/x/s.json:k}"]) == "value-of-k"
+
+
+def test_rest_pushes_out_nothing_of_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither placeholders nor secrets that are written out in files, however many come over REST."""
+    monkeypatch.setattr(known_values, "_known", known_values.KnownValues())
+    monkeypatch.setattr(known_values, "_MOST", 3)
+    monkeypatch.setattr(known_values, "_MOST_TEXTS", 100)
+    remember("${env:OWN}", "value-of-the-worker")
+    remember_setting("Password-of-the-worker-1", is_secret=True, over_rest=False)
+    for number in range(50):
+        remember(f"${{env:R{number}}}", f"value-of-{number}", over_rest=True)
+        remember_setting(f"Password-{number}-of-rest", is_secret=True, over_rest=True)
+    said = "value-of-the-worker Password-of-the-worker-1 Password-49-of-rest Password-9-of-rest"
+    assert hide_all(said) == "${env:OWN} [hidden] [hidden] Password-9-of-rest"
+
+
+def test_what_is_only_checked_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is hidden while the check lasts, beside what is known already."""
+    monkeypatch.setattr(known_values, "_known", known_values.KnownValues())
+    remember("${env:OWN}", "value-of-the-worker")
+    said = "value-of-the-worker value-of-a-check Password-of-a-check-1"
+    with forgotten_after():
+        remember("${env:CHECKED}", "value-of-a-check", over_rest=True)
+        remember_setting("Password-of-a-check-1", is_secret=True, over_rest=True)
+        assert hide_all(said) == "${env:OWN} ${env:CHECKED} [hidden]"
+        assert hide_in(said, ["${env:CHECKED}", "${env:OWN}"]) == "${env:OWN} ${env:CHECKED} Password-of-a-check-1"
+    assert hide_all(said) == "${env:OWN} value-of-a-check Password-of-a-check-1"
+    assert hide_in(said, ["${env:CHECKED}"]) == said
+
+
+def test_a_long_secret_is_hidden_whole() -> None:
+    """A token with many claims has some thousands of characters; of one over REST the log hides the beginning."""
+    token = "eyJ" + "Ab1_" * 1_200 + "end"
+    assert hide_in(f"it says {token}.", (), [token]) == "it says [hidden]."
+    remember_setting(token, is_secret=True, over_rest=False)
+    assert hide_all(f"it says {token}.") == "it says [hidden]."
 
 
 def test_many_values_are_sorted_once(monkeypatch: pytest.MonkeyPatch) -> None:
