@@ -7,6 +7,7 @@ as HTTP's Basic does. Only texts for people go through here, never a record, a s
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,10 @@ def forms(text: str) -> Iterator[str]:
     yield text
     yield repr(text)[1:-1]
     yield json.dumps(text)[1:-1]
-    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    plain = json.dumps(text, ensure_ascii=False)[1:-1]
+    # Go and Gson write these as Unicode has them, XML by their names.
+    yield from (plain, *(re.sub(some, lambda found: f"\\u{ord(found[0]):04x}", plain) for some in ("[&<>]", "[&<>'=]")))
+    yield from (html.escape(text, quote=False), html.escape(text))
     data = text.encode("utf-8", "surrogatepass")
     escaped = quote(data, safe="")
     yield from (escaped, re.sub("%..", lambda byte: byte[0].lower(), escaped), quote_plus(data))

@@ -15,6 +15,8 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from compactor.secret_forms import HIDDEN
+from connectors.credentials import quoted
 from connectors.errors import ConfigError
 
 REQUIRED: Final = object()
@@ -101,7 +103,7 @@ def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:
         try:
             values[option.name] = _value(option, text.strip())
         except ValueError as error:
-            faults.append((option.name, f'"{text}" is not allowed: {error}'))
+            faults.append((option.name, f"{quoted(text, HIDDEN)} is not allowed: {error}"))
     if faults:
         raise OptionsError(faults)
     return values

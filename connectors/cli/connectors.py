@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from pathlib import Path
@@ -30,6 +30,7 @@ from connectors.progress.terminal import table
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
     from connectors.rest.client import RestClient
+    from connectors.rest.client_answers import ShownConnector
 
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 URL_VARIABLE: Final = "KEYFOLD_REST_URL"
@@ -140,19 +141,23 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 @asks_worker
 def list_all(asked: Asked, as_json: JsonOption = False) -> None:
     """Lists the worker's connectors with their states."""
+    from connectors.rest.client_answers import ShownConnector
+
+    path = "/connectors?expand=status&expand=info"
     with asked() as client:
-        known = client.get("/connectors?expand=status&expand=info")
-    if as_json:
-        say_json(known)
-        return
+        answer = client.get(path)
+        if as_json:
+            say_json(answer)
+            return
+        known = client.converted(answer, path, dict[str, ShownConnector])
     rows = [_row(name, each) for name, each in sorted(known.items())]
     say(table(("CONNECTOR", "STATE", "TASKS", "TOPICS", "WORKER"), rows))
 
 
-def _row(name: str, known: Mapping[str, Any]) -> tuple[object, ...]:
-    status, config = known["status"], known["info"]["config"]
+def _row(name: str, known: ShownConnector) -> tuple[object, ...]:
+    status, config = known.status, known.info.config
     topics = config.get("topics") or config.get("topics.regex")
-    return name, status["connector"]["state"], len(status["tasks"]), topics, status["connector"]["worker_id"]
+    return name, status.connector.state, len(status.tasks), topics, status.connector.worker_id
 
 
 @app.command("show")
@@ -160,17 +165,20 @@ def _row(name: str, known: Mapping[str, Any]) -> tuple[object, ...]:
 def show(asked: Asked, name: NameArgument, as_json: JsonOption = False) -> None:
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
     from connectors.rest.client import path_of
+    from connectors.rest.client_answers import ShownStatus
 
+    paths = path_of(name, "status"), path_of(name, "config")
     with asked() as client:
-        answers = client.get(path_of(name, "status")), client.get(path_of(name, "config"))
-    if as_json:
-        say_json({"status": answers[0], "config": answers[1]})
-        return
-    status, config = answers
-    count = len(status["tasks"])
-    say(f"Connector {name}: {status['connector']['state']}, {count} {'task' if count == 1 else 'tasks'}")
-    if trace := status["connector"].get("trace"):
-        say(trace)
+        answers = [client.get(path) for path in paths]
+        if as_json:
+            say_json({"status": answers[0], "config": answers[1]})
+            return
+        status = client.converted(answers[0], paths[0], ShownStatus)
+        config = client.converted(answers[1], paths[1], dict[str, str])
+    count = len(status.tasks)
+    say(f"Connector {name}: {status.connector.state}, {count} {'task' if count == 1 else 'tasks'}")
+    if status.connector.trace:
+        say(status.connector.trace)
     say()
     say(table(("KEY", "VALUE"), sorted(config.items())))
 
@@ -261,7 +269,10 @@ def offsets(
     Forward leaves a gap. Back has the partition read anew from there; once it is where the source ends now, the output
     is made equal to it.
     """
+    import msgspec
+
     from connectors.rest.client import path_of
+    from connectors.rest.client_answers import ShownPositions
 
     if to and reset:
         raise UsageError("--set and --reset exclude each other.", "Give one of them.")
@@ -272,13 +283,12 @@ def offsets(
             client.send("PATCH", path_of(name, "offsets") + query, {"offsets": changes})
         elif reset:
             client.send("DELETE", path_of(name, "offsets") + query)
-        published: Sequence[Mapping[str, Any]] = client.get(path_of(name, "offsets"))["offsets"]
+        published = client.read(path_of(name, "offsets"), ShownPositions).offsets
     if as_json:
-        say_json({"offsets": published})
+        say_json({"offsets": msgspec.to_builtins(published)})
         return
     rows = [
-        (each["partition"]["kafka_topic"], each["partition"]["kafka_partition"], each["offset"]["kafka_offset"])
-        for each in published
+        (each.partition.kafka_topic, each.partition.kafka_partition, each.offset.kafka_offset) for each in published
     ]
     say(table(("TOPIC", "PARTITION", "OFFSET"), rows) if rows else f"Connector {name} has published nothing yet.")
 

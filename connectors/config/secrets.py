@@ -39,10 +39,13 @@ _IN_TEXT: Final = re.compile(
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 _TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
 """The end of a sentence that quotes another one with its end."""
-_UP_TO_AT: Final = re.compile(r"[^\s\"'@]++@?")
-_USERINFO: Final = re.compile(r"://(?=[^/@]++@\Z|[^/:]*+:(?!\d{1,5}/))")
-"""The place at which a user and a password begin, in a text that ends with its only @: not at a port."""
-_QUERY: Final = re.compile(r"(?P<url>://[^\s\"'<>?#]*+)(?P<query>[?#][^\s\"'<>]*+)?")
+_LOGIN: Final = re.compile(
+    r"://(?!\[hidden\]@)(?:[^\s\"'/]*@|[^\s\"'/:]*+:(?!\d{1,5}/)(?:(?!://)[^\s\"'])*@"
+    r"|[^\s\"'/?#@:]*+:(?!\s|\d{1,5}(?!\w))[^/?#\n]*(?<!\s)@(?=[\w\[$]))"
+)
+"""A user and a password in a text that anyone wrote: up to the last @ of the word; over blanks and quotes only after a
+colon. What follows the colon is no port."""
+_QUERY: Final = re.compile(r"(?P<url>://(?:\[hidden\]@[^\s\"'<>?#&;]*+|[^\s\"'<>?#]*+))(?P<query>[?#&;][^\s\"'<>]*+)?")
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
 _LOGINS: Final = (
     ("sasl.username", "sasl.password"),
@@ -93,12 +96,7 @@ def printable_text(text: str) -> str:
 
 def without_urls_secrets(text: str) -> str:
     """Hides users and passwords of the URLs in `text`, and every value of their queries."""
-    return _QUERY.sub(_hidden_query, _UP_TO_AT.sub(_hidden_user, text))
-
-
-def _hidden_user(part: re.Match[str]) -> str:
-    userinfo = _USERINFO.search(part[0]) if part[0].endswith("@") else None
-    return f"{part[0][: userinfo.end()]}{HIDDEN}@" if userinfo else part[0]
+    return _QUERY.sub(_hidden_query, _LOGIN.sub(f"://{HIDDEN}@", text))
 
 
 def _hidden(match: re.Match[str]) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import ssl
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -204,10 +206,30 @@ _WRITER: Final = "See which registry the record's writer uses, or let the record
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
 
 
+_ESCAPE: Final = re.compile(
+    r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL
+)
+"""A character as JSON and Protobuf escape it."""
+_JOINT: Final = re.compile(r"\"\s*+\"|'\s*+'")
+"""Where Protobuf joins two texts."""
+
+
 def _repeats(schema: RegisteredSchema, sent: tuple[str, ...]) -> bool:
+    """Returns whether a schema holds what was sent: as it is, or once its parser has read what is escaped in it."""
     names = (text for each in schema.references for text in (each.name, each.subject))
     said = "\n".join((schema.text, schema.kind, *names))
-    return any(form in said for form in sent)
+    read = _ESCAPE.sub(_character, said)
+    # A default may be JSON in a text of JSON, which is escaped twice.
+    texts = (said, read, _ESCAPE.sub(_character, read), _JOINT.sub("", read))
+    return any(form in text for text in texts for form in sent)
+
+
+def _character(escape: re.Match[str]) -> str:
+    four, eight, two, octal, plain = escape.groups()
+    if plain is not None:
+        return str(plain)
+    code = int(octal, 8) if octal else int(four or eight or two, 16)
+    return chr(code) if code <= sys.maxunicode else escape[0]
 
 
 def _address(url: str) -> str:

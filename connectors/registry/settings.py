@@ -10,14 +10,23 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from msgspec import Struct
 
 from compactor.secret_forms import forms_of
-from connectors.credentials import login
+from connectors.credentials import is_address, login
 from connectors.options import REQUIRED, Option, OptionsError
 
 
 def _urls(urls: list[str]) -> str | None:
-    if not urls or not all(urlsplit(url).scheme in {"http", "https"} and urlsplit(url).netloc for url in urls):
-        return "allowed are addresses such as http://registry:8081, several with commas between them."
+    if not urls or not all(map(is_address, urls)):
+        return (
+            "allowed are addresses such as http://registry:8081, several with commas between them; in a user or "
+            "password a blank is %20, a comma %2C, a slash %2F, an @ %40."
+        )
     return None
+
+
+def _host(host: str) -> str | None:
+    if is_address(f"http://{host}") and not set(host) & set("@/?#"):
+        return None
+    return "allowed is a host name or an address; a proxy is asked without a user and a password."
 
 
 def _certificates(path: str) -> str | None:
@@ -72,6 +81,7 @@ OPTIONS: Final = (
         "STRING",
         None,
         "The host of a proxy through which the registry is asked. HTTPS_PROXY and the like have no effect, as in Java.",
+        check=_host,
     ),
     Option("proxy.port", "INT", None, "That proxy's port."),
 )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import urlsplit
+from typing import Any, Final, Self, TypeVar
 
 import httpx
+import msgspec
 
 from compactor.errors import KeyfoldError
-from compactor.secret_forms import forms_of, without
+from compactor.secret_forms import HIDDEN, forms_of, without
 from connectors.config.fields import is_connector_name
-from connectors.config.secrets import without_urls_secrets
-from connectors.credentials import login, secrets_in
+from connectors.config.secrets import is_secret
+from connectors.credentials import is_address, login, quoted, secrets_in, without_logins
 from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+
+Answer = TypeVar("Answer")
 
 TIMEOUT_S: Final = 90.0
 """How long (s) an answer may take: as long as Kafka Connect's own do."""
@@ -34,6 +37,9 @@ _ACTIONS: Final[dict[int, str]] = {
     HTTPStatus.FORBIDDEN: "Ask as a user with the role admin.",
     HTTPStatus.NOT_FOUND: "keyfold connectors list shows those that there are.",
 }
+_WRITE_LOGIN: Final = (
+    "Write the address as http://HOST:PORT; in a user or password before it a blank is %20, a slash %2F, an @ %40."
+)
 _SAID: Final = 10_000
 """Characters that are shown of what a worker says of an error: it lists every fault of a config."""
 
@@ -49,10 +55,12 @@ class RestClient:
 
     def __init__(self, url: str, auth: tuple[str, str] | None = None, verify: ssl.SSLContext | bool = True) -> None:  # noqa: FBT001,FBT002  # httpx's own
         if not _is_address(url):
-            raise UsageError(f"--url {url!r} is no address of a worker.", "Write http://HOST:PORT.")
+            action = _WRITE_LOGIN if "@" in url else "Write http://HOST:PORT."
+            raise UsageError(f"--url {quoted(url, HIDDEN)} is no address of a worker.", action)
         self.url = url.rstrip("/")
         # What an answer is shown without: it may repeat the login.
-        self._sent = forms_of(*(login(*auth) if auth else ()), *secrets_in(url, is_secret=False))
+        self._login = (*(login(*auth) if auth else ()), *secrets_in(url, is_secret=False))
+        self._where = without_logins(self.url, HIDDEN)
         self._client = httpx.Client(
             auth=auth,
             timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S),
@@ -67,56 +75,80 @@ class RestClient:
         self._client.close()
 
     def get(self, path: str) -> Any:
-        """Returns the answer to a GET, for printing. Raises UnreachableError; what the answer's code says otherwise."""
-        return self._hidden(self._ask("GET", path))
+        """Returns the answer to a GET. Raises UnreachableError; what the answer's code says otherwise."""
+        return self._ask("GET", path)
+
+    def read(self, path: str, of: type[Answer]) -> Answer:
+        """Returns the answer to a GET as `of` has it. Raises UnreachableError, also for an answer of another form."""
+        return self.converted(self.get(path), path, of)
+
+    def converted(self, answer: Any, path: str, of: type[Answer]) -> Answer:
+        """Returns the `answer` of `path` as `of` has it. Raises UnreachableError for one of another form."""
+        try:
+            return msgspec.convert(answer, of)
+        except msgspec.ValidationError:
+            raise self._no_worker(f"its answer to GET {path} has another form") from None
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
-        """Sends a request, with a JSON `body` if there is one; returns the answer, None if it has no body."""
+        """Sends a request, with a JSON `body` if there is one; returns the answer, None if it has no body.
+
+        No text of the answer shows the secrets of the config in the body.
+        """
         return self._ask(method, path, body)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        sent = forms_of(*self._login, *_secrets_of(body))
         try:
             answer = self._client.request(method, f"{self.url}{path}", json=body)
         except httpx.HTTPError as error:
-            where = without_urls_secrets(self.url)
             raise UnreachableError(
-                f"No worker answers at {where}: {without(str(error), self._sent)[:_SAID]}.",
+                f"No worker answers at {self._where}: {without(str(error), sent)[:_SAID]}.",
                 "Start one with listeners, or name another address with --url.",
             ) from None
         if not answer.is_success:
-            raise self._error(answer)
+            raise _error(answer, sent)
         try:
-            return answer.json() if answer.content else None
+            return _hidden(answer.json(), sent) if answer.content else None
         except ValueError:
-            raise UnreachableError(
-                f"What answers at {without_urls_secrets(self.url)} is no worker: its answer is not JSON.",
-                "Name the worker's address with --url.",
-            ) from None
+            raise self._no_worker("its answer is not JSON") from None
 
-    def _hidden(self, answer: Any) -> Any:
-        """Returns `answer` without the login in its texts; the names in it stay."""
-        if isinstance(answer, dict):
-            return {name: self._hidden(value) for name, value in answer.items()}
-        if isinstance(answer, list):
-            return [self._hidden(value) for value in answer]
-        return without(answer, self._sent) if isinstance(answer, str) else answer
+    def _no_worker(self, why: str) -> UnreachableError:
+        return UnreachableError(
+            f"What answers at {self._where} is no worker: {why}.", "Name the worker's address with --url."
+        )
 
-    def _error(self, answer: httpx.Response) -> KeyfoldError:
-        try:
-            message = str(answer.json()["message"])
-        except (ValueError, KeyError, TypeError):
-            message = f"The worker answered {answer.status_code} {answer.reason_phrase}."
-        kind = _ERRORS.get(answer.status_code, KeyfoldError)
-        return kind(without(message, self._sent)[:_SAID], _ACTIONS.get(answer.status_code, ""))
+
+def _secrets_of(body: Any) -> Iterator[str]:
+    """Yields the secrets of a config, or of one that is sent with its connector's name."""
+    if isinstance(body, Mapping):
+        for name, value in body.items():
+            yield from secrets_in(value, is_secret=is_secret(name)) if isinstance(value, str) else _secrets_of(value)
+
+
+def _hidden(answer: Any, sent: Sequence[str]) -> Any:
+    """Returns `answer` without what was `sent` in its texts and names."""
+    if isinstance(answer, dict):
+        return {without(name, sent): _hidden(value, sent) for name, value in answer.items()}
+    if isinstance(answer, list):
+        return [_hidden(value, sent) for value in answer]
+    return without(answer, sent) if isinstance(answer, str) else answer
+
+
+def _error(answer: httpx.Response, sent: Sequence[str]) -> KeyfoldError:
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"The worker answered {answer.status_code} {answer.reason_phrase}."
+    kind = _ERRORS.get(answer.status_code, KeyfoldError)
+    return kind(without(message, sent)[:_SAID], _ACTIONS.get(answer.status_code, ""))
 
 
 def _is_address(url: str) -> bool:
     try:
-        parts = urlsplit(url)
         httpx.URL(url)
     except (ValueError, httpx.InvalidURL):
         return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_address(url)
 
 
 def tls(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | bool:

@@ -24,7 +24,7 @@ def echo_server(answer: Answer) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        do_PUT = do_GET  # noqa: N815  # BaseHTTPRequestHandler finds it by the method
+        do_PUT = do_POST = do_GET  # noqa: N815  # BaseHTTPRequestHandler finds it by the method
 
         def log_message(self, *_: Any) -> None:
             """Prints nothing."""

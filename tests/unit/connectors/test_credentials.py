@@ -88,6 +88,8 @@ PLACES: dict[str, dict[str, str]] = {
     "in the second URL": {URL: f"http://127.0.0.1:9,http://{USER}:{ESCAPED}@127.0.0.1:9"},
     "in the URL of a placeholder": {URL: "${env:REG_URL}"},
     "in placeholders in the URL": {URL: "http://${env:REG_USER}:${env:REG_ESCAPED}@127.0.0.1:9"},
+    "as a user without a password": {URL: f"http://{ESCAPED}@127.0.0.1:9"},
+    "as a user with an empty password": {URL: f"http://{ESCAPED}:@127.0.0.1:9"},
     "for USER_INFO": {"basic.auth.user.info": PAIR},
     "under its second name": {"schema.registry.basic.auth.user.info": PAIR},
     "in placeholders": {"basic.auth.user.info": "${env:REG_USER}:${env:REG_PASSWORD}"},
@@ -100,7 +102,9 @@ WITH_REGISTRY = [name.java for name in CONVERTERS.known if URL in {option.name f
 
 def forms_in(place: str) -> list[str]:
     """Returns how a registry may repeat the credential `place`: of a token it is not told a user."""
-    forms = [form for form in FORMS.values() if place != "as a token" or form in {PASSWORD, ESCAPED.lower()}]
+    is_token = place == "as a token" or place.startswith("as a user")
+    forms = [form for form in FORMS.values() if not is_token or form in {PASSWORD, ESCAPED.lower()}]
+    forms += [in_base64(f"{PASSWORD}:")] if place.startswith("as a user") else []
     return [*forms, " and ".join(forms)]
 
 
@@ -136,6 +140,7 @@ def hostile_answers(said: str) -> Iterator[httpx.Response]:
         field = {"name": said + "x" * pad, "type": "int"}
         yield httpx.Response(200, json={"schema": json.dumps({"type": "record", "name": "R", "fields": [field]})})
         yield httpx.Response(200, json={"schema": json.dumps({"other": "x" * pad + said + "x" * 100})})
+    yield from answers_with_escapes(said)
     yield httpx.Response(200, json={"schema": said, "schemaType": "JSON"})
     yield httpx.Response(200, json={"schema": said, "schemaType": "PROTOBUF"})
     yield httpx.Response(200, json={"schema": json.dumps({"type": said}), "schemaType": "JSON"})
@@ -147,6 +152,19 @@ def hostile_answers(said: str) -> Iterator[httpx.Response]:
     for code in (400, 401, 404, 409, 422, 500):
         yield httpx.Response(code, json={"error_code": 40403 if code == 404 else code, "message": said})
         yield httpx.Response(code, text=said)
+
+
+def answers_with_escapes(said: str) -> Iterator[httpx.Response]:
+    """Yields schemas in which each character of `said` is escaped, so that only a parser finds it."""
+    in_json = "".join(f"\\u{ord(character):04x}" for character in said)
+    octal = "".join(f"\\{ord(character):03o}" for character in said)
+    for pad in (0, 35, 90):
+        yield httpx.Response(200, json={"schema": f'"{"x" * pad}{in_json}"'})
+        yield httpx.Response(200, json={"schema": f'{{"type": "enum", "name": "E", "symbols": ["{in_json}"]}}'})
+        yield httpx.Response(200, json={"schema": f'{{"type": "{"x" * pad}{in_json}"}}', "schemaType": "JSON"})
+        names = "".join(f'int32 {f} = {n} [json_name="{"x" * pad}{octal}"];' for n, f in ((1, "a"), (2, "b")))
+        text = f'syntax="proto3"; message R {{ {names} }}'
+        yield httpx.Response(200, json={"schema": text, "schemaType": "PROTOBUF"})
 
 
 RECORD = b"\0\0\0\0\1" + json.dumps({"a": PASSWORD}).encode()

@@ -349,7 +349,7 @@ def test_a_worker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_address(url: str) -> None:
     """Exit code 2, the text as it was given, and the form of an address."""
     found = failed(invoke("connectors", "list", "--url", url), 2)
-    assert found == f"error: --url {url!r} is no address of a worker.\nnext: Write http://HOST:PORT.\n"
+    assert found == f'error: --url "{url}" is no address of a worker.\nnext: Write http://HOST:PORT.\n'
 
 
 def test_the_address_from_the_environment(worker: RestWorker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,11 +62,12 @@ def test_what_answers_as_a_worker_cannot_have_the_login_shown(
     """In an error, a trace or a config, as it was sent or decoded; `asked` looks for the password."""
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORDS["ann"])
 
-    def answer(_: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def answer(path: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         sent = headers["Authorization"].partition(" ")[2]
         said = f"{sent} {base64.b64decode(sent).decode()} is the login {'x' * 20_000}"
         connector = {"state": "FAILED", "worker_id": "w", "trace": said}
-        return code, json.dumps({"message": said, "connector": connector, "tasks": [connector]}).encode()
+        status = {"message": said, "connector": connector, "tasks": [connector]}
+        return code, json.dumps({"topics": said} if path.endswith("config") and code == 200 else status).encode()
 
     with echo_server(answer) as url:
         if in_url:
