@@ -110,10 +110,11 @@ def _masked(name: str, value: Any) -> Any:
     if isinstance(value, str | bytes) and is_secret(name):
         return HIDDEN
     if isinstance(value, Mapping):
-        return {key: _masked(str(key), inner) for key, inner in value.items()}
+        return {logged_text(str(key)): _masked(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(name, inner) for inner in value]
-    return logged_text(value) if isinstance(value, str) else value
+    # Any other object is text in the line: a path, an exception, a set.
+    return value if value is None or isinstance(value, int | float) else logged_text(str(value))
 
 
 def _shared() -> list[Processor]:

@@ -135,15 +135,28 @@ def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
             "config", [Fault("", f"has more than {MOST_OVER_REST} placeholders; write out what is no secret.")]
         )
     limits = worker.limits(over_rest=True)
-    relative = tuple(_relative(given, limits))
+    homes = tuple(_in_homes(given))
+    readable = {name: text for name, text in given.items() if name not in {fault.key for fault in homes}}
+    refused = (*homes, *_relative(readable, limits))
     try:
-        config = ConnectorConfig.model_validate(given, context=limits)
+        config = ConnectorConfig.model_validate(readable, context=limits)
     except FaultyConfigError as error:
-        raise FaultyConfigError(error.file, (*error.faults, *relative)) from None
-    faults = (*relative, *_together(config, worker))
+        raise FaultyConfigError(error.file, (*error.faults, *refused)) from None
+    faults = (*refused, *_together(config, worker))
     if faults:
         raise FaultyConfigError(config.name, faults)
     return config
+
+
+def _in_homes(given: Mapping[str, str]) -> Iterator[Fault]:
+    """Yields a fault for each folder that counts from a user's home, before it is looked up.
+
+    An answer would else say which users this machine has.
+    """
+    keys = definitions(ConnectorConfig)
+    for name, text in given.items():
+        if name in keys and keys[name].is_folder and text.lstrip().startswith("~"):
+            yield Fault(name, f"{shown(name, text)} counts from a user's home folder; name one from / on.")
 
 
 def _relative(given: Mapping[str, str], limits: Limits) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import structlog
 
 from compactor.secret_forms import HIDDEN
 from connectors import logging_setup
+from connectors.known_values import remember_setting
 from tests.support.cli import own_logging
 
 _log = structlog.get_logger("tests")
@@ -176,3 +178,19 @@ def test_configuring_again_does_not_double_lines(capsys: pytest.CaptureFixture[s
     logging_setup.configure("info", "json")
     _log.info("once")
     assert _only(capsys)["event"] == "once"
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_secrets_in_names_and_objects_are_hidden(style: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A path, an exception, a set or bytes become text in a line, and so does the name in a mapping."""
+    remember_setting("LogSecret-4711-abc", is_secret=True, over_rest=False)
+    logging_setup.configure("info", style)
+    text = "LogSecret-4711-abc"
+    objects = {"a": Path(f"/x/{text}"), "b": {text: {text}}, "c": ValueError(text), "d": text.encode(), "e": [(text,)]}
+    _log.info("made", count=1, ratio=0.5, done=True, nothing=None, **objects)
+    logging.getLogger("lib").warning("%s %r", ValueError(text), text.encode())
+    shown = capsys.readouterr().err
+    assert ("4711" in shown, shown.count(HIDDEN)) == (False, 8)
+    if style == "json":
+        line = json.loads(shown.splitlines()[0])
+        assert [line[name] for name in ("count", "ratio", "done", "nothing")] == [1, 0.5, True, None]

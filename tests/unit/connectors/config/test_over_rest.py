@@ -136,3 +136,11 @@ def test_librdkafka_is_given_no_pipe(folder: Path, asked: list[Any], name: str) 
     with pytest.raises(FaultyConfigError, match="names nothing that can be read"):
         load_worker(worker_file(folder, **{f"admin.{name}": str(folder / "pipe"), "admin.ssl.keystore.type": "PKCS12"}))
     assert not any(name in config for config in asked)
+
+
+@pytest.mark.parametrize("user", ["", "root", "nobody", "nosuchuser", "daemon"])
+def test_nobody_learns_which_users_there_are(user: str, folder: Path) -> None:
+    """A home folder is refused in the same words, whether there is such a user or not."""
+    text = f"~{user}/x"
+    said = faults({**LEAST, "snapshot.location": text}, load_worker(worker_file(folder)))
+    assert said == [f'snapshot.location: "{text}" counts from a user\'s home folder; name one from / on.']
