@@ -21,7 +21,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
 _ALWAYS: Final = r"passw(?:or)?d|passphrase|secret|oauthbearer\.(?:config|extensions)|auth\.user\.info"
 _KEY: Final = r"(?:access|account|api|private)[._-]?key"
 _SECRET: Final = re.compile(
-    rf"(?i){_ALWAYS}|{_KEY}(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$"
+    rf"(?i){_ALWAYS}|{_KEY}(?!.*\.(file|location)$)|\.key\.pem$|keystore\.key$|fs\.azure\.sas\."
     r"|token(?!\.endpoint)|credential(?!s\.(?:client\.id|source))|jaas"
 )
 """Names of secrets: Kafka's, those of Spark's `spark.redaction.regex`, those of stores."""

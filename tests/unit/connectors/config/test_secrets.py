@@ -80,6 +80,7 @@ def test_what_cannot_be_resolved_is_an_error(folder: Path, text: str, said: str)
         ("consumer.sasl.oauthbearer.assertion.private.key.passphrase", True),
         ("consumer.sasl.oauthbearer.assertion.private.key.file", False),
         ("spark.hadoop.fs.azure.account.key.a.blob.core.windows.net", True),
+        ("spark.hadoop.fs.azure.sas.c.a.blob.core.windows.net", True),
         ("spark.ssl.keyPassword", True),
         ("spark.driver.memory", False),
         ("value.converter.basic.auth.user.info", True),
