@@ -103,7 +103,7 @@ def test_a_connector_is_made_in_a_state(worker: RestWorker, state: str, is_then:
                 ("/a\0b", "a text with NUL"),
                 ("file:///a%00b", "no folder can have that name"),
                 ("/a" * 3_000, "no folder can have that name"),
-                ("~no-such-user/a", "there is no such user"),
+                ("~no-such-user/a", "counts from a user's home folder"),
             )
         ),
     ],
