@@ -219,7 +219,8 @@ def record_of(letter: Letter) -> bytes | None:
 class RedrivenRecords:
     """The records of `connector` of which a letter has gone, as far as letters are given by `learn`, or `add`.
 
-    `every`: each letter counts for itself, as it did in runs of earlier versions.
+    `every`: each letter counts for itself, as it did in runs of earlier versions. Then what this very run sends shows
+    nothing of another letter: only a letter that had gone before can be the reason why a run passed one over.
     """
 
     def __init__(self, connector: str, *, every: bool = False) -> None:
@@ -240,7 +241,7 @@ class RedrivenRecords:
         stands_for = self._every and not position.is_redriven_itself(letter, self._connector)
         if stands_for and self.is_known(letter):
             return False
-        self.add(letter)
+        self._add(letter)
         return True
 
     def is_known(self, letter: Letter) -> bool:
@@ -248,7 +249,11 @@ class RedrivenRecords:
         return bool(self._gone) and record_of(letter) in self._gone
 
     def add(self, letter: Letter) -> None:
-        """Notes that `letter` has gone."""
+        """Notes that this run sends `letter`."""
+        if not self._every:
+            self._add(letter)
+
+    def _add(self, letter: Letter) -> None:
         if letter.context.get("connector.name", self._connector) == self._connector:
             record = record_of(letter)
             if record is not None:

@@ -328,6 +328,18 @@ def test_every_letter_goes_if_that_is_asked_for(resynced: World) -> None:
     assert resynced.run(ONCE) == RedriveResult({}, {})
 
 
+@pytest.mark.parametrize("at", [(1, 0), (0, 1)], ids=["another partition", "behind it"])
+def test_a_letter_that_went_alone_does_not_go_again_for_one_that_comes_to_its_record(
+    tmp_path: Path, at: tuple[int, int]
+) -> None:
+    """Whatever comes before it in the order of a run that sends every letter has not gone before it did."""
+    world = World(tmp_path, [replace(again(*at, 5), context={**again(0, 0, 5).context, "stage": "TASK_PUT"})])
+    assert world.run(replace(ONCE, filter=LetterFilter(stage="TASK_PUT"))).sent == {"t": 1}
+    world.letters.insert(0, again(0, 0, 5))
+    assert (world.run(ALL).sent, world.sent) == ({"t": 1}, [at, (0, 0)])
+    assert world.run(ALL) == RedriveResult({}, {})
+
+
 def test_a_letter_that_was_not_chosen_leaves_its_record_to_another(resynced: World) -> None:
     """One that a filter has left has not gone: the next letter of its record does, and then stands for it."""
     for at, one in enumerate(resynced.letters):
