@@ -134,7 +134,9 @@ class RestartRequests:
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
-        self._begun: dict[str, None] = {}
+        # By id of a request that has begun and has no answer in the storage: its own answer, which is tried again; None
+        # if it gets that of the run.
+        self._begun: dict[str, Answer | None] = {}
         self._next_look_ms = clock.monotonic_ms()
 
     def restart_requested(self) -> bool:
@@ -149,26 +151,28 @@ class RestartRequests:
         return any(request.kind in OF_A_RUN and request.id not in self._begun for request in self._pending())
 
     def begin_restarts(self) -> tuple[Request, ...]:
-        """Begins every `restart` and `resync` that waits, which the run that starts now is for; returns the latter."""
+        """Begins every `restart` and `resync` that waits, which the run that starts now is for; returns the latter.
+
+        One that was carried out is not begun again if the storage has refused its answer so far.
+        """
         with suppress(StorageError):
-            waiting = [request for request in self._pending() if request.kind in OF_A_RUN]
+            waiting = [
+                request for request in self._pending() if request.kind in OF_A_RUN and not self._has_own(request)
+            ]
             begun = [request for request in waiting if requests.begin(self._storage, request.id)]
             self._begun |= {request.id: None for request in begun}
             return tuple(request for request in begun if request.kind == RESYNC)
         return ()
 
     def answer(self, request: Request, answer: Answer) -> None:
-        """Answers a request that has begun; if the storage refuses, it is left to `answer_restarts`."""
-        with suppress(StorageError):
-            requests.answer(self._storage, request.id, answer)
-            self._begun.pop(request.id, None)
+        """Answers a request that has begun; if the storage refuses, `answer_restarts` tries the same answer again."""
+        self._begun[request.id] = answer
+        self._answer(request.id, answer)
 
     def answer_restarts(self, answer: Answer) -> None:
-        """Answers the restarts that have begun with what came of them."""
-        for request_id in tuple(self._begun):
-            with suppress(StorageError):
-                requests.answer(self._storage, request_id, answer)
-                self._begun.pop(request_id, None)
+        """Answers what has begun with `answer`, what came of the run; a request that has its own answer with that."""
+        for request_id, own in tuple(self._begun.items()):
+            self._answer(request_id, own or answer)
 
     def refuse_others(self, answer: Answer) -> None:
         """Answers every request with `answer`, but those that a new run begins with."""
@@ -179,6 +183,14 @@ class RestartRequests:
                 if requests.begin(self._storage, request.id):
                     _log.info("request refused", kind=request.kind, id=request.id, why=answer.message)
                     requests.answer(self._storage, request.id, answer)
+
+    def _answer(self, request_id: str, answer: Answer) -> None:
+        with suppress(StorageError):
+            requests.answer(self._storage, request_id, answer)
+            self._begun.pop(request_id, None)
+
+    def _has_own(self, request: Request) -> bool:
+        return self._begun.get(request.id) is not None
 
     def _pending(self) -> Iterable[Request]:
         try:

@@ -133,8 +133,8 @@ class Supervisor:
         self._once = False
         # Topics that runs have set aside since one has worked: a second error about one of them is a failure.
         self._set_aside = set[str]()
-        # Whether the last run may have done what it was asked for although it failed. Changed by its own thread.
-        self._may_be_done = True
+        # Whether the last run was asked to change offsets, and whether nothing tells if it has. Set by its own thread.
+        self._was_resync, self._is_in_doubt = False, False
         # The newest run, the catalog of the last one that took over, and what storage held if none has so far.
         self._task: ConnectorTask | None = None
         self._catalog: Catalog | None = None
@@ -268,7 +268,8 @@ class Supervisor:
                         return
             finally:
                 message = f"The worker ended connector {self._name} before it was started again."
-                self._requests.answer_restarts(Answer(ok=False, message=message, action="See the worker's log."))
+                action = MAY_BE_DONE if self._is_in_doubt else "See the worker's log."
+                self._requests.answer_restarts(Answer(ok=False, message=message, action=action))
                 self._lock.release()
 
     def _run_task(self, context: RunContext) -> RunEffect:
@@ -277,7 +278,7 @@ class Supervisor:
         self.error = None
         self.hold()
         resyncs = self._requests.begin_restarts()
-        self._may_be_done = not resyncs
+        self._was_resync, self._is_in_doubt = bool(resyncs), False
         self._status.start()
         task = self._task = self._tasks(context.spark, *self._task_settings)
         known = None if self._catalog is None else self._catalog.state.catalog_id
@@ -337,7 +338,7 @@ class Supervisor:
                 _log.warning("offsets not changed", error=str(error))
                 self._requests.answer(request, Answer(ok=False, message=error.message, action=error.action))
             except Exception:
-                self._may_be_done = changer.is_in_doubt
+                self._is_in_doubt = changer.is_in_doubt
                 if changer.changed is not None:  # what is left, the next run does
                     self._requests.answer(request, _done(changer.changed))
                 raise
@@ -418,7 +419,9 @@ class Supervisor:
         at_ms = current.next_restart_ms
         state = "waits for an outage to end" if current.waits else "is FAILED"
         when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        action = MEND if at_ms is None else MAY_BE_DONE if begun and self._may_be_done else NOT_DONE
+        is_in_doubt = begun and self._is_in_doubt
+        again = MAY_BE_DONE if is_in_doubt or (begun and not self._was_resync) else NOT_DONE
+        action = again if at_ms is not None else f"{MAY_BE_DONE} {MEND}" if is_in_doubt else MEND
         unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
         message = f"Connector {self._name} {state}{when}: {current.error}"
         return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)

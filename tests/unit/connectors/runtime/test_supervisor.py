@@ -496,6 +496,29 @@ def test_a_resync_that_fails_says_whether_it_was_done(
     assert (answer.ok, answer.action, bool(answer.result)) == (ok, action, ok)
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize("error", [FencedError("Taken over."), CatalogError("Damaged."), BROKERS])
+def test_nobody_is_told_that_a_change_in_doubt_was_not_made(ground: Ground, error: Exception, stopped: bool) -> None:
+    """Whatever ended the run, also if it was stopped: what an operator mends is said after that."""
+
+    def change(*_: object) -> None:
+        if stopped:
+            ground.one.stop()
+        raise error
+
+    def ask() -> None:
+        ground.ask("resync")
+        ground.runs.changer.changed, ground.runs.changer.is_in_doubt = None, True
+        ground.runs.changer.change.side_effect = change
+
+    def look(_: float) -> None:
+        if ground.request and requests.answered(ground.storage, ground.request):
+            ground.one.stop()
+
+    ground.run((5_000, AWAY), at=look, during=ask)
+    assert ground.answer().action.startswith(MAY_BE_DONE)
+
+
 def test_a_connector_that_was_taken_over_while_it_waited_ends(ground: Ground) -> None:
     """It is told so at the next look, and takes nothing back from the new owner."""
     error = FencedError("other:1 took it over.")
