@@ -295,8 +295,8 @@ class Rebuilder:
         return RebuildError(
             f"Connector {self._connector.name}: its {ids} transactional ids were not initialised within {timeout_ms} "
             "ms, after which the brokers abort the transaction that holds its new positions.",
-            "Ask again once the brokers are less busy; or raise their transaction.max.timeout.ms, and with it "
-            "producer.override.transaction.timeout.ms of the connector.",
+            "Ask again once the brokers are less busy; or raise their transaction.max.timeout.ms, for more than 15 "
+            "minutes also producer.override.transaction.timeout.ms of the connector.",
         )
 
     def _stands(self, held: Held) -> bool:

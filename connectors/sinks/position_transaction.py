@@ -13,11 +13,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
+from connectors.errors import BrokerRefusedError
 from connectors.kafka import groups, producers
 from connectors.kafka.admin import chunks
 from connectors.kafka.client_settings import ClientSettings, Setting
@@ -31,6 +33,8 @@ _DEFAULT_MS: Final = 60_000
 LONGEST_MS: Final = 900_000
 """Brokers' default of transaction.max.timeout.ms: they refuse a producer that asks for more."""
 
+_log = structlog.get_logger()
+
 
 def timeout_ms(config: Mapping[str, Setting], needed_s: float) -> int:
     """Returns the transaction.timeout.ms of a transaction that is undecided for up to `needed_s`, at most LONGEST_MS.
@@ -42,17 +46,42 @@ def timeout_ms(config: Mapping[str, Setting], needed_s: float) -> int:
     return max(int(config.get(_TIMEOUT, _DEFAULT_MS)), min(needed_ms, LONGEST_MS))
 
 
+def longest_lived(
+    config: Mapping[str, Setting],
+    name: str,
+    needed_s: float,
+    initialise: Callable[[Mapping[str, Setting]], Producer] = producers.initialised,
+) -> tuple[Producer, int]:
+    """Returns a producer of the transactional id `name`, initialised, and its transaction.timeout.ms.
+
+    It is `timeout_ms`; the one of `config` if the brokers allow no longer one (transaction.max.timeout.ms). Then the
+    steps that it is for may still be done in time. Raises UnreachableError, NotAllowedError, BrokerRefusedError.
+    """
+    settings = producers.settings(config, name, producers.LARGEST_BATCH)
+    own, longest = int(config.get(_TIMEOUT, _DEFAULT_MS)), timeout_ms(config, needed_s)
+    try:
+        return initialise({**settings, _TIMEOUT: longest}), longest
+    except BrokerRefusedError as error:
+        refused = error.__cause__
+        too_long = (
+            isinstance(refused, KafkaException) and cause(refused).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+        )
+        if longest == own or not too_long:
+            raise
+    _log.warning("brokers refuse a longer transaction.timeout.ms", asked_ms=longest, used_ms=own)
+    return initialise({**settings, _TIMEOUT: own}), own
+
+
 class PositionTransaction:
     """A transaction of the transactional id `name` for positions of `group`; its producer shuts out all earlier ones.
 
-    It may stay undecided for `needed_s` before the coordinator aborts it. Raises UnreachableError, NotAllowedError.
+    It may stay undecided for `needed_s` before the coordinator aborts it, or for less if the brokers do not allow that.
+    Raises UnreachableError, NotAllowedError, BrokerRefusedError.
     """
 
     def __init__(self, clients: ClientSettings, name: str, group: str, needed_s: float) -> None:
         config = clients.producer()
-        self.timeout_ms = timeout_ms(config, needed_s)
-        settings = {**producers.settings(config, name, producers.LARGEST_BATCH), _TIMEOUT: self.timeout_ms}
-        self._producer = producers.initialised(settings)
+        self._producer, self.timeout_ms = longest_lived(config, name, needed_s)
         # When the transaction began, in seconds of the monotonic clock.
         self._began_s = 0.0
         self._member = groups.member(clients.admin(), group)
