@@ -67,6 +67,7 @@ from compactor.catalog.commits import (
     is_of_another,
     list_versions,
     read,
+    unlisted,
 )
 from compactor.catalog.history import ATTEMPTS, History
 from compactor.catalog.owner_lock import shown
@@ -198,7 +199,7 @@ class Catalog:
                 if not actions or self._commit(actions, self.epoch, now_ms):
                     return self.state
                 self._advance()
-            raise self._unlisted(self.version + 1)
+            raise unlisted(self._storage, self.version + 1)
 
     def trim(self, now_ms: int) -> int:
         """Removes commits and checkpoints that no reader needs any more; returns how many.
@@ -228,13 +229,7 @@ class Catalog:
                 pause()
             if list_versions(self._storage).newest >= version:
                 return
-        raise self._unlisted(version)
-
-    def _unlisted(self, version: int) -> StorageError:
-        return StorageError(
-            f"{self._where(version)} exists, but is not listed.",
-            "See whether storage.location is a file system, or a store, that shows every file at once.",
-        )
+        raise unlisted(self._storage, version)
 
     def _advance(self) -> CatalogState:
         view = self._history.advance()
@@ -376,6 +371,8 @@ class Catalog:
                 "See whether storage.location is a file system, or a store, that shows every file at once.",
             )
         if not listing.holds(version - 1):
+            if self._history.is_there():
+                raise self._unconfirmed(version, unlisted(self._storage, version - 1))
             with suppress(StorageError):
                 self._history.refuse_another(listing)
                 self._give_up(commit, listing)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError
+from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError, StorageError
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, RestoreLog, Skip
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
@@ -193,6 +193,14 @@ def decoded(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
 
 def _damaged(storage: Storage, path: str, why: str) -> DamagedError:
     return DamagedError(f"{storage.location}/{path} is damaged: {why}.", RESTORE)
+
+
+def unlisted(storage: Storage, version: int) -> StorageError:
+    """Returns the error of a version that is there by its name, and not in the list of the folder."""
+    return StorageError(
+        f"{storage.location}/{commit_path(version)} exists, but is not listed.",
+        "See whether storage.location is a file system, or a store, that shows every file at once.",
+    )
 
 
 def newest_damaged(error: DamagedError, version: int) -> DamagedError:

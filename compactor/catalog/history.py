@@ -39,6 +39,7 @@ from compactor.catalog.commits import (
     newest_damaged,
     newest_head,
     read,
+    unlisted,
     view_of,
 )
 from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError, ReplacedCatalogError
@@ -113,6 +114,16 @@ class History:
             raise self._replaced(head)
         return True
 
+    def is_there(self) -> bool:
+        """Returns whether the newest version read so far is there as it was, by its name. Raises StorageError.
+
+        A list that lacks it is late then. What was created is never taken for lost because of such a list.
+        """
+        try:
+            return read(self._storage, commit_path(self.view.version), Head).commit_id == self.view.commit_id
+        except (MissingFileError, DamagedError):
+            return False
+
     def refuse_another(self, listing: Listing) -> None:
         """Raises ReplacedCatalogError if the newest version in `listing` is of another catalog than the view."""
         newest = newest_head(self._storage, listing)
@@ -149,6 +160,7 @@ class History:
             self.stands(listing)
         damaged = self._start(listing)
         if not listing.holds(self.view.version):  # it follows nothing any more, though an own commit may follow it
+            self._refuse_unlisted()
             self.refuse_another(listing)
             path = f"{self._storage.location}/{commit_path(self.view.version)}"
             raise MissingFileError(f"{path} was there and is gone.", RESTORE)
@@ -218,11 +230,16 @@ class History:
 
     def _refuse_older(self, listing: Listing) -> None:
         if listing.newest < self.view.version:
+            self._refuse_unlisted()
             self.refuse_another(listing)
             raise CatalogError(
                 f"Catalog {self._storage.location} was at version {self.view.version} and is now at {listing.newest}.",
                 "See whether storage.location is still mounted; if its folder was restored, restart the worker.",
             )
+
+    def _refuse_unlisted(self) -> None:
+        if self.is_there():
+            raise unlisted(self._storage, self.view.version)
 
     def _note_dropped(self, commit: Commit, before: CatalogState, after: CatalogState) -> None:
         if all(isinstance(action, (Append, PlanFold, Publish)) for action in commit.actions):

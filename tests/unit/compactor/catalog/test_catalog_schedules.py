@@ -284,6 +284,41 @@ def test_list_that_is_behind_after_a_commit() -> None:
     assert Catalog.open(inner, "c").version == 14
 
 
+@pytest.mark.parametrize("lacks", [1, 2, 3])
+@pytest.mark.parametrize("act", [Catalog.refresh, lambda owner: owner.trim(NOW)], ids=["look", "trim"])
+def test_a_list_that_lacks_the_newest_versions_makes_no_catalog_lost(
+    act: Callable[[Catalog], object], lacks: int
+) -> None:
+    """They are there by their names: the owner is started again, and goes on."""
+    storage = FailingStorage(MemoryStorage())
+    owner = owned(storage)
+    grow(owner, 5)
+    storage.frozen[FOLDER] = storage.list(FOLDER)[:-lacks]
+    with pytest.raises(StorageError, match=r"00000007\.json exists, but is not listed") as raised:
+        act(owner)
+    assert raised.value.retriable
+    storage.thaw()
+    grow(owner, 1)
+    assert Catalog.open(storage, "c").state == owner.state
+
+
+@pytest.mark.parametrize("shows_own", [True, False])
+def test_a_list_that_lacks_the_version_before_a_commit_makes_no_catalog_lost(shows_own: bool) -> None:
+    """Whether the list shows the commit or not, the next one finds it."""
+    storage = FailingStorage(MemoryStorage())
+    owner = owned(storage)
+    grow(owner, 5)
+    created = commit_path(owner.version + 1).partition("/")[2]
+    storage.frozen[FOLDER] = [*storage.list(FOLDER)[:-1], *([created] if shows_own else [])]
+    with pytest.raises(OutcomeUnknownError):
+        grow(owner, 1)
+    storage.thaw()
+    before = end(owner.state)
+    grow(owner, 1)
+    assert end(owner.state) == before + 2
+    assert Catalog.open(storage, "c").state == owner.state
+
+
 def test_sleeper_with_a_list_that_is_behind_hurts_nobody() -> None:
     """It finds its predecessor gone, and does not know what became of its commit; no true list shows it to a reader."""
     old, storage, inner, clock = sleeper()
