@@ -3,7 +3,8 @@
 position inside the source's records               its log ends there; what follows is read again from the source
 below the source's start, the loss is accepted     the same, with a gap up to there
 inside a fold that was being sent                  the same; publishing goes on to the fold's end, as after any crash
-of a generation of which nothing was published     the next generation begins, as after `keyfold resync`
+of a generation of which nothing was published     the next generation begins, as after `keyfold resync`; with a gap
+                                                   if the source begins above the start of the one that is lost
 """
 
 from __future__ import annotations
@@ -131,11 +132,20 @@ def position_of(action: RestoreLog, lost: LostLog, catalog_id: str, ids: int) ->
         catalog_id=catalog_id,
         output_id=before.output_id,
         output_offset=log.output.output_offset if log.output else None,
+        fold_end=None if lost.is_unpublished else _fold_end(before, log),
         generation=log.generation.number if log.generation else 1,
         start=log.generation.start if log.generation else 0,
         identity=before.identity,
         buckets=ids,
     )
+
+
+def _fold_end(before: Position, log: PartitionLog) -> int | None:
+    """Returns the end of the fold that was being sent; None if there was none, or it lies in the gap.
+
+    What of the fold lies above the gap is still to be sent, up to that end: readers have a part of it.
+    """
+    return before.fold_end if before.fold_end is not None and before.fold_end > log.published else None
 
 
 def _generation(lost: LostLog) -> Generation | None:
@@ -153,6 +163,5 @@ def _begun_anew(lost: LostLog, tombstones: Run | None, bucket: int) -> Partition
     earlier = replace(empty(lost.tp, bucket, position.start, None), generation=before)
     number, first_end = position.generation + 1, max(start, lost.source_end)
     lead = None if tombstones is None else replace(tombstones, end=start)
-    return begin_generation(
-        earlier, Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end), lead
-    )
+    begun = Generation(number=number, start=start, first_end=first_end, output_offset=lost.output_end)
+    return begin_generation(earlier, begun, lead, Gap(position.start, start) if start > position.start else None)

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.errors import RebuildError
+from compactor.model.log import Gap
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
 from compactor.rebuild.plan import OLDER_BUCKETS, LostLog, check, ids_of, position_of, restored
@@ -62,3 +63,37 @@ def test_what_the_group_holds_names_the_ids_of_the_lost_catalog() -> None:
     )
     begun = replace(log, position=replace(log.position, generation=2, start=5))
     assert position_of(restored(begun, None, None, 0), begun, "ours", 16).buckets == 16
+
+
+@pytest.mark.parametrize(
+    ("source_start", "fold_end", "gaps"),
+    [
+        pytest.param(0, 60, (), id="nothing is lost"),
+        pytest.param(50, 60, (Gap(30, 50),), id="the begin of what is to be sent is lost"),
+        pytest.param(60, None, (Gap(30, 60),), id="all of it is lost"),
+        pytest.param(70, None, (Gap(30, 70),), id="more is lost"),
+    ],
+)
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_fold_that_was_being_sent_keeps_its_end(
+    source_start: int, fold_end: int | None, gaps: tuple[Gap, ...], generation: int
+) -> None:
+    """Readers have a part of it: no position inside it is that of a fold's end, also above a loss that is accepted."""
+    position = Position(offset=30, catalog_id="lost", output_offset=9, fold_end=60, generation=generation)
+    log = replace(lost(None), position=position, source_start=source_start, source_end=80)
+    made = restored(log, None, None, 0)
+    at = position_of(made, log, "ours", 1)
+    assert (at.offset, at.fold_end, made.log.gaps) == (max(30, source_start), fold_end, gaps)
+
+
+@pytest.mark.parametrize(("source_start", "gaps"), [(10, ()), (9, ()), (50, (Gap(10, 50),))])
+@pytest.mark.parametrize("offset", [10, -3])
+def test_a_generation_of_which_nothing_was_published_counts_what_the_source_has_lost(
+    source_start: int, gaps: tuple[Gap, ...], offset: int
+) -> None:
+    """The next generation begins after the loss, and no fold of the lost one goes on."""
+    position = Position(offset=offset, catalog_id="lost", output_offset=9, fold_end=60, generation=2, start=10)
+    log = replace(lost(None), position=position, source_start=source_start, source_end=80)
+    made = restored(log, None, None, 0)
+    at = position_of(made, log, "ours", 1)
+    assert (at.generation, at.offset, at.fold_end, made.log.gaps) == (3, source_start, None, gaps)
