@@ -222,6 +222,12 @@ class History:
 
     def _replaced(self, by: Head) -> ReplacedCatalogError:
         state, other = self.view.state, "another one" if by.catalog is None else f"catalog {by.catalog}"
+        if by.catalog == state.catalog_id:
+            return ReplacedCatalogError(
+                f"Connector {state.connector}: {self._storage.location} was restored from a backup, and its catalog "
+                f"went on from there: version {by.version} is another commit than it was.",
+                STOP,
+            )
         return ReplacedCatalogError(
             f"Connector {state.connector}: its catalog {state.catalog_id} is gone; version {by.version} in "
             f"{self._storage.location}/{FOLDER} is of {other}.",

@@ -228,19 +228,27 @@ def refuse_begun(storage: Storage, connector: str) -> None:
 def newer_owner(catalog: Catalog | None) -> FencedError | None:
     """Returns the error of a connector that another process has taken over since it ran on `catalog`, or None.
 
-    None as well if the newer epoch is this process's own: a take-over that was committed, but whose answer was lost.
+    None as well if the newer epoch is this process's own: its take-over was committed, but the answer was lost, or the
+    run failed after it. If the folder was restored before that, `catalog` does not know of the take-over.
     """
     if catalog is None:
         return None
     try:
-        catalog.refresh()
-    except ReplacedCatalogError as error:
-        return error
-    except FencedError as error:
-        return error if owner_lock.parse(catalog.state.owner).process != owner_lock.PROCESS else None
+        try:
+            catalog.refresh()
+        except ReplacedCatalogError as error:
+            now = Catalog.open(catalog.storage, catalog.state.connector).state
+            is_same = now.catalog_id == catalog.state.catalog_id
+            return None if is_same and _is_own(now) else error
+        except FencedError as error:
+            return None if _is_own(catalog.state) else error
     except (StorageError, CatalogError):  # the next run says so
         return None
     return None
+
+
+def _is_own(state: CatalogState) -> bool:
+    return owner_lock.parse(state.owner).process == owner_lock.PROCESS
 
 
 def _pause() -> None:

@@ -25,8 +25,8 @@ from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
 from connectors.runtime import takeover
 from connectors.runtime.connector_store import FOLDER
-from connectors.runtime.takeover import take_over
-from tests.support.catalogs import NOW, owned
+from connectors.runtime.takeover import newer_owner, take_over
+from tests.support.catalogs import NOW, grow, owned
 from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 
@@ -174,3 +174,26 @@ def test_a_connector_that_waits_is_ended_by_a_catalog_in_the_place_of_its_own() 
     error = takeover.newer_owner(catalog)
     assert error is not None
     assert f"its catalog {catalog.state.catalog_id} is gone" in error.message
+
+
+@pytest.mark.parametrize("owner", [owner_lock.this_process().text, "other:1#9.other"], ids=["own", "other"])
+@pytest.mark.parametrize("backup", [3, 8, 11])
+def test_only_another_process_takes_a_catalog_over_that_was_restored(backup: int, owner: str) -> None:
+    """Runs that fail after T1 come to the version that this process knows: their commits are its own."""
+    storage = MemoryStorage()
+    known = owned(storage, owner=owner_lock.this_process().text)
+    grow(known, backup - known.version)
+    kept = {info.path: storage.read(info.path) for info in storage.walk("")}
+    grow(known, 12 - backup)
+    storage.delete_folder("")
+    for path, content in kept.items():
+        storage.write(path, content)
+    assert newer_owner(known) is None  # the next run says what is wrong
+    while Catalog.open(storage, "c").version < known.version:
+        Catalog.open(storage, "c").take_over(owner, NOW)
+    fenced = newer_owner(known)
+    if owner.startswith("other"):
+        assert fenced is not None
+        assert "was restored from a backup" in fenced.message
+    else:
+        assert fenced is None
