@@ -112,6 +112,8 @@ class Catalog:
         self._rules: Rules | None = None
         # Held by refresh, take_over and commit, which call each other in one thread: one reads or commits at a time.
         self._turn = threading.RLock()
+        # The last commit that was created and is not confirmed (C2), None if there is none; changed by `_commit`.
+        self._unsure: Commit | None = None
 
     @classmethod
     def open(cls, storage: Storage, connector: str) -> Catalog:
@@ -232,7 +234,12 @@ class Catalog:
         raise unlisted(self._storage, version)
 
     def _advance(self) -> CatalogState:
-        view = self._history.advance()
+        try:
+            view = self._history.advance()
+        except CatalogError:
+            with suppress(StorageError):  # the store may not have answered when it was created
+                self._give_up(list_versions(self._storage))
+            raise
         if view.version and view.state.connector != self._connector:
             raise CatalogError(
                 f"Catalog {self._storage.location} is connector {view.state.connector}'s, not {self._connector}'s.",
@@ -247,7 +254,9 @@ class Catalog:
         if not self._create(commit):
             return False
         hit("catalog.created")
+        self._unsure = commit
         self._confirm(commit)
+        self._unsure = None
         self._history.adopt(commit, after(commit, state))
         self.commits += 1
         if commit.version % CHECKPOINT_EVERY == 0:
@@ -351,13 +360,14 @@ class Catalog:
         except StorageError as error:
             raise self._unconfirmed(commit.version, error) from error
 
-    def _give_up(self, commit: Commit, listing: Listing) -> None:
-        """Removes what this instance has just created in a folder from which its catalog is gone.
+    def _give_up(self, listing: Listing) -> None:
+        """Removes what this instance has created, and not confirmed, in a folder from which its catalog is gone.
 
         If there is anything else, it stays: the owner of a new catalog may have replaced it by now.
         """
-        if (listing.commits, listing.checkpoints) == ((commit.version,), ()) and self._is_ours(commit):
-            self._storage.delete(commit_path(commit.version))
+        unsure = self._unsure
+        if unsure and (listing.commits, listing.checkpoints) == ((unsure.version,), ()) and self._is_ours(unsure):
+            self._storage.delete(commit_path(unsure.version))
 
     def _confirm(self, commit: Commit) -> None:
         """Checks C2: that nothing of the catalog is above the commit, and that its predecessor is still there."""
@@ -375,7 +385,7 @@ class Catalog:
                 raise self._unconfirmed(version, unlisted(self._storage, version - 1))
             with suppress(StorageError):
                 self._history.refuse_another(listing)
-                self._give_up(commit, listing)
+                self._give_up(listing)
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
 
     def _list(self, version: int) -> Listing:

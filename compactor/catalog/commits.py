@@ -203,6 +203,20 @@ def unlisted(storage: Storage, version: int) -> StorageError:
     )
 
 
+def lost_below(storage: Storage, version: int) -> CatalogError:
+    """Returns the error of a folder in which `version` is the lowest commit, and no checkpoint says what it follows.
+
+    The storage was lost, and an owner that ended before it noticed has made this one commit after that.
+    """
+    path = f"{storage.location}/{commit_path(version)}"
+    return CatalogError(
+        f"Catalog {storage.location} has a hole: {path} follows a commit that is gone, and so is all before it.",
+        f"See whether storage.location is mounted and complete, or restore the connector's folder from a backup. If it "
+        f"is lost, stop its workers, move {path} away, and make the catalog again from the output with keyfold rebuild "
+        "CONNECTOR.json.",
+    )
+
+
 def newest_damaged(error: DamagedError, version: int) -> DamagedError:
     """Returns `error` of the newest commit, `version`, with everything that can be done about it.
 

@@ -36,6 +36,7 @@ from compactor.catalog.commits import (
     head_of,
     is_of_another,
     list_versions,
+    lost_below,
     newest_damaged,
     newest_head,
     read,
@@ -78,6 +79,8 @@ class History:
                 return self._replay(listing)
             except (MissingFileError, BrokenChainError) as error:
                 failure = error
+        if not self.view.version and listing.commits and not listing.checkpoints and listing.commits[0] > 1:
+            raise lost_below(self._storage, listing.commits[0]) from failure
         raise CatalogError(f"Catalog {self._storage.location} has a hole: {failure.message}", RESTORE) from failure
 
     def take(self, commit: Commit) -> None:

@@ -13,6 +13,7 @@ import pytest
 from compactor import failpoints
 from compactor.catalog.catalog import CREATE_ATTEMPTS, Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, list_versions
+from compactor.catalog.history import ATTEMPTS
 from compactor.catalog.newest_epoch import newest_epoch
 from compactor.catalog.trim import TRIM_GRACE_MS
 from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
@@ -499,6 +500,37 @@ def test_a_sleeper_leaves_no_file_where_its_catalog_was_deleted() -> None:
     with pytest.raises(CatalogError, match="was there and is gone"):
         old.commit(one_more, NOW)
     assert inner.list(FOLDER) == []
+
+
+@pytest.mark.parametrize("act", [Catalog.refresh, lambda owner: owner.commit(one_more, NOW)], ids=["look", "commit"])
+def test_a_commit_in_a_folder_that_is_lost_is_removed_once_the_store_answers(act: Callable[[Catalog], object]) -> None:
+    """Its owner could not list the folder after it had created the commit."""
+    old, storage, inner, _ = sleeper()
+    storage.before("create", lambda: inner.delete_folder(FOLDER), commit_path(13))
+    for _ in range(ATTEMPTS):
+        storage.before("list", _no_answer)
+    with pytest.raises(OutcomeUnknownError, match="cannot be listed"):
+        old.commit(one_more, NOW)
+    assert inner.exists(commit_path(13))
+    with pytest.raises(CatalogError):
+        act(old)
+    assert inner.list(FOLDER) == []
+
+
+def test_a_commit_that_an_owner_has_left_in_a_folder_that_is_lost_is_named() -> None:
+    """What is lost is made again from the output, and that begins with an empty folder."""
+    inner = MemoryStorage()
+    grow(owned(inner), 6)
+    for version in range(1, 8):
+        inner.delete(commit_path(version))
+    with pytest.raises(CatalogError, match=r"catalog/0{19}8\.json follows a commit that is gone") as raised:
+        Catalog.open(inner, "c")
+    assert "keyfold rebuild" in raised.value.action
+    assert "keyfold delete" not in raised.value.action
+
+
+def _no_answer() -> None:
+    raise StorageError("503")
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["names its catalog", "of an earlier version"])
