@@ -6,7 +6,8 @@
 
 So each request has one answer, and a request that its asker has taken back is never carried out. If a worker dies
 between `begun` and `done`, the next one carries the request out again: every request must bear to be carried out twice.
-If an asker ends without taking its request back, the request is withdrawn once its time is over (`pending`).
+If an asker ends without taking its request back, the request is withdrawn once its time is over (`pending`), unless it
+has begun.
 """
 
 from __future__ import annotations
@@ -91,19 +92,26 @@ def leave(
 def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
     """Reads the requests without an answer, the oldest first. Raises StorageError.
 
-    A request that cannot be read is answered with that. Once its time is over, a request is withdrawn: its asker has
-    ended.
+    A request that cannot be read is answered with that. Once its time is over, a request that no worker has begun is
+    withdrawn: its asker has ended.
     """
-    unanswered = [request for name in _unanswered(storage) if (request := _read(storage, name))]
-    over = [waiting for waiting in unanswered if waiting.until_ms is not None and now_ms > waiting.until_ms + GRACE_MS]
-    for expired in over:
-        answer(storage, expired.id, WITHDRAWN)
-    return tuple(waiting for waiting in unanswered if waiting not in over)
+    names = frozenset(storage.list(FOLDER))
+    unanswered = [request for name in _unanswered(names) if (request := _read(storage, name))]
+    return tuple(waiting for waiting in unanswered if not _is_over(storage, waiting, names, now_ms))
+
+
+def _is_over(storage: Storage, waiting: Request, names: frozenset[str], now_ms: int) -> bool:
+    """Withdraws a request if its time is over and no worker has begun it; returns whether it has.
+
+    What has begun is carried out, and answered with what came of it. `names` are the files of all requests.
+    """
+    expired = waiting.until_ms is not None and now_ms > waiting.until_ms + GRACE_MS
+    return expired and waiting.id + _BEGUN not in names and withdraw(storage, waiting.id)
 
 
 def is_any_pending(storage: Storage) -> bool:
     """Returns whether any request has no answer: one listing, nothing is read. Raises StorageError."""
-    return bool(_unanswered(storage))
+    return bool(_unanswered(frozenset(storage.list(FOLDER))))
 
 
 def begin(storage: Storage, request_id: str) -> bool:
@@ -151,9 +159,8 @@ def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
     return [info for stem in stems for ending in (_ASKED, _BEGUN, _DONE) if (info := files.get(stem + ending))]
 
 
-def _unanswered(storage: Storage) -> list[str]:
-    """Lists the ids of the requests without an answer, the oldest first."""
-    names = set(storage.list(FOLDER))
+def _unanswered(names: frozenset[str]) -> list[str]:
+    """Returns the ids of the requests without an answer among the files `names`, the oldest first."""
     asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
     return [name.removesuffix(_ASKED) for name in asked if name.removesuffix(_ASKED) + _DONE not in names]
 

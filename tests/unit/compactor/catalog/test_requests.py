@@ -7,7 +7,7 @@ import pytest
 from compactor.catalog import requests
 from compactor.catalog.requests import Answer
 from compactor.storage.base import Storage
-from tests.support.memory.storage import MemoryStorage
+from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 
 @pytest.fixture
@@ -77,6 +77,20 @@ def test_nobody_carries_out_what_nobody_waits_for(storage: Storage) -> None:
     answer = requests.answered(storage, asked.id)
     assert answer is not None
     assert "withdrawn" in answer.message
+
+
+@pytest.mark.parametrize("since", ["the list", "after it"])
+def test_what_has_begun_is_not_withdrawn_when_its_time_is_over(storage: Storage, since: str) -> None:
+    """It takes longer than its asker waits: the answer says what came of it."""
+    shown = FailingStorage(storage)
+    asked = requests.leave(storage, "clean", 1, until_ms=60_000)
+    if since == "after it":
+        shown.freeze(requests.FOLDER)
+    assert requests.begin(storage, asked.id)
+    assert requests.pending(shown, 60_001 + requests.GRACE_MS) == (asked,)
+    given = Answer(ok=True, message="done")
+    assert requests.answer(storage, asked.id, given)
+    assert requests.answered(storage, asked.id) == given
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}'])
