@@ -26,8 +26,10 @@ def rebuild(
     config, settings = configs_of(connector, worker)
     from connectors.operations.rebuild import rebuild as carry_out
 
-    rebuilt = carry_out(config, settings, accepts_loss=accept_loss)
-    show(rebuilt, lambda: _text(settings.name, rebuilt), as_json=as_json)
+    def tell(rebuilt: Sequence[RebuiltLog]) -> None:
+        show(rebuilt, lambda: _text(settings.name, rebuilt), as_json=as_json)
+
+    tell(carry_out(config, settings, accepts_loss=accept_loss, report=tell))
 
 
 _HEADERS = ("TOPIC", "PARTITION", "GENERATION", "PUBLISHED", "RECORDS", "LOST")

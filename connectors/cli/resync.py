@@ -44,8 +44,11 @@ def resync(
     config, settings = configs_of(connector, worker)
     from connectors.operations import offsets
 
-    changed = offsets.resync(config, settings, topic, partition, request_timeout(timeout), accepts_loss=accept_loss)
-    show(changed, lambda: _text(settings.name, changed), as_json=as_json)
+    def tell(changed: Sequence[ChangedLog]) -> None:
+        show(changed, lambda: _text(settings.name, changed), as_json=as_json)
+
+    wait = request_timeout(timeout)
+    tell(offsets.resync(config, settings, topic, partition, wait, accepts_loss=accept_loss, report=tell))
 
 
 _HEADERS = ("TOPIC", "PARTITION", "GENERATION", "FROM OFFSET", "KEYS IN THE OUTPUT", "LOST")

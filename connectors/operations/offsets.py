@@ -5,14 +5,15 @@ A change is carried out between T2 and T3 of a take-over (`runtime/offset_change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Request
+from compactor.errors import KeyfoldError
 from compactor.generation.plan import OffsetChange
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -23,10 +24,17 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.operations.request_timeout import RequestTimeout
+from connectors.operations.standing_result import told
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, perform, request
-from connectors.runtime.offset_change import ChangedLog, Choose, OffsetChanger, every_log
+from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, Choose, OffsetChanger, every_log
 from connectors.runtime.request_handler import RESYNC
 from connectors.runtime.takeover import Fenced, claimed, draw_start, ids_to_have, take_over
+
+Report: TypeAlias = Callable[[tuple[ChangedLog, ...]], object]
+
+
+def _nothing(_: tuple[ChangedLog, ...]) -> None:
+    """Reports to nobody: the error says that the change stands."""
 
 
 def kept_state(worker: WorkerConfig, name: str) -> CatalogState:
@@ -45,17 +53,18 @@ def resync(
     timeout: RequestTimeout = DEFAULT_TIMEOUT,
     *,
     accepts_loss: bool = False,
+    report: Report = _nothing,
 ) -> tuple[ChangedLog, ...]:
     """Begins a generation of all logs from the start of their source (or of those of `topic`, or its `partition`).
 
     A live worker is asked for it, in whatever state the connector is; otherwise this process takes over, and the next
-    run reads the source. Raises OffsetChangeError if it cannot be done, and nothing was changed; UsageError if there is
-    no such log, UnreachableError.
+    run reads the source. `report` is called with what was changed if an error follows that. Raises OffsetChangeError if
+    it cannot be done, and nothing was changed; UsageError if there is no such log, UnreachableError.
     """
 
     def here(wanted: Request, _lock: OwnerLock) -> dict[str, Any]:
         choose = every_log(wanted.topic, wanted.partition, accepts_loss=wanted.accepts_loss)
-        return {"logs": msgspec.to_builtins(_change(worker, connector, choose))}
+        return {"logs": msgspec.to_builtins(_change(worker, connector, choose, report))}
 
     asked = request(RESYNC, topic, partition, accepts_loss=accepts_loss)
     result = perform(worker, connector, asked, timeout, here)
@@ -97,7 +106,9 @@ def change_offsets(worker: WorkerConfig, connector: ConnectorConfig, choose: Cho
         return _change(worker, connector, choose)
 
 
-def _change(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) -> tuple[ChangedLog, ...]:
+def _change(
+    worker: WorkerConfig, connector: ConnectorConfig, choose: Choose, report: Report = _nothing
+) -> tuple[ChangedLog, ...]:
     """Takes the connector over, without Spark, and changes its offsets; its lock is held by this process."""
     storage = connector_storage(worker, connector.name)
     changed: list[ChangedLog] = []
@@ -105,9 +116,25 @@ def _change(worker: WorkerConfig, connector: ConnectorConfig, choose: Choose) ->
     buckets = ids_to_have(kept_catalog(storage, connector.name).state, connector)
 
     def change(fenced: Fenced) -> None:
-        changed.extend(OffsetChanger(*fenced).change(choose, clock.now_ms()))
+        carry_out(OffsetChanger(*fenced), choose, clock.now_ms(), changed)
 
     start = draw_start(worker)
-    _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change, start=start)
-    broker.close()
+    with told(changed, report):
+        _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change, start=start)
+        broker.close()
     return tuple(changed)
+
+
+def carry_out(changer: OffsetChanger, choose: Choose, now_ms: int, changed: list[ChangedLog]) -> None:
+    """Changes what `choose` names, and adds to `changed` what is done for good, also if an error follows.
+
+    Raises as `OffsetChanger.change`; the error says so if nothing tells whether the change was made.
+    """
+    try:
+        changer.change(choose, now_ms)
+    except KeyfoldError as error:
+        if changer.is_in_doubt:
+            error.action = f"{MAY_BE_DONE} {error.action}".rstrip()
+        raise
+    finally:
+        changed.extend(changer.changed or ())

@@ -5,7 +5,7 @@ The records come from the output, what they are from its headers, and up to wher
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -32,6 +32,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
 from connectors.kafka.client_settings import ClientSettings
+from connectors.operations.standing_result import told
 from connectors.runtime.offset_change import comparison_of_keys, comparison_of_records
 from connectors.runtime.takeover import Fenced, abandoned_s, claimed, draw_start, ids_to_have, take_over
 from connectors.sinks.output_keys import live_keys
@@ -62,16 +63,23 @@ class RebuiltLog(Struct, frozen=True, kw_only=True):
     lost: int
 
 
-def rebuild(worker: WorkerConfig, connector: ConnectorConfig, *, accepts_loss: bool = False) -> tuple[RebuiltLog, ...]:
+def rebuild(
+    worker: WorkerConfig,
+    connector: ConnectorConfig,
+    *,
+    accepts_loss: bool = False,
+    report: Callable[[tuple[RebuiltLog, ...]], object] = lambda _: None,
+) -> tuple[RebuiltLog, ...]:
     """Makes a new catalog of `connector` in its storage; the next run goes on from it.
 
-    Raises RebuildError if nothing is lost, or the output does not tell enough, and nothing was changed;
-    ConflictError if a worker runs it; UnreachableError, StorageError.
+    `report` is called with what was rebuilt if an error follows that. Raises RebuildError if nothing is lost, or the
+    output does not tell enough, and nothing was changed; ConflictError if a worker runs it; UnreachableError,
+    StorageError.
     """
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SYSTEM_CLOCK.now_ms()
     logs: list[RebuiltLog] = []
-    with claimed(storage, connector.name, abandoned_s(storage)):
+    with claimed(storage, connector.name, abandoned_s(storage)), told(logs, report):
         buckets = ids_to_have(Catalog.open(storage, connector.name).state, connector)
         _, broker = take_over(
             storage,

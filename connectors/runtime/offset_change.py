@@ -6,6 +6,7 @@ Only then does no other process publish: the older owners' transactions are over
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -48,6 +49,9 @@ from connectors.source.source_errors import CUT_DELETED, TRUNCATED, UNNAMED
 
 Choose = Callable[[CatalogState], OffsetChange]
 """What is to be changed, given the catalog as it is once it is taken over."""
+
+MAY_BE_DONE: Final = "What was asked may have been done: see keyfold describe before you run the command again."
+"""The next action if nothing tells whether step G3 was committed."""
 
 _log = structlog.get_logger()
 

@@ -42,7 +42,7 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
-from connectors.runtime.offset_change import ChangedLog, OffsetChanger, every_log
+from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, OffsetChanger, every_log
 from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -64,7 +64,6 @@ MEND: Final = (
     "otherwise `keyfold restart` starts the connector."
 )
 NOT_DONE: Final = "Nothing was done of what was asked: run the command again then."
-MAY_BE_DONE: Final = "What was asked may have been done: see keyfold describe before you run the command again."
 
 _log = structlog.get_logger()
 

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.errors import QuarantinedError
+from compactor.failpoints import VARIABLE
+from connectors.errors import EXIT_FAILED
+from connectors.operations.standing_result import STANDS
 from connectors.runtime.stop import Stop
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment, shared_query
@@ -36,6 +39,20 @@ def resync(deployment: Deployment, *options: object) -> list[dict[str, object]]:
     assert result.exit_code == 0, result.output
     found: list[dict[str, object]] = json.loads(result.stdout)
     return found
+
+
+def test_a_change_that_stands_is_told_though_an_error_follows(
+    spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is on stdout, the command ends as the error says, and the next run goes on from the change."""
+    connector, worker = ran.write()
+    monkeypatch.setenv(VARIABLE, "takeover.topics=error")
+    result = invoke("resync", connector, "--worker", worker, "--json")
+    monkeypatch.delenv(VARIABLE)
+    assert result.exit_code == EXIT_FAILED
+    assert [each["generation"] for each in json.loads(result.stdout)] == [2, 2]
+    assert STANDS in " ".join(result.stderr.split())
+    assert numbers(ran.run_once(spark)) == [2, 2]
 
 
 def recreate(deployment: Deployment, topic: str, policy: str) -> None:

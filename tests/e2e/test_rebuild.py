@@ -16,9 +16,11 @@ from confluent_kafka import KafkaException, Producer
 from msgspec.structs import replace
 
 from compactor.errors import FailpointError, NotVisibleError, PositionError
-from compactor.failpoints import STEPS
+from compactor.failpoints import STEPS, VARIABLE
+from connectors.errors import EXIT_FAILED
 from connectors.operations import rebuild as operation
 from connectors.operations.rebuild import Rebuilder
+from connectors.operations.standing_result import STANDS
 from connectors.sinks import publisher, transaction
 from connectors.sinks.settings import TransactionLimits
 from tests.support.cli import invoke
@@ -147,6 +149,20 @@ def test_a_loss_is_stated_and_must_be_accepted(spark: SparkSession, lost: Deploy
     assert lost.caught_up()
     described = json.loads(invoke("describe", *files(lost), "--json").stdout)
     assert [one["lost_offsets"] for one in described["partitions"]] == [7, 0]
+
+
+def test_a_rebuild_that_stands_is_told_though_an_error_follows(
+    spark: SparkSession, lost: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is on stdout, the command ends as the error says, and the next run goes on from there."""
+    monkeypatch.setenv(VARIABLE, "takeover.topics=error")
+    result = invoke("rebuild", *files(lost), "--json")
+    monkeypatch.delenv(VARIABLE)
+    assert result.exit_code == EXIT_FAILED
+    assert [each["lost"] for each in json.loads(result.stdout)] == [0, 0]
+    assert STANDS in " ".join(result.stderr.split())
+    lost.run_once(spark)
+    assert lost.caught_up()
 
 
 @pytest.mark.parametrize("step", [_selected(step) for step in STEPS if step.startswith("rebuild.")])

@@ -49,9 +49,9 @@ from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.connector_task import TaskReport
-from connectors.runtime.offset_change import ChangedLog
+from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog
 from connectors.runtime.stop import Stop
-from connectors.runtime.supervisor import MAY_BE_DONE, NOT_DONE, RunContext, Supervisor
+from connectors.runtime.supervisor import NOT_DONE, RunContext, Supervisor
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.engine import new_state
