@@ -52,7 +52,7 @@ class ConnectorSpec(Struct, frozen=True):
     file: Path | None = None
 
     @property
-    def runs(self) -> bool:
+    def wants_supervisor(self) -> bool:
         """Whether a supervisor is to be there for it: not if it is to be STOPPED."""
         return self.target is not TargetState.STOPPED
 

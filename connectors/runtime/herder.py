@@ -61,8 +61,8 @@ class Herder:
     ) -> None:
         self.changed: Callable[[], object] = lambda: None
         # The supervisors that were made and not forgotten yet, by connector.
-        self._runs: dict[str, Supervisor] = {}
-        self.specs = ConnectorSpecs(worker, clock, files, store, self._say_changed, self._runs.copy)
+        self._supervisors: dict[str, Supervisor] = {}
+        self.specs = ConnectorSpecs(worker, clock, files, store, self._say_changed, self._supervisors.copy)
         self._worker = worker
         self._clock = clock
         self._observer = observer
@@ -95,8 +95,8 @@ class Herder:
         self._locks.ask(self._place.draw)
         with self._lock:
             for name, spec in self.specs.all().items():
-                if spec.runs:
-                    self._locks.ask(partial(self._hold, self._run_of(name, spec)))
+                if spec.wants_supervisor:
+                    self._locks.ask(partial(self._hold, self._supervisor_of(name, spec)))
         self._locks.wait(self._locks_ms / 1000)
 
     def _hold(self, supervisor: Supervisor) -> None:
@@ -113,72 +113,74 @@ class Herder:
             specs = self.specs.all()
             if self._context is not None:
                 self._context.query.share_among(len(specs))
-            for name in sorted({*specs, *self._runs}):
+            for name in sorted({*specs, *self._supervisors}):
                 self._reconcile(name, specs.get(name))
 
     def _reconcile(self, name: str, spec: ConnectorSpec | None) -> None:
-        run, is_kept = self._runs.get(name), spec is not None and spec.runs
+        supervisor, is_kept = self._supervisors.get(name), spec is not None and spec.wants_supervisor
         # What was told to end ends, even if it is to run again by now: the next supervisor does that.
-        if run is not None and (_is_ending(run) or not _runs_as(run, spec)):
-            if not self._end(name, run, finishes=is_kept):
+        if supervisor is not None and (_is_ending(supervisor) or not _has_config_of(supervisor, spec)):
+            if not self._end(name, supervisor, finishes=is_kept):
                 return
-            run = None
+            supervisor = None
         if spec is None or not is_kept or self._context is None or name in self._kept_stopped:
             return
-        run = run or self._run_of(name, spec)
-        run.aim(spec.target)
-        if run.state is RunState.INIT:
-            run.start(self._context)
+        supervisor = supervisor or self._supervisor_of(name, spec)
+        supervisor.aim(spec.target)
+        if supervisor.state is RunState.INIT:
+            supervisor.start(self._context)
 
-    def _run_of(self, name: str, spec: ConnectorSpec) -> Supervisor:
-        if name not in self._runs:
-            self._runs[name] = self._supervise(self._worker, spec.config, self._clock, self._observer)
-        return self._runs[name]
+    def _supervisor_of(self, name: str, spec: ConnectorSpec) -> Supervisor:
+        if name not in self._supervisors:
+            self._supervisors[name] = self._supervise(self._worker, spec.config, self._clock, self._observer)
+        return self._supervisors[name]
 
-    def _end(self, name: str, run: Supervisor, *, finishes: bool) -> bool:
+    def _end(self, name: str, supervisor: Supervisor, *, finishes: bool) -> bool:
         """Stops a supervisor, after a fold that runs if it `finishes`; returns whether it has ended, and forgets it."""
-        run.stop(drop_at_ms=None if finishes else self._clock.monotonic_ms() + self._graceful_ms)
-        if not run.join(0):
+        supervisor.stop(drop_at_ms=None if finishes else self._clock.monotonic_ms() + self._graceful_ms)
+        if not supervisor.join(0):
             return False
-        self._forget(name, run)
+        self._forget(name, supervisor)
         return True
 
-    def _forget(self, name: str, run: Supervisor) -> None:
-        self._locks.ask(run.release)
-        del self._runs[name]
+    def _forget(self, name: str, supervisor: Supervisor) -> None:
+        self._locks.ask(supervisor.release)
+        del self._supervisors[name]
 
     def fail(self, name: str, error: BaseException) -> None:
         """Makes a connector that was not started FAILED, for good."""
-        self._runs[name].fail(error)
+        self._supervisors[name].fail(error)
 
     def is_any_alive(self) -> bool:
         """Returns whether any connector runs, or will be started again by itself or with another config."""
         with self._lock:
-            return any(run.is_alive() or self._is_replaced(name, run) for name, run in self._runs.items())
+            return any(each.is_alive() or self._is_replaced(name, each) for name, each in self._supervisors.items())
 
-    def _is_replaced(self, name: str, run: Supervisor) -> bool:
-        """Returns whether the next `reconcile` starts a supervisor in place of `run`."""
+    def _is_replaced(self, name: str, supervisor: Supervisor) -> bool:
+        """Returns whether the next `reconcile` starts another supervisor in place of this one."""
         spec = self.specs.find(name)
-        return spec is not None and spec.runs and (_is_ending(run) or not _runs_as(run, spec))
+        if spec is None or not spec.wants_supervisor:
+            return False
+        return _is_ending(supervisor) or not _has_config_of(supervisor, spec)
 
     def is_fenced(self) -> bool:
         """Returns whether there is a connector, and each was taken over by another worker."""
-        runs = self._all_runs()
-        return bool(runs) and all(isinstance(run.error, FencedError) for run in runs)
+        supervisors = self._all_supervisors()
+        return bool(supervisors) and all(isinstance(each.error, FencedError) for each in supervisors)
 
     def alive(self) -> list[str]:
         """Returns the names of the connectors that run, sorted."""
         with self._lock:
-            return sorted(name for name, run in self._runs.items() if run.is_alive())
+            return sorted(name for name, supervisor in self._supervisors.items() if supervisor.is_alive())
 
     def stop(self, drop_at_ms: int, until_ms: int) -> Iterator[str]:
         """Stops every connector; yields the names of those that have not ended by `until_ms` (monotonic)."""
         with self._lock:
-            runs = dict(self._runs)
-        for run in runs.values():
-            run.stop(drop_at_ms=drop_at_ms)
-        for name, run in runs.items():
-            if not run.join(max(0, until_ms - self._clock.monotonic_ms()) / 1000):
+            supervisors = dict(self._supervisors)
+        for supervisor in supervisors.values():
+            supervisor.stop(drop_at_ms=drop_at_ms)
+        for name, supervisor in supervisors.items():
+            if not supervisor.join(max(0, until_ms - self._clock.monotonic_ms()) / 1000):
                 yield name
 
     def release(self) -> list[BaseException | None]:
@@ -188,21 +190,21 @@ class Herder:
         with this process, or a while later on an object store.
         """
         self.specs.end()
-        runs = self._all_runs()
-        for run in runs:
-            self._locks.ask(run.release)
+        supervisors = self._all_supervisors()
+        for supervisor in supervisors:
+            self._locks.ask(supervisor.release)
         self._locks.ask(self.specs.release)
         self._locks.wait(self._locks_ms / 1000)
-        return [run.error for run in runs]
+        return [supervisor.error for supervisor in supervisors]
 
     @property
     def is_releasing(self) -> bool:
         """Whether locks are still being taken or given back."""
         return not self._locks.wait(0)
 
-    def _all_runs(self) -> list[Supervisor]:
+    def _all_supervisors(self) -> list[Supervisor]:
         with self._lock:
-            return list(self._runs.values())
+            return list(self._supervisors.values())
 
     # What connector files say.
 
@@ -225,11 +227,11 @@ class Herder:
         self.changed()
 
     def _apply(self, file: ConnectorFile, stored: TargetState) -> None:
-        name, run = file.config.name, self._runs.get(file.config.name)
+        name, supervisor = file.config.name, self._supervisors.get(file.config.name)
         try:
             self.specs.check_file(file)
-            if run is not None and isinstance(run.error, FencedError):
-                _log.info("connector ended: left as it is", connector=name, error=str(run.error))
+            if supervisor is not None and isinstance(supervisor.error, FencedError):
+                _log.info("connector ended: left as it is", connector=name, error=str(supervisor.error))
             elif self.specs.put_file(file, stored):
                 _log.info("new connector file, starting the connector", connector=name, file=str(file.path))
             else:
@@ -239,18 +241,18 @@ class Herder:
 
     def _restart_failed(self, name: str) -> None:
         """Restarts a connector only if it is FAILED, or waits for an outage to end: its file is unchanged."""
-        run = self._runs.get(name)
-        if run is None:
+        supervisor = self._supervisors.get(name)
+        if supervisor is None:
             return
-        if run.has_failed() and not (self._context and self._context.once):
+        if supervisor.has_failed() and not (self._context and self._context.once):
             waits = "connector file unchanged, waits for an outage to end: started again"
             failed = "connector file unchanged, FAILED: started again"
-            _log.info(waits if run.status.waits else failed, connector=name)
-            run.restart()
-        elif run.is_alive():
+            _log.info(waits if supervisor.status.waits else failed, connector=name)
+            supervisor.restart()
+        elif supervisor.is_alive():
             _log.info("connector file unchanged: left running", connector=name)
         else:
-            _log.info("connector ended: left as it is", connector=name, error=str(run.error))
+            _log.info("connector ended: left as it is", connector=name, error=str(supervisor.error))
 
     # REST and metrics ask these.
 
@@ -267,22 +269,22 @@ class Herder:
         return self._connector(name, self.specs.get(name))
 
     def _connector(self, name: str, spec: ConnectorSpec) -> Connector:
-        run = self._runs.get(name)  # without the lock: a reader waits for no storage
+        supervisor = self._supervisors.get(name)  # without the lock: a reader waits for no storage
         stopped = spec.target is TargetState.STOPPED
-        status = run.status if run else Status(ConnectorState.STOPPED) if stopped else Status()
+        status = supervisor.status if supervisor else Status(ConnectorState.STOPPED) if stopped else Status()
         if status.state is ConnectorState.STOPPED and not stopped:
             status = Status()  # it has ended to be started again, with another config
-        return Connector(spec, status, run)
+        return Connector(spec, status, supervisor)
 
     def restart(self, name: str) -> None:
         """Restarts a connector that is not STOPPED, also one that another worker has. Raises NoConnectorError."""
         with self._lock:
             self.specs.get(name)
-            run = self._runs.get(name)
-            if run is not None and run.join(0):
-                self._forget(name, run)
-            elif run is not None:
-                run.restart()
+            supervisor = self._supervisors.get(name)
+            if supervisor is not None and supervisor.join(0):
+                self._forget(name, supervisor)
+            elif supervisor is not None:
+                supervisor.restart()
         self.changed()
 
     @contextmanager
@@ -294,7 +296,7 @@ class Herder:
         self._join_stopped(name)
         with self._lock:
             spec = self.specs.get(name)
-            if spec.runs or name in self._runs:
+            if spec.wants_supervisor or name in self._supervisors:
                 raise UsageError(
                     "Connectors must be in the STOPPED state before their offsets can be modified. This can be done "
                     f"for the specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
@@ -311,20 +313,20 @@ class Herder:
 
     def _join_stopped(self, name: str) -> None:
         """Waits for the end of a supervisor that shows STOPPED: it does so a moment before."""
-        run = self._runs.get(name)
-        if run is None or not _is_ending(run) or run.status.state is not ConnectorState.STOPPED:
+        supervisor = self._supervisors.get(name)
+        if supervisor is None or not _is_ending(supervisor) or supervisor.status.state is not ConnectorState.STOPPED:
             return
-        run.join(_ENDING_S)
+        supervisor.join(_ENDING_S)
         with self._lock:
-            if self._runs.get(name) is run:
-                self._end(name, run, finishes=False)
+            if self._supervisors.get(name) is supervisor:
+                self._end(name, supervisor, finishes=False)
         self._locks.wait(_ENDING_S)  # the operation takes the lock that is given back here
 
 
-def _is_ending(run: Supervisor) -> bool:
-    return run.target is TargetState.STOPPED
+def _is_ending(supervisor: Supervisor) -> bool:
+    return supervisor.target is TargetState.STOPPED
 
 
-def _runs_as(run: Supervisor, spec: ConnectorSpec | None) -> bool:
-    """Returns whether `run` has the config of `spec`, and is to be there."""
-    return spec is not None and spec.runs and spec.config == run.config
+def _has_config_of(supervisor: Supervisor, spec: ConnectorSpec | None) -> bool:
+    """Returns whether `supervisor` has the config of `spec`, which wants one."""
+    return spec is not None and spec.wants_supervisor and spec.config == supervisor.config
