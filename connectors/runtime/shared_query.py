@@ -68,7 +68,7 @@ class QueryParts(Struct, frozen=True):
     answers: Callable[[ClientSettings, Clock], SharedAnswers] = shared_answers
     timings: QueryTimings = QueryTimings()
     driver_read_max: int | None = None
-    """As `read_route.of_micro_batch` has it."""
+    """As `read_route.is_read_in_driver` has it."""
 
 
 class _HandOutError(Exception):

@@ -20,7 +20,6 @@ from connectors.source import plan, read_route
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
 from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
-from connectors.source.read_route import Route
 from connectors.source.subscription import Subscription
 
 WAIT_S: Final = 1.0
@@ -34,7 +33,7 @@ class MicroBatches:
 
     `tasks` is how many Spark tasks run at once. `shared`: whether the worker has more than one connector, as it is now.
     `marks`: a path, which with an end of its own becomes that of each EarlyEnd. `wait_s`: see WAIT_S.
-    `driver_read_max`: as `read_route.of_micro_batch` has it.
+    `driver_read_max`: as `read_route.is_read_in_driver` has it.
     """
 
     def __init__(self, tasks: int, *, shared: bool, wait_s: float = WAIT_S, driver_read_max: int | None = None) -> None:
@@ -157,7 +156,7 @@ class MicroBatches:
             if not claimed:
                 return start
             size = sum(plan.size(offer.ranges) for _, offer in claimed)
-            self._in_driver = read_route.of_micro_batch(size, self._driver_read_max) is Route.DRIVER
+            self._in_driver = read_route.is_read_in_driver(size, self._driver_read_max)
             numbered = {next(self._portions): pair for pair in claimed}
             self._claimed.update({number: subscription for number, (subscription, _) in numbered.items()})
             latest = self._plan(self._read_tasks(numbered))

@@ -64,7 +64,7 @@ class Offer(Struct, frozen=True):
     options: SourceOptions
     ranges: Ranges
     end: Offsets
-    route: Route = Route.QUERY
+    route: Route = Route.MICRO_BATCH
 
     def without_holes(self, batch: Batch) -> Batch:
         """Returns what of `batch` continues each partition from the first offset of this offer."""
@@ -157,7 +157,7 @@ class Portion(Struct, frozen=True):
         late = now_ms < self.late_until_ms
         route = read_route.of_portion(plan.size(ranges), self.trouble, shared=shared, late=late)
         offer = Offer(self.options.of_batch(self.number + 1, arrived_ms), ranges, end, route)
-        state = State.OFFERED if route is Route.QUERY else State.READ_APART
+        state = State.OFFERED if route is Route.MICRO_BATCH else State.READ_APART
         return replace(self, state=state, offer=offer, number=self.number + 1, planned_ms=now_ms)
 
     @_event(State.OFFERED)

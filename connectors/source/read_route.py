@@ -1,14 +1,14 @@
 """Decides who reads a portion: by its size, by what became of the portion before it, and by who waits. Pure.
 
-    Route      who reads                                     until
-    DRIVER     a thread of the worker's own process          its end, or an error that says why not
-    QUERY      Spark's tasks, in the query's micro-batch     a bound of time and bytes; the rest is read apart
-    JOB        one task of a Spark job of the connector's    its end, or an error that says why not
-    LARGE_JOB  several tasks of such a job                   its end, or 5 s without progress; the rest is read in small
+    Route        who reads                                   until
+    DRIVER       a thread of the worker's own process        its end, or an error that says why not
+    MICRO_BATCH  in the query's micro-batch: the driver if   a bound of time and bytes; the rest is read apart
+                 all of it is small, else Spark's tasks
+    JOB          one task of a Spark job of the connector's  its end, or an error that says why not
+    LARGE_JOB    several tasks of such a job                 its end, or 5 s without progress; the rest is read in small
 
-A portion of a micro-batch (QUERY) is read with those of other connectors. All other routes are *apart*: the connector's
-own thread has the portion read, and no other connector waits for it. A small micro-batch as a whole is read by the
-driver as well (`of_micro_batch`), within the bounds of QUERY.
+A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` says when that is small. All
+other routes are *apart*: the connector's own thread has the portion read, and no other connector waits for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Route(Enum):
     """Who reads a portion; the module's table says what each means."""
 
     DRIVER = auto()
-    QUERY = auto()
+    MICRO_BATCH = auto()
     JOB = auto()
     LARGE_JOB = auto()
 
@@ -65,7 +65,7 @@ def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool) -> Rout
     """
     if late or trouble.keeps_apart or (shared and size > SHARED_MAX):
         return apart(size, trouble)
-    return Route.QUERY
+    return Route.MICRO_BATCH
 
 
 def apart(size: int, trouble: Trouble) -> Route:
@@ -75,9 +75,9 @@ def apart(size: int, trouble: Trouble) -> Route:
     return Route.JOB if trouble.suspect else Route.DRIVER
 
 
-def of_micro_batch(size: int, driver_max: int | None = None) -> Route:
-    """Returns DRIVER or QUERY for a micro-batch of `size` offsets; `driver_max` is DRIVER_READ_MAX unless given."""
-    return Route.DRIVER if size <= (DRIVER_READ_MAX if driver_max is None else driver_max) else Route.QUERY
+def is_read_in_driver(size: int, driver_max: int | None = None) -> bool:
+    """Returns whether the driver reads a micro-batch of `size` offsets, by default if at most DRIVER_READ_MAX."""
+    return size <= (DRIVER_READ_MAX if driver_max is None else driver_max)
 
 
 def most_offsets(max_offsets: int | None, trouble: Trouble, *, shared: bool) -> int | None:

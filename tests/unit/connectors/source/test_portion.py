@@ -23,11 +23,11 @@ AGAIN = OPTIONS.of_batch(1, ARRIVED_MS)
 """The options of the next offer."""
 START, END = {"t": TopicOffsets("id", {0: 3})}, {"t": TopicOffsets("id", {0: 9})}
 ERROR = SourceChangedError("Changed.", "Look.")
-ROUTES = {State.OFFERED: Route.QUERY, State.CLAIMED: Route.QUERY, State.READY: Route.QUERY}
+ROUTES = {State.OFFERED: Route.MICRO_BATCH, State.CLAIMED: Route.MICRO_BATCH, State.READY: Route.MICRO_BATCH}
 """READ_APART has one of the others."""
 
 
-def offer(route: Route = Route.QUERY, hi: int = 9) -> Offer:
+def offer(route: Route = Route.MICRO_BATCH, hi: int = 9) -> Offer:
     return Offer(OPTIONS, (SourceRange("t", "id", 0, 3, hi),), {"t": TopicOffsets("id", {0: hi})}, route)
 
 
@@ -61,7 +61,7 @@ def delivered(before: Portion, answer: Batch | KeyfoldError | None, *, ended_ear
 
 
 EVENTS: dict[str, Callable[[Portion], Portion]] = {
-    "planned, by QUERY": planned,
+    "planned, by MICRO_BATCH": planned,
     "planned, by DRIVER": lambda before: planned(replace(before, late_until_ms=NOW_MS + 1)),
     "planned, nothing new": lambda before: planned(before, ()),
     "planned, nothing new, at the end": lambda before: planned(pinned(before), ()),
@@ -77,7 +77,7 @@ EVENTS: dict[str, Callable[[Portion], Portion]] = {
     "closed": lambda before: before.closed(),
 }
 ALLOWED: dict[tuple[State, str], State] = {
-    (State.IDLE, "planned, by QUERY"): State.OFFERED,
+    (State.IDLE, "planned, by MICRO_BATCH"): State.OFFERED,
     (State.IDLE, "planned, by DRIVER"): State.READ_APART,
     (State.IDLE, "planned, nothing new"): State.IDLE,
     (State.IDLE, "planned, nothing new, at the end"): State.FINISHED,
@@ -120,7 +120,7 @@ def test_what_was_taken_is_held_no_more(state: State, holds: str) -> None:
 @pytest.mark.parametrize(
     ("state", "route", "trouble"),
     [
-        (State.READY, Route.QUERY, Trouble(unread=True)),
+        (State.READY, Route.MICRO_BATCH, Trouble(unread=True)),
         (State.READ_APART, Route.LARGE_JOB, Trouble(unread=True, stalled=True)),
     ],
 )

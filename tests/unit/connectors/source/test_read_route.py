@@ -18,10 +18,10 @@ SMALL, LARGE = APART_IN_DRIVER_MAX, APART_IN_DRIVER_MAX + 1
 @pytest.mark.parametrize(
     ("size", "trouble", "shared", "late", "route"),
     [
-        (1, SOUND, True, False, Route.QUERY),
-        (SHARED_MAX, SOUND, True, False, Route.QUERY),
+        (1, SOUND, True, False, Route.MICRO_BATCH),
+        (SHARED_MAX, SOUND, True, False, Route.MICRO_BATCH),
         (SHARED_MAX + 1, SOUND, True, False, Route.LARGE_JOB),
-        (SHARED_MAX + 1, SOUND, False, False, Route.QUERY),
+        (SHARED_MAX + 1, SOUND, False, False, Route.MICRO_BATCH),
         (SMALL, SOUND, True, True, Route.DRIVER),
         (LARGE, SOUND, True, True, Route.LARGE_JOB),
         (SMALL, UNREAD, True, False, Route.DRIVER),
@@ -41,12 +41,10 @@ def test_the_route_of_a_portion(size: int, trouble: Trouble, shared: bool, late:
     assert read_route.of_portion(size, trouble, shared=shared, late=late) is route
 
 
-@pytest.mark.parametrize(
-    ("size", "route"), [(0, Route.DRIVER), (DRIVER_READ_MAX, Route.DRIVER), (DRIVER_READ_MAX + 1, Route.QUERY)]
-)
-def test_the_route_of_a_micro_batch(size: int, route: Route) -> None:
+@pytest.mark.parametrize(("size", "is_in_driver"), [(0, True), (DRIVER_READ_MAX, True), (DRIVER_READ_MAX + 1, False)])
+def test_who_reads_a_micro_batch(size: int, is_in_driver: bool) -> None:
     """Few offsets start no Spark job."""
-    assert read_route.of_micro_batch(size) is route
+    assert read_route.is_read_in_driver(size) is is_in_driver
 
 
 @pytest.mark.parametrize(
