@@ -1,4 +1,4 @@
-"""Plans which offsets a connector's portion of a micro-batch takes, and which task reads them: pure.
+"""Plans which offsets a connector's portion has, and which task reads them: pure.
 
 A topic is first introduced: the batch that meets it ends at its log start and reads nothing of it, so every
 range begins at an offset that stands in the start position. A partition that a known topic has gained begins

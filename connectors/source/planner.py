@@ -1,4 +1,4 @@
-"""Follows one connector's topics and their ends, and decides the end of its next portion of a micro-batch.
+"""Follows one connector's topics and their ends, and decides the end of its next portion.
 
 It keeps no position: every answer follows from the position that it is given and from what the brokers say.
 """

@@ -1,11 +1,16 @@
 """One connector's reading through the worker's streaming query: a lock around its `Portion`, which decides.
 
     thread                 calls                                    its portion then
-    the poller's           partitions(), plan()                     OFFERED, READ_APART; FAILED by an error
-    Spark's                claim(); deliver() or abandon()          CLAIMED; READY, READ_APART or FAILED
-    the connector's own    next(), taken(); pause(), resume()       IDLE again
+    source-poller          partitions(), plan()                     OFFERED, READ_APART; FAILED by an error; FINISHED
+                                                                    if nothing is new at a pinned connector's end
+    driver-link            claim()                                  CLAIMED
+    Py4J callback,         deliver()                                READY; READ_APART if nothing was read, IDLE if it
+    level-0-writer                                                  is too large for that; FAILED by an error
+    query, driver-link     abandon()                                READ_APART, IDLE if it is too large for that
+    reading-NAME           next(), taken(); pause(), resume()       IDLE again, by taken()
     any                    fail(), close()                          FAILED, CLOSED
 
+docs/design.md ("Threads and processes") says what each thread does.
 A portion that is delivered after its connector was closed is dropped.
 """
 
