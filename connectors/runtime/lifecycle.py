@@ -27,7 +27,9 @@ class RunState(Enum):
     INIT = auto()  # It was not started: Spark is not up yet
     STARTING = auto()  # A run has begun, and has not reported yet: it takes over, and reads positions
     RUNNING = auto()  # A run takes in and publishes
-    # A run is there and holds what it has; it takes in and publishes nothing, and nothing of that is under way.
+    # A run is there and holds what it has: its thread takes in and publishes nothing, and the step before has ended. A
+    # claimed micro-batch may still be read and delivered, and is taken after the pause. Maintenance goes on, and old
+    # positions are committed again.
     PAUSED = auto()
     RESTARTING = auto()  # The run, or the wait after a failure, is being ended; another run follows at once
     WAITING = auto()  # The last run failed. The next one begins after a back-off, or as soon as an outage is over
@@ -69,11 +71,11 @@ class RunEffect(Enum):
 Step = tuple[RunState, RunEffect]
 
 RUN_STATES = (RunState.STARTING, RunState.RUNNING, RunState.PAUSED)
-"""A run is under way, and nothing has ended it so far."""
+"""A run is under way, and was not told to end."""
 RUN_ENDS = (RunEvent.DONE, RunEvent.SET_ASIDE, RunEvent.RETRIABLE, RunEvent.FATAL, RunEvent.LAST)
-"""How a run ends that no other process has ended."""
+"""Events that end a run, except FENCED."""
 
-# Of a run that nothing was to end: its end, and its reports.
+# Transitions of STARTING, RUNNING and PAUSED: the end of a run that was not told to end, and its reports.
 _OF_A_RUN: dict[RunEvent, Step] = {
     RunEvent.UP: (RunState.RUNNING, RunEffect.NONE),
     RunEvent.HELD: (RunState.PAUSED, RunEffect.NONE),
