@@ -34,8 +34,8 @@ from connectors.runtime.components import TaskComponents, assemble
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.reading_thread import ReadingThread
+from connectors.runtime.run_ending import Shutdown
 from connectors.runtime.shared_query import SharedQuery
-from connectors.runtime.shutdown import Shutdown
 from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, take_over
 from connectors.source.options import source_options

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
-from connectors.runtime.shutdown import Shutdown
+from connectors.runtime.run_ending import Shutdown
 from connectors.runtime.stop import Stop
 from connectors.spark.cancellable_job import CancellableJob
 from tests.support.clocks import ManualClock
