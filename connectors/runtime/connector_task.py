@@ -1,4 +1,4 @@
-"""Runs one connector once: take-over, reading through the worker's query, maintenance, shutdown.
+"""Runs one connector once: take-over, reading through the worker's query, maintenance, its end.
 
 The way of a record: source/ → shared_query.py → reading_thread.py → compactor.engine (ingest, publish) →
 sinks/publisher.py → maintenance_thread.py → compactor.maintenance (clean, snapshot).
@@ -34,7 +34,7 @@ from connectors.runtime.components import TaskComponents, assemble
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.maintenance_thread import VACUUM_GRACE_MS, MaintenanceSchedule, MaintenanceThread
 from connectors.runtime.reading_thread import ReadingThread
-from connectors.runtime.run_ending import Shutdown
+from connectors.runtime.run_ending import RunEnding
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import CHECKPOINT, Fenced, OwnerClaim, take_over
@@ -64,7 +64,7 @@ IDLE_MS: Final = 10_000
 class TaskReport(NamedTuple):
     """What a running task has counted since it was started, and whether it has `worked` (see ConnectorTask).
 
-    `paused`: nothing is taken in or published, and nothing of that is under way. `topics`: counts by source topic, once
+    `paused`: nothing is taken in or published, and the step before has ended. `topics`: counts by source topic, once
     the task has ended.
     """
 
@@ -147,9 +147,11 @@ class ConnectorTask:
         self._observer.stage(self._connector.name, "reading positions")
         engine.resolve_positions(self._clock.now_ms())
         maintenance = self._maintenance_thread(components, once=once)
-        shutdown = Shutdown(components, maintenance, self._connector, self._clients, self._clock, stop)
-        stack.callback(shutdown.end_maintenance)
-        stack.callback(shutdown.abort_transactions)
+        # What `stack` calls at the end, last in, first out: interrupt maintenance, cancel reading, abort transactions,
+        # end maintenance, close engine, close broker.
+        ending = RunEnding(components, maintenance, self._connector, self._clients, self._clock, stop)
+        stack.callback(ending.end_maintenance)
+        stack.callback(ending.abort_transactions)
         maintenance.when_over(stop.wake)
         maintenance.start()
         self._count_unread(catalog, broker, once=once)
@@ -157,17 +159,17 @@ class ConnectorTask:
         self._reading = reading
         reading.when_over(stop.wake)
         stack.callback(reading.cancel)
-        stack.callback(shutdown.interrupt_maintenance)
+        stack.callback(ending.interrupt_maintenance)
         reading.start()
         self._watch(reading, maintenance, components, stop)
         if stop.is_set():
-            shutdown.await_step()
+            ending.await_step()
         elif not once:
             message = f"Connector {self._connector.name}: reading from its topics has ended, and nothing says why."
             raise IngestError(message, DEFECT)  # it is started again
         else:
             maintenance.cancel(finishes=lambda: not stop.drops)
-            self._finish(components, shutdown)
+            self._finish(components, ending)
 
     def perform(self, request: Request, start: Start) -> dict[str, Any]:
         """Takes over, publishes what is due and carries `request` out, without reading anything new."""
@@ -296,7 +298,7 @@ class ConnectorTask:
             self._idle_from_ms = now_ms
         self.worked |= now_ms - self._idle_from_ms >= IDLE_MS
 
-    def _finish(self, components: TaskComponents, shutdown: Shutdown) -> None:
+    def _finish(self, components: TaskComponents, ending: RunEnding) -> None:
         """Ends `--once`: publishes what is still due, folds and snapshots everything published.
 
         It ends only once readers see all of that: they may begin as soon as the command has ended. A stop ends it after
@@ -314,7 +316,7 @@ class ConnectorTask:
             ("wait for readers", lambda: self._check_visible(components)),
         )
         for what, step in steps:
-            if not shutdown.run_step(self._job(what, step), what):
+            if not ending.run_step(self._job(what, step), what):
                 return
         self._show(engine)
         maintenance.check_complete()

@@ -29,7 +29,7 @@ ABORT_S: Final = 3.0
 _log = structlog.get_logger()
 
 
-class Shutdown:
+class RunEnding:
     """Ends what one run of a connector has under way, in the order that loses least."""
 
     def __init__(

@@ -12,7 +12,7 @@ import pytest
 
 from compactor.errors import FencedError
 from connectors.errors import UnreachableError
-from connectors.runtime.run_ending import Shutdown
+from connectors.runtime.run_ending import RunEnding
 from connectors.runtime.stop import Stop
 from connectors.spark.cancellable_job import CancellableJob
 from tests.support.clocks import ManualClock
@@ -36,10 +36,10 @@ class Task:
         self._looked = 0
 
     @property
-    def shutdown(self) -> Shutdown:
+    def ending(self) -> RunEnding:
         connector = Mock(transactional_id=lambda bucket: f"c-{bucket}")
         this: Any = self
-        return Shutdown(this, self.maintenance_thread, connector, Mock(), self.clock, self.stop, self._fence)
+        return RunEnding(this, self.maintenance_thread, connector, Mock(), self.clock, self.stop, self._fence)
 
     def _fence(self, _: object, ids: Iterable[str], __: float) -> None:
         if self.away is not None:
@@ -55,7 +55,7 @@ def test_the_micro_batch_under_way_may_end() -> None:
     """No other begins, and no wait is longer than it takes."""
     task = Task(busy=20)
     task.stop.drop(6_000)
-    task.shutdown.await_step()
+    task.ending.await_step()
     assert task.engine.begin_close.called
     assert task.clock.monotonic_ms() == 2_000
 
@@ -69,7 +69,7 @@ def test_one_that_does_not_end_in_time_is_left_to_be_cancelled(*, hastened: bool
         task.engine.begin_close.side_effect = lambda: task.stop.drop(6_000)
     else:
         task.stop.drop(6_000)
-    task.shutdown.await_step()
+    task.ending.await_step()
     assert task.clock.monotonic_ms() == 6_000
 
 
@@ -81,7 +81,7 @@ def test_a_stop_that_finishes_lets_a_fold_end(*, finishes: bool, interrupted: bo
         task.stop.finish()
     else:
         task.stop.drop(6_000)
-    task.shutdown.interrupt_maintenance()
+    task.ending.interrupt_maintenance()
     assert task.maintenance.interrupt.called is interrupted
 
 
@@ -94,7 +94,7 @@ def test_a_cancelled_transaction_is_ended(*, stopped: bool, interrupted: bool, i
     task.engine.transaction_may_be_open = interrupted
     if stopped:
         task.stop.finish()
-    task.shutdown.abort_transactions()
+    task.ending.abort_transactions()
     assert task.fenced == ids
 
 
@@ -104,7 +104,7 @@ def test_a_newer_owners_transaction_is_left_alone() -> None:
     task.engine.transaction_may_be_open = True
     task.catalog.refresh.side_effect = FencedError("Newer.")
     task.stop.finish()
-    task.shutdown.abort_transactions()
+    task.ending.abort_transactions()
     assert task.fenced == []
 
 
@@ -114,7 +114,7 @@ def test_a_broker_that_is_away_hinders_no_end() -> None:
     task.away = UnreachableError("Away.")
     task.engine.transaction_may_be_open = True
     task.stop.finish()
-    task.shutdown.abort_transactions()
+    task.ending.abort_transactions()
 
 
 def _step(work: Callable[[threading.Event], object]) -> tuple[CancellableJob, Mock]:
@@ -134,7 +134,7 @@ def test_steps_of_once_can_be_cancelled(what: str) -> None:
 
     step, context = _step(job)
     context.cancelJobGroup.side_effect = lambda _: cancelled.set()
-    assert not task.shutdown.run_step(step, what)
+    assert not task.ending.run_step(step, what)
     assert task.maintenance.interrupt.called
 
 
@@ -153,16 +153,16 @@ def test_a_publish_of_once_may_end_in_its_time() -> None:
     step, context = _step(job)
     context.cancelJobGroup.side_effect = lambda _: looked.set()
     task.clock.monotonic_ms = early  # type: ignore[method-assign]
-    assert not task.shutdown.run_step(step, "publish")
+    assert not task.ending.run_step(step, "publish")
     assert not context.cancelJobGroup.called
     step, _ = _step(lambda _: pytest.fail("no step begins after a stop"))
-    assert not task.shutdown.run_step(step, "fold")
+    assert not task.ending.run_step(step, "fold")
 
 
 def test_what_a_step_fails_with_is_raised() -> None:
     """It was not stopped, so it is the connector's failure; one that ends well is done."""
     step, _ = _step(lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        Task().shutdown.run_step(step, "fold")
+        Task().ending.run_step(step, "fold")
     step, _ = _step(lambda _: None)
-    assert Task().shutdown.run_step(step, "fold")
+    assert Task().ending.run_step(step, "fold")
