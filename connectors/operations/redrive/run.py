@@ -201,8 +201,11 @@ class DeadLetters:
             run.check_room(positions)
             run.learn(positions, ends)
             ledger = None if sender is None else _Ledger(sender, floor, self.topic, known)
-            goes_on = (run.partition(at, position, ends[at], limit, ledger) for at, position in positions.items())
-            limited = not all(goes_on)
+            limited = False
+            for number, position in positions.items():
+                if not run.redrive_partition(number, position, ends[number], limit, ledger):
+                    limited = True
+                    break
         return run.result(limited=limited)
 
     def _held(self, member: Consumer, partitions: int, pending_s: float) -> dict[int, groups.CommittedOffset | None]:
@@ -296,7 +299,7 @@ class _Run:
             if until > low:
                 self._records.learn(position, self._read(self._clients.consumer(), self._topic, number, low, until))
 
-    def partition(
+    def redrive_partition(
         self,
         number: int,
         position: RedrivePosition,
@@ -342,7 +345,7 @@ class _Run:
             end = letter.offset + 1
         position = self._noted(position, end)
         if not position.fits:
-            raise self._no_room_for_gone(number)
+            raise self._no_room_for_missing(number)
         return position, targets
 
     def _decide(self, position: RedrivePosition, letter: Letter, targets: list[tuple[Letter, RedriveTarget]]) -> None:
@@ -364,7 +367,7 @@ class _Run:
             self._left[GONE if why is None or waits else why] += 1
 
     def _describe(self, letters: Iterable[Letter]) -> None:
-        """Asks for the topics of letters that are chosen, each once; leaves those out that are gone."""
+        """Asks for the topics of letters that are chosen, each once; leaves those out that are missing."""
         chosen = (letter for letter in letters if self._selection.why_left(letter, self._connector) is None)
         names = {letter.context.get("topic", self._source) for letter in chosen} - self._partitions.keys()
         topics = self._admin.describe(names)
@@ -378,7 +381,7 @@ class _Run:
         self._sent.update(target.topic for _, target in targets)
         self._report(self._sent.total())
 
-    def _no_room_for_gone(self, number: int) -> UsageError:
+    def _no_room_for_missing(self, number: int) -> UsageError:
         return UsageError(
             f"Group {self._group} has no room for one more source topic that is gone, of letters of "
             f"{self._topic}-{number}. What was sent before is noted.",
