@@ -187,7 +187,9 @@ class SharedQuery:
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
             self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            query = self._parts.start(self._spark, self._link.address, f"file://{folder}/checkpoint", self._take)
+            query = self._parts.start(
+                self._spark, self._link.address, f"file://{folder}/checkpoint", self._on_micro_batch
+            )
             while query.isActive and not (self._clock.wait_ms(self._timings.look_ms, stop) or self._restart.is_set()):
                 self._end_if_overdue()
             return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
@@ -218,7 +220,7 @@ class SharedQuery:
         """Returns what has ended `query`: of a micro-batch that could not be handed out Spark knows only that."""
         return self._failed or query.exception()
 
-    def _take(self, frame: DataFrame) -> None:
+    def _on_micro_batch(self, frame: DataFrame) -> None:
         """Hands out a micro-batch, and keeps what fails for `_run_once`.
 
         Spark gets a short error: it searches the text of one that Python raises with a regular expression that recurses

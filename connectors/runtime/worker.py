@@ -206,7 +206,7 @@ class Worker:
     def _watch(self, spark: SparkSession, query: SharedQuery) -> None:
         self.health = Health.HEALTHY
         while not self._stop.is_set() and not self._is_over():
-            # Or until a connector has ended or is to change.
+            # A connector that has ended or is to change ends this wait as well.
             self._stop.is_set_within(self._timings.look_ms, self._clock)
             if self._lost(spark, query):
                 return

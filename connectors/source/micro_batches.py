@@ -49,8 +49,8 @@ class MicroBatches:
         self._portions = count(1)
         # The portions of the last micro-batch that are not delivered.
         self._claimed: dict[int, Subscription] = {}
-        # The last micro-batch, and the tasks of it and the one before: Spark may ask for them again.
-        self._number = 0
+        # The number of the last micro-batch, and the tasks of it and the one before: Spark may ask for them again.
+        self._last = 0
         self._planned: dict[int, list[ReadTask]] = {}
         # Whether the driver reads the last micro-batch.
         self._in_driver = False
@@ -75,14 +75,14 @@ class MicroBatches:
         with self._changed:
             self.shared = shared
             if shared and self._claimed and self._is_unbounded():
-                self._ending = self._number
+                self._ending = self._last
                 self._early_end.ask()
 
     @property
     def ending(self) -> int | None:
         """The number of the micro-batch that was asked to end early and has not ended yet; None if there is none."""
         with self._changed:
-            return self._ending if self._claimed and self._ending == self._number else None
+            return self._ending if self._claimed and self._ending == self._last else None
 
     def is_suspect(self, connector: str) -> bool:
         """Returns whether its last micro-batch failed as a whole, and nothing of it was read apart since."""
@@ -131,7 +131,7 @@ class MicroBatches:
         What was planned for the run before is abandoned: a planner process that has ended may have asked last.
         """
         self.abandon()
-        return self._number
+        return self._last
 
     def latest(self, start: int) -> int:
         """Plans the next micro-batch (step 1); returns its number, or `start` if nothing comes for a while.
@@ -140,8 +140,8 @@ class MicroBatches:
         """
         with self._changed:
             run = self._run
-            if self._number > start:
-                return self._number
+            if self._last > start:
+                return self._last
             if self._first is not None:
                 first, self._first = self._first, None
                 self._in_driver = not first
@@ -158,7 +158,7 @@ class MicroBatches:
             size = sum(plan.size(offer.ranges) for _, offer in claimed)
             self._in_driver = read_route.is_read_in_driver(size, self._driver_read_max)
             numbered = {next(self._portions): pair for pair in claimed}
-            self._claimed.update({number: subscription for number, (subscription, _) in numbered.items()})
+            self._claimed.update({portion: subscription for portion, (subscription, _) in numbered.items()})
             latest = self._plan(self._read_tasks(numbered))
         hit("source.plan")
         return latest
@@ -171,20 +171,20 @@ class MicroBatches:
     def driver_tasks(self) -> list[ReadTask] | None:
         """Returns the tasks of the last micro-batch if the driver reads it; None: Spark does."""
         with self._changed:
-            return self._planned.get(self._number, []) if self._in_driver else None
+            return self._planned.get(self._last, []) if self._in_driver else None
 
     def deliver(self, answers: Mapping[int, Batch | KeyfoldError]) -> None:
         """Hands each connector what was read of its portion of the last micro-batch; see `gather`."""
         with self._changed:
             claimed, self._claimed = self._claimed, {}
-            ended_early = self._ending == self._number
-        for number, subscription in claimed.items():
-            subscription.deliver(answers.get(number), ended_early=ended_early)
+            ended_early = self._ending == self._last
+        for portion, subscription in claimed.items():
+            subscription.deliver(answers.get(portion), ended_early=ended_early)
 
-    def deliver_portion(self, number: int, answer: Batch | KeyfoldError) -> None:
-        """Hands over the portion `number` before the others of its micro-batch, which `deliver` ends."""
+    def deliver_portion(self, portion: int, answer: Batch | KeyfoldError) -> None:
+        """Hands over the portion of this number before the others of its micro-batch, which `deliver` ends."""
         with self._changed:
-            subscription = self._claimed.pop(number, None)
+            subscription = self._claimed.pop(portion, None)
         if subscription is not None:
             subscription.deliver(answer)
 
@@ -208,32 +208,32 @@ class MicroBatches:
 
     def _is_unbounded(self) -> bool:
         """Returns whether the last micro-batch that was planned has tasks without bounds."""
-        return any(not task.bounded for task in self._planned.get(self._number, []))
+        return any(not task.bounded for task in self._planned.get(self._last, []))
 
     def _plan(self, tasks: list[ReadTask]) -> int:
-        self._number += 1
-        self._planned = {number: kept for number, kept in self._planned.items() if number >= self._number - 1}
-        self._planned[self._number] = tasks
-        return self._number
+        self._last += 1
+        self._planned = {number: kept for number, kept in self._planned.items() if number >= self._last - 1}
+        self._planned[self._last] = tasks
+        return self._last
 
     def _read_tasks(self, numbered: Mapping[int, tuple[Subscription, Offer]]) -> list[ReadTask]:
         """Deals the portions to tasks: those of several connectors, or few offsets, are read within bounds."""
         if not self.shared and len(numbered) == 1 and not self._in_driver:
-            ((number, (subscription, offer)),) = numbered.items()
+            ((portion, (subscription, offer)),) = numbered.items()
             options = subscription.options
             splits = plan.splits(offer.ranges, options.limits.tasks_max)
             self._early_end.forget()
-            self._early_end = EarlyEnd(f"{self.marks}-end-{self._number + 1}") if self.marks else NEVER
-            portions = [PortionSplit(number, offer.options, split, options.clients) for split in splits]
-            return [ReadTask((portion,), bounded=False, early_end=self._early_end) for portion in portions]
+            self._early_end = EarlyEnd(f"{self.marks}-end-{self._last + 1}") if self.marks else NEVER
+            parts = [PortionSplit(portion, offer.options, split, options.clients) for split in splits]
+            return [ReadTask((part,), bounded=False, early_end=self._early_end) for part in parts]
 
-        def portion_split(number: int, ranges: Sequence[SourceRange]) -> PortionSplit:
-            subscription, offer = numbered[number]
-            return PortionSplit(number, offer.options, tuple(ranges), self._subscriptions[subscription])
+        def portion_split(portion: int, ranges: Sequence[SourceRange]) -> PortionSplit:
+            subscription, offer = numbered[portion]
+            return PortionSplit(portion, offer.options, tuple(ranges), self._subscriptions[subscription])
 
-        ranges = {number: offer.ranges for number, (_, offer) in numbered.items()}
-        parts = _deal(ranges, 1 if self._in_driver else self._tasks)
-        return [ReadTask(tuple(starmap(portion_split, part.items())), bounded=True) for part in parts]
+        ranges = {portion: offer.ranges for portion, (_, offer) in numbered.items()}
+        dealt = _deal(ranges, 1 if self._in_driver else self._tasks)
+        return [ReadTask(tuple(starmap(portion_split, each.items())), bounded=True) for each in dealt]
 
 
 def _deal(ranges: Mapping[int, Sequence[SourceRange]], tasks: int) -> list[dict[int, list[SourceRange]]]:
