@@ -26,7 +26,7 @@ KeyfoldError (compactor.errors)
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
 │   ├── RegistryRefusedError         it answers, and refuses a user, or is no schema registry; FAILED, tried again
-│   └── PortionLateError             a portion's chain holds up its micro-batch; it is read alone
+│   └── PortionLateError             a portion's chain holds up its micro-batch; it is read apart
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
 ├── SparkGoneError                1  Spark's JVM has ended under a running worker
 ├── StorageError                  4  (compactor.errors)
@@ -197,7 +197,7 @@ class RegistryRefusedError(RegistryError):
 class PortionLateError(RegistryError):
     """A portion's chain takes longer than a micro-batch waits: nothing is known of its records by then.
 
-    It fails no connector: the portion is read again by a job of its own.
+    It fails no connector: the portion is read apart.
     """
 
 

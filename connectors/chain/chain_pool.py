@@ -16,7 +16,7 @@ from connectors.registry.patience import Patience
 
 _MOST: Final = 256
 """For how many specs chains are kept. With more connectors than that, chains are made again and again, registries are
-asked again, and jobs of their own read what the driver could have read."""
+asked again, and portions that a micro-batch could have held are read apart."""
 _lock: Final = threading.Lock()
 # The chains that no block has borrowed, by spec, the spec that was used last at the end. Changed under `_lock` alone.
 _idle: Final[OrderedDict[bytes, list[Chain]]] = OrderedDict()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from connectors.errors import PortionLateError, RegistryError
 
-_LEFT = "It is read by a job of its own, for which no other connector waits."
+_LEFT = "It is read apart: no other connector waits for it."
 
 
 class Patience:

@@ -39,7 +39,7 @@ SILENT_MS: Final = 2_000
 """Once the source was silent for so long, topics are looked for at once: that look tells within its own time limit
 whether brokers answer at all, and would otherwise come up to TOPICS_CHECK_MS later. The election of a leader is over
 by then, as a rule."""
-ALONE_POLL_S: Final = 0.1
+APART_POLL_S: Final = 0.1
 PAUSED_POLL_MS: Final = 200
 RENEW_MS: Final = 30_000
 """How often a paused connector looks whether positions are old: they live for hours at the least."""
@@ -87,7 +87,7 @@ class ReadingThread(CancellableJob):
         self._subscription: Subscription | None = None
 
     def interrupt(self) -> None:
-        """Interrupts the publish, or the job that reads alone, and the wait for a micro-batch."""
+        """Interrupts the publish, or the job that reads apart, and the wait for a micro-batch."""
         if self._subscription is not None:
             self._subscription.close()
         super().interrupt()
@@ -170,12 +170,12 @@ class ReadingThread(CancellableJob):
         batches: list[Batch] = []
         job = CancellableJob(
             self._spark,
-            f"reading-alone-{self._options.connector}",
+            f"reading-apart-{self._options.connector}",
             lambda job_stop: batches.append(read_apart(self._spark, offer, job_stop.is_set)),
         )
         job.start()
         try:
-            while not job.join(ALONE_POLL_S):
+            while not job.join(APART_POLL_S):
                 if stop.is_set():
                     return None
                 self._tick()

@@ -1,8 +1,8 @@
 """The one streaming query of a worker, through which all of its connectors read.
 
 It belongs to no connector: they subscribe when they have taken over, and go without the query noticing. If it fails
-(a process of Spark's has ended, say) it is started again, and what its last micro-batch was to hold is read by each
-connector in a job of its own, so that the one that is to blame fails alone.
+(a process of Spark's has ended, say) it is started again, and what its last micro-batch was to hold is read apart
+for each connector, so that the one that is to blame fails alone.
 """
 
 from __future__ import annotations
@@ -169,13 +169,13 @@ class SharedQuery:
             failures = 0 if given_up or self._delivered else failures + 1  # a connector's portion may be why it failed
             self._delivered = False
             _log.warning(
-                "query failed, started again; what it read is read by jobs of their own",
+                "query failed, started again; what it read is read apart",
                 portions=given_up,
                 error=briefly(error) if error else "it ended",
             )
             if failures > 1 and error is not None:
                 self.batches.fail(session.gone(self._spark) or error)
-            if failures:  # what made it fail is read alone from now on: the others need not wait
+            if failures:  # what made it fail is read apart from now on: the others need not wait
                 self._clock.wait_ms(self._timings.again_ms, stop)
 
     def _run_once(self, stop: threading.Event) -> BaseException | None:
@@ -206,7 +206,7 @@ class SharedQuery:
     def _end_if_overdue(self) -> None:
         """Ends the query if its micro-batch was asked to end early, and has not for a while: others wait for it.
 
-        So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read alone.
+        So it is on machines on which no task can see that (`EarlyEnd`), and if a task hangs. Its portion is read apart.
         """
         number, now_ms = self.batches.ending, self._clock.monotonic_ms()
         if number != self._overdue[0]:

@@ -59,7 +59,7 @@ class PortionSplit(Struct, frozen=True):
 
 
 class ReadTask(Struct, frozen=True):
-    """What one Spark task reads. `bounded`: what takes long, or fails, is left for a job of its own.
+    """What one Spark task reads. `bounded`: what takes long, or fails, is left to be read apart.
 
     Of any other task `early_end` says when it ends before its ranges do.
     """

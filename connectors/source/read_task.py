@@ -137,7 +137,7 @@ def _write_bounded(
     except PortionLateError as error:
         return [error_row(portion.portion, error)]
     except Exception as error:  # noqa: BLE001  # whatever it is, it is this connector's
-        _log.debug("portion is left for a job of its own", connector=name, error=str(error))
+        _log.debug("portion is left to be read apart", connector=name, error=str(error))
         return []
 
 

@@ -316,7 +316,7 @@ def read_bounded(
                     bounded_read.run(cursors, consumer)
         except Exception as error:  # noqa: BLE001  # a strict read finds it again, for each connector
             names = sorted({portion.options.connector for portion in group})
-            _log.debug("portions are left for jobs of their own", connectors=names, error=str(error))
+            _log.debug("portions are left to be read apart", connectors=names, error=str(error))
         else:
             yield from bounded_read.answers()
 

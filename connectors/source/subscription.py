@@ -151,7 +151,7 @@ class Subscription:
         """Hands over what was read of the claimed offer, see `Portion.delivered`."""
         times = self._clock.monotonic_ms(), self._clock.now_ms()
         if isinstance(answer, PortionLateError) and self.portion.state is State.CLAIMED:
-            event, reason = "connector is read by jobs of its own", answer.message
+            event, reason = "connector is read apart", answer.message
             _log.warning(event, connector=self.options.connector, reason=reason, seconds=LATE_MS // 1000)
         self._change(lambda portion: portion.delivered(answer, *times, ended_early=ended_early))
 

@@ -112,7 +112,7 @@ def test_each_connector_gets_its_own_portion(query: Query) -> None:
 
 
 def test_a_delivery_after_abandoning_reaches_nobody(query: Query) -> None:
-    """The query has failed and its portions are read alone by then, so the files of the late one are nobody's."""
+    """The query has failed and its portions are read apart by then, so the files of the late one are nobody's."""
     one = query.add("a", (0, 9))
     tasks = query.next()
     assert query.batches.abandon() == 1
@@ -223,7 +223,7 @@ def test_one_that_was_removed_is_neither_offered_nor_delivered(query: Query) -> 
 
 
 def test_a_connector_that_ends_with_a_failed_micro_batch_stays_suspect(query: Query) -> None:
-    """Restarted at that moment, it would be read with the others again; what was read alone takes that from it."""
+    """Restarted at that moment, it would be read with the others again; what was read apart takes that from it."""
     one = query.add("a", (0, 9))
     query.next()
     query.batches.remove(one)
@@ -298,7 +298,7 @@ def alone(tmp_path: Path) -> OnlyOne:
 
 
 def test_a_micro_batch_without_bounds_ends_early_once_there_are_others(alone: OnlyOne) -> None:
-    """What it has read is taken, and what is left is read alone, within the bounds of those that share."""
+    """What it has read is taken, and what is left is read apart, within the bounds of those that share."""
     assert (alone.due(), alone.batches.ending) == (False, None)
     alone.batches.share(shared=True)
     assert (alone.due(), alone.batches.ending) == (True, 1)

@@ -169,7 +169,7 @@ def test_a_portion_of_which_nothing_was_read_is_read_alone(one: Subscribed, foun
 
 
 def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: MemoryCluster) -> None:
-    """What a micro-batch did not read to its end goes on exactly where it stopped, in a job of its own, once."""
+    """What a micro-batch did not read to its end goes on exactly where it stopped, read apart, once."""
     one.subscription.plan()
     claimed = one.subscription.claim()
     assert claimed is not None
