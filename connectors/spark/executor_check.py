@@ -27,7 +27,7 @@ _PACKAGES: Final = {"pyspark": "pyspark", "pyarrow": "pyarrow", "keyfold": "comp
 _OTHER_PYTHON: Final = re.compile(r"different (?:minor )?version:? ?(\d+\.\d+)")
 _NO_PROGRAM: Final = re.compile(r'Cannot run program "([^"]+)"')
 _MISSING: Final = re.compile(r"No module named '?([\w.]+)'?")
-_JAVA: Final = re.compile(r"^(?:: )?[\w.$]*?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
+_JAVA: Final = re.compile(r"^(?:: )?(?:[\w.$]*[.$])?(\w+(?:Exception|Error)): (.+)$", re.MULTILINE)
 """What Java says of a call that failed, in Py4J's text: the exception's class without its package, its message."""
 _REFUSES: Final = ("IllegalArgumentException", "SparkIllegalArgumentException")
 # Between two lines (s) that no executor has answered; there is no limit, as a full cluster may free cores at any time.

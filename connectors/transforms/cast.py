@@ -108,7 +108,9 @@ _WHOLE: Final = re.compile(r"([+-]?)0*(\d{1,20})")
 
 Python refuses to read more than 4,300 digits, zeros among them.
 """
-_FLOAT: Final = re.compile(r"\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*", re.ASCII)
+_FLOAT: Final = re.compile(
+    r"\s*+[+-]?(?:NaN|Infinity|(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?[fFdD]?)\s*+", re.ASCII
+)
 # Java's long keeps the last 64 bits of a number.
 _MODULO: Final = 1 << 64
 _LAST: Final = 64

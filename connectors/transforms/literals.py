@@ -45,7 +45,7 @@ _LONGEST_NUMBER: Final = 1_000
 _BLANKS: Final = "".join(map(chr, range(33)))
 """What Java's `trim` takes away."""
 _DELIMITERS: Final = ':,{}[]"'
-_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,9})?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _DATE_SCHEMA: Final = Schema(type=Type.INT32, name=DATE, version=1)
 _DATES: Final[dict[int, tuple[Schema, DateFormat]]] = {
     10: (_DATE_SCHEMA, DateFormat("yyyy-MM-dd", 0)),
