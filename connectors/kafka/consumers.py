@@ -42,6 +42,8 @@ KEPT_MS: Final = 300_000
 _STOPPED_S: Final = 10.0
 # Between two looks (s) at an assignment that is about to stop: each new assignment waits for that.
 _POLL_S: Final = 0.001
+_SHOWN: Final = 100
+"""Bytes of a header's name that are shown: it may be as long as a record, and stands in each rejected one."""
 _ask_headers: Final = methodcaller("headers")
 
 
@@ -196,7 +198,7 @@ def headers_of(message: Message) -> tuple[Headers, str | None]:
 def _reason(error: BaseException) -> str:
     """Returns why the headers are unreadable, with the header's name as far as it is known."""
     decoding = error if isinstance(error, UnicodeDecodeError) else error.__cause__
-    name = f"{decoding.object!r} " if isinstance(decoding, UnicodeDecodeError) else ""
+    name = f"{decoding.object[:_SHOWN]!r} " if isinstance(decoding, UnicodeDecodeError) else ""
     return f"a header name {name}is not UTF-8"
 
 
