@@ -159,13 +159,13 @@ def _spark_type(kind: pa.DataType) -> str:
     return _SPARK_TYPES[kind]
 
 
-def sizes(batch: pa.RecordBatch) -> NDArray[np.int64]:
-    """Returns the bytes of each record of `batch`, as `measure` counts them."""
+def sizes(batch: pa.RecordBatch, a_header: int = 0) -> NDArray[np.int64]:
+    """Returns the bytes of each record of `batch`, as `measure` counts them, and `a_header` more for each header."""
     own = _lengths(batch["key"]) + _lengths(batch["value"])
     headers = pc.list_flatten(batch["headers"])
     if len(headers) == 0:
         return own
-    each = _lengths(pc.struct_field(headers, 0)) + _lengths(pc.struct_field(headers, 1))
+    each = _lengths(pc.struct_field(headers, 0)) + _lengths(pc.struct_field(headers, 1)) + a_header
     rows = pc.list_parent_indices(batch["headers"]).to_numpy()
     return own + np.bincount(rows, weights=each, minlength=batch.num_rows).astype(np.int64)
 

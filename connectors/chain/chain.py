@@ -35,7 +35,7 @@ from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
-from connectors.errors import RegistryError
+from connectors.errors import DataError, RegistryError
 from connectors.known_values import hide_in, without_credentials
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
@@ -218,12 +218,14 @@ class Chain:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields what `apply` returns, in pieces of about _PIECE_BYTES."""
-        rows = Rows(batch)
+        rows = Rows(batch, is_compared=self._identity is not None)
         try:
-            for row in range(batch.num_rows if self._steps else 0):
+            for row in range(batch.num_rows if self._steps or self._identity is not None else 0):
                 self._patience.check()
-                if rows.rejected[row] is None:
+                if self._steps and rows.rejected[row] is None:
                     self._transform(rows, row)
+                if self._identity is not None and rows.rejected[row] is None:
+                    self._compare(rows, self._identity, row)
                 if rows.written > _PIECE_BYTES:
                     yield self._piece(rows, row + 1)
             yield self._piece(rows, batch.num_rows)
@@ -233,8 +235,6 @@ class Chain:
     def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:
         """Returns what the rows before `end` have become, without those that were returned before."""
         self.filtered.update(rows.dropped_partitions())
-        if self._identity is not None:
-            self._compare(rows, self._identity, end)
         return rows.take(end)
 
     def _why(self, error: RejectedError) -> str:
@@ -247,30 +247,27 @@ class Chain:
             hidden = without_parts(hidden, conversion.converter.repeated())
         return hidden
 
-    def _compare(self, rows: Rows, identity: KeyIdentity, end: int) -> None:
-        """Finds the identity of each key of the rows from `rows.first` to `end`.
+    def _compare(self, rows: Rows, identity: KeyIdentity, row: int) -> None:
+        """Finds the identity of the key of a row.
 
         A record with a key that has none is rejected and restored as it was read.
         """
-        if rows.compared is None:
-            rows.compared = [None] * len(rows.keys)
-        for row in range(rows.first, end):
-            self._patience.check()
-            key = rows.keys[row]
-            if key is None or rows.rejected[row] is not None:
-                continue
-            try:
-                rows.compared[row] = identity.of(rows.headers_of(row), key)
-            except RegistryError as error:
-                raise rows.located(error, row) from error
-            except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
-                rows.rejected[row] = self._why(RejectedError(Stage.KEY_CONVERTER, identity.name, error))
-                rows.restore(row)
+        key = rows.keys[row]
+        if key is None:
+            return
+        try:
+            rows.set_compared(row, identity.of(rows.headers_of(row), key))
+        except RegistryError as error:
+            raise rows.located(error, row) from error
+        except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
+            rows.rejected[row] = self._why(RejectedError(Stage.KEY_CONVERTER, identity.name, error))
+            rows.restore(row)
 
     def _transform(self, rows: Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
-        topic, headers, ms = rows.topics[row], list(rows.headers_of(row)), rows.timestamps[row]
+        topic, ms = rows.topics[row], rows.timestamps[row]
         try:
+            headers = self._headers_of(rows, row)
             key_schema, key = self._key.read(topic, headers, rows.keys[row])
             value_schema, value = self._value.read(topic, headers, rows.values[row])
             before = ConnectRecord(
@@ -286,6 +283,13 @@ class Chain:
             rows.rejected[row] = self._why(error)
         except RegistryError as error:
             raise rows.located(error, row) from error
+
+    def _headers_of(self, rows: Rows, row: int) -> list[Header]:
+        """Returns the headers of a row as they were read. Raises RejectedError for too many."""
+        try:
+            return list(rows.headers_of(row))
+        except DataError as error:
+            raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error) from error
 
     def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
         current: ConnectRecord | None = record

@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.canonical import has_one_encoding, plain, text_of
 from connectors.data.growth import Room
+from connectors.data.kept import Kept
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
 from connectors.rejection import reason_of
@@ -24,8 +24,16 @@ JSON: Final = "json"
 AVRO: Final = "avro"
 _KEPT: Final = 65_536
 """How many keys a reading task remembers the identities of."""
-_KEPT_BYTES: Final = 1_024
-"""The longest key (bytes) of which it does: so that what is remembered stays below some 200 MB."""
+_KEPT_BYTES: Final = 64 << 20
+"""About how many bytes all of that may take."""
+_SHORT: Final = 1_024
+"""The longest key, and the longest identity (bytes), that are remembered: one key displaces few others."""
+_ENTRY: Final = 400
+"""About how many bytes a remembered key takes apart from its own and those of its identity."""
+_MOST: Final = 64 << 10
+"""Bytes that any identity may have. What is said once may be meant often: the names of fields in a list of Avro's."""
+_MOST_A_BYTE: Final = 16
+"""How many more it may have for each byte of its key: an escaped character takes 6, and `1e399` would take 80."""
 _LONG: Final = 400
 """A number of more characters is no int: Python takes long for it, and refuses the longest."""
 _STYLES: Final = ((",", ":"), (", ", ": "))
@@ -54,11 +62,12 @@ class JsonKeyIdentity:
     name = "keyfold.JsonKeyIdentity"
 
     def __init__(self) -> None:
-        self._kept = lru_cache(_KEPT)(_of_json)
+        self._kept: Kept[bytes, Compared] = Kept(_KEPT, _KEPT_BYTES)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:  # noqa: ARG002
         """See `KeyIdentity.of`."""
-        return self._kept(key) if len(key) <= _KEPT_BYTES else _of_json(key)
+        kept = self._kept.get(key)
+        return kept if kept is not None else _remembered(self._kept, key, key, _of_json(key))
 
 
 class AvroKeyIdentity:
@@ -69,18 +78,19 @@ class AvroKeyIdentity:
     def __init__(self, converter: AvroConverter) -> None:
         self._converter = converter
         self._room = Room()
-        self._kept = lru_cache(_KEPT)(self._of)
+        self._kept: Kept[tuple[tuple[Header, ...], bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
         ids = tuple(header for header in headers if self._converter.wire.is_id(header))
-        return self._kept(ids, key) if len(key) <= _KEPT_BYTES else self._of(ids, key)
+        kept = self._kept.get((ids, key))
+        return kept if kept is not None else _remembered(self._kept, (ids, key), key, self._of(ids, key))
 
     def _of(self, ids: tuple[Header, ...], key: bytes) -> Compared:
         converter = self._converter
         schema, value = converter.to_connect_data("", list(ids), key)
         self._room.check(len(key), schema, value)
-        identity = text_of(plain(schema, value)).encode()
+        identity = _identity(text_of(plain(schema, value)), key)
         is_exact = has_one_encoding(schema) and converter.writes_again(list(ids), key)
         schema_id, start = converter.wire.read(ids, key)
         return Compared(identity, f"{schema_id}{'' if start else 'h'}" if is_exact else None)  # h: it is in a header
@@ -90,12 +100,31 @@ def _of_json(key: bytes) -> Compared:
     try:
         text = key.decode()
         value = json.loads(text, parse_int=_whole, parse_float=_exact, parse_constant=_no_number)
-        identity = text_of(value).encode()
+        identity = _identity(text_of(value), key)
         return Compared(None, "=") if identity == key else Compared(identity, _style(text, value))
     except (ValueError, InvalidOperation, RecursionError) as error:
         raise DataError(
             f"The key is no JSON: {reason_of(error)}.", "Take compaction.key.identity=bytes for such keys."
         ) from None
+
+
+def _identity(text: str, key: bytes) -> bytes:
+    """Returns `text` as an identity of `key`. Raises DataError for one that is many times as long as the key."""
+    most = _MOST + _MOST_A_BYTE * len(key)
+    if len(text) > most:
+        raise DataError(
+            f"The key of {len(key)} bytes has an identity of {len(text)} bytes; {most} are the most.",
+            "Write its numbers without large exponents, or take compaction.key.identity=bytes for such keys.",
+        )
+    return text.encode()
+
+
+def _remembered(kept: Kept[Any, Compared], asked: Any, key: bytes, compared: Compared) -> Compared:
+    """Returns `compared`, and keeps it for the next record with this key if both are short."""
+    size = len(compared.identity or b"")
+    if len(key) <= _SHORT and size <= _SHORT:
+        kept.put(asked, compared, len(key) + size + _ENTRY)
+    return compared
 
 
 def _whole(text: str) -> int | Decimal:

@@ -11,15 +11,21 @@ import pyarrow.compute as pc
 from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
 from connectors.chain.key_identity import Compared
 from connectors.data.record import Header
-from connectors.errors import PortionLateError, RegistryError
+from connectors.errors import DataError, PortionLateError, RegistryError
 
+MOST_HEADERS: Final = 100_000
+"""Headers of a record that go through a chain: as objects of Python they take 40 MB, and 1 MB has room for 350,000."""
+_HEADER_BYTES: Final = 256
+"""What a header that was set takes as objects of Python until its piece is handed on, without its own bytes."""
+_AT_ONCE: Final = 100_000
+"""Headers of a batch up to which all are made at once: a batch of 5,000 records has some ten for each."""
 _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
 
 class Rows:
     """The rows of a batch, as lists of which single elements are replaced."""
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
+    def __init__(self, batch: pa.RecordBatch, *, is_compared: bool = False) -> None:
         self._batch = batch
         self.topics: list[str] = batch["topic"].to_pylist()
         self.partitions: list[int] = batch["partition"].to_pylist()
@@ -29,22 +35,36 @@ class Rows:
         self.keys: list[bytes | None] = batch["key"].to_pylist()
         self.values: list[bytes | None] = batch["value"].to_pylist()
         self.rejected: list[str | None] = batch["rejected"].to_pylist()
-        has_headers = len(pc.list_flatten(batch["headers"])) > 0
-        # None if no row has a header, as in most topics: no list is made for each row then.
-        self._headers: list[Any] | None = batch["headers"].to_pylist() if has_headers else None
+        headers = len(pc.list_flatten(batch["headers"]))
+        # The headers of each row; None for those of a row that are in the batch alone. None in all if no row has a
+        # header, as in most topics, or if all have so many that they are made a row at a time.
+        self._headers: list[Any] | None = batch["headers"].to_pylist() if 0 < headers <= _AT_ONCE else None
+        self._has_more = headers > _AT_ONCE
         # Whether a row has got other headers; if not, `batch` returns the column that was read.
         self._changes_headers = False
         # The numbers of the rows that a transform has dropped; `batch` leaves them out.
         self._dropped: set[int] = set()
-        self.compared: list[Compared | None] | None = None
+        # What each key is compared by, if keys have an identity; `set_compared` replaces elements.
+        self.compared: list[Compared | None] | None = [None] * len(self.keys) if is_compared else None
         # The first row that `take` has not returned, and how many bytes were put into that one and those after it.
         self.first = 0
         self.written = 0
 
     def headers_of(self, row: int) -> Sequence[Header]:
-        """Returns the headers of a row as they were read."""
+        """Returns the headers of a row as they were read. Raises DataError for more than MOST_HEADERS."""
         own = self._headers[row] if self._headers is not None else None
+        if own is None and self._has_more:
+            own = self._read(row)
         return [Header(header["key"], header["value"]) for header in own] if own else ()
+
+    def _read(self, row: int) -> Any:
+        """Returns the headers of a row of the batch, unless there are more than a chain takes."""
+        headers = self._batch["headers"][row]
+        if len(headers) > MOST_HEADERS:
+            raise DataError(
+                f"The record has {len(headers)} headers; {MOST_HEADERS} are the most.", "Send it with fewer headers."
+            )
+        return headers.as_py()
 
     def located(self, error: RegistryError, row: int) -> RegistryError:
         """Returns `error` with the place of its record, unless it is the whole portion that is late."""
@@ -65,13 +85,26 @@ class Rows:
             self._headers = [None] * len(self.keys)
         self._headers[row] = [{"key": key, "value": value} for key, value in headers]
         self._changes_headers = True
-        self.written += sum(len(key) + len(value or b"") for key, value in headers)
+        self.written += sum(_HEADER_BYTES + len(key) + len(value or b"") for key, value in headers)
+
+    def set_compared(self, row: int, compared: Compared) -> None:
+        """Sets what the key of a row is compared by."""
+        assert self.compared is not None
+        self.compared[row] = compared
+        self.written += len(compared.identity or b"")
 
     def restore(self, row: int) -> None:
         """Makes a row again what was read."""
         self.set(row, self._batch["key"][row].as_py(), self._batch["value"][row].as_py())
         if self._changes_headers and self._headers is not None:
-            self._headers[row] = self._batch["headers"][row].as_py()
+            self._headers[row] = None
+
+    @staticmethod
+    def _written_headers(rows: list[Any], before: pa.Array) -> pa.Array:
+        """Returns the headers of rows, of which those that are None stay as they were in `before`."""
+        kept = pa.array([headers is None for headers in rows])
+        others = pa.array([headers or [] for headers in rows], HEADERS)
+        return pc.if_else(kept, before, others) if kept.true_count else others
 
     def drop(self, row: int) -> None:
         """Leaves a row out."""
@@ -90,7 +123,7 @@ class Rows:
             "rejected": pa.array(self.rejected[part], pa.string()),
         }
         if self._changes_headers and self._headers is not None:
-            changed["headers"] = pa.array([headers or [] for headers in self._headers[part]], HEADERS)
+            changed["headers"] = self._written_headers(self._headers[part], before["headers"])
             self._headers[part] = [None] * before.num_rows
         columns = [changed.get(name, before[name]) for name in SOURCE.names]
         batch = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
@@ -99,10 +132,12 @@ class Rows:
             identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
             more = [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
             batch = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
+            self.compared[part] = [None] * before.num_rows
         if self._dropped:
             kept = [row - self.first for row in range(self.first, end) if row not in self._dropped]
             batch = batch.take(pa.array(kept, pa.int64()))
             self._dropped.clear()
-        self.keys[part] = self.values[part] = [None] * before.num_rows  # they are in `batch` now
+        nothing = [None] * before.num_rows  # they are in `batch` now
+        self.keys[part] = self.values[part] = nothing
         self.first, self.written = end, 0
         return batch

@@ -26,6 +26,10 @@ NUMBER_DIGITS: Final = 1_000
 """Digits of a Decimal that is written as a number. Kafka's JSON parser takes numbers of 1,000 characters."""
 DECIMAL_BYTES: Final = 65_536
 """Bytes of a Decimal that becomes a text. PostgreSQL's longest numeric, of 147,455 digits, has 61,231."""
+MOST_SCALED: Final = 32 << 20
+"""Bytes of the Decimals of one record that were read as numbers: `1e999` has five characters, and 415 bytes."""
+SHORT_DECIMAL: Final = 16
+"""Bytes of a Decimal that count as none: those of 38 digits, the most of databases, take no more than an int."""
 MOST_REFERENCES: Final = 500
 """Schemas that one refers to, and that those refer to: each is a question to the registry."""
 LONGEST_SCHEMA: Final = 4 << 20
@@ -35,6 +39,10 @@ MOST_SCHEMA_TEXT: Final = 16 << 20
 those of the longest schema. A namespace that is said once stands in the name of each of its types."""
 EMPTY_PARTS: Final = 16
 """Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
+MOST_ROOM: Final = 256 << 20
+"""Bytes of memory that the objects of one record may take, in addition to ROOM_A_BYTE for each byte of it."""
+ROOM_A_BYTE: Final = 64
+"""Twice what records of a number and a short text take in a list. A record of 1 MB may take 320 MB in all."""
 # The bound of Java's int.
 _INT: Final = 1 << 31
 _WHOLE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
@@ -91,6 +99,27 @@ def check_depth(depth: int) -> None:
     """Raises DataError for a value that is deeper than DEEPEST."""
     if depth > DEEPEST:
         raise DataError(f"The value is nested deeper than {DEEPEST} levels.")
+
+
+class Scaled:
+    """Counts the bytes of the long Decimals of one record whose exponent or scale says most of their digits."""
+
+    def __init__(self) -> None:
+        # How many more bytes the Decimals of the present record may have; `begin` sets it for each record.
+        self._left = MOST_SCALED
+
+    def begin(self) -> None:
+        """Begins another record."""
+        self._left = MOST_SCALED
+
+    def add(self, size: int) -> None:
+        """Adds a Decimal of `size` bytes. Raises DataError for more than MOST_SCALED in all."""
+        self._left -= size
+        if self._left < 0:
+            raise DataError(
+                f"The Decimals of the value, written as numbers, have more than {MOST_SCALED} bytes in all.",
+                "Give them a smaller scale or exponent, or write them in Base64.",
+            )
 
 
 class Absences:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from connectors.data.bounds import NUMBER_DIGITS
 from connectors.data.kept import OfSchema
 from connectors.data.schema import DECIMAL, Schema, Type
 from connectors.errors import DataError
@@ -142,7 +143,7 @@ def _length(schema: Schema) -> _Length:
 
 def _once(schema: Schema) -> int:
     """Returns the characters of one value of `schema` that no byte of a record stands for; lists in it are empty."""
-    length = _NUMBER if schema.type in _WIDE else _LEAF
+    length = NUMBER_DIGITS if schema.name == DECIMAL else _NUMBER if schema.type in _WIDE else _LEAF
     if schema.parameters:  # the symbols of an enum are among them
         length += _NUMBER + max(map(len, (*schema.parameters, *schema.parameters.values())))
     if schema.default is not None:

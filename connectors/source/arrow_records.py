@@ -20,6 +20,8 @@ from connectors.kafka.consumers import headers_of_all
 from connectors.source.plan import SourceRange
 
 Longs = NDArray[np.int64]
+_HEADER_BYTES: Final = 64
+"""What a header takes in Arrow (12 bytes and two bits) and as a tuple of Python, when its record is written."""
 READ: Final = SOURCE.remove(SOURCE.get_field_index("range"))
 
 
@@ -139,11 +141,14 @@ def _pairs(pairs: Sequence[tuple[str, bytes | None]]) -> pa.StructArray:
 
 
 def bounded(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
-    """Slices `batch` into batches of at most `limit` bytes of key, value and headers; a larger record goes alone."""
+    """Slices `batch` into batches of at most `limit` bytes of key, value and headers; a larger record goes alone.
+
+    Each header counts _HEADER_BYTES more: one with an empty name and no value has none of its own.
+    """
     if batch.nbytes <= limit:
         yield batch
         return
-    ends = np.cumsum(sizes(batch))
+    ends = np.cumsum(sizes(batch, _HEADER_BYTES))
     first = 0
     while first < len(ends):
         before = int(ends[first - 1]) if first else 0

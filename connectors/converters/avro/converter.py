@@ -15,8 +15,9 @@ import fastavro
 from msgspec import Struct
 
 from connectors.converters.avro.parsed import parsed_schema, without_defaults
+from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
-from connectors.converters.avro.slices import EncodedStruct, PartialReader, form_of
+from connectors.converters.avro.slices import EncodedStruct, PartialReader, alone, collect, form_of
 from connectors.converters.avro.unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
@@ -35,14 +36,15 @@ _WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
 class AvroReader(Struct, frozen=True):
     """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
 
-    `weight` is about how many bytes it takes. `some`: what reads the fields alone that anything looks at; None: all are
-    read.
+    `weight` is about how many bytes it takes. `room` checks data before any of it is read. `some`: what reads the
+    fields alone that anything looks at; None: all are read.
     """
 
     avro: Any
     schema: Schema | None
     convert: Convert | None
     weight: int
+    room: RoomOfRecords
     some: PartialReader | None = None
 
 
@@ -93,6 +95,7 @@ class AvroConverter(RegisteredConverter):
             return None, None
         schema_id, start = self.wire.read(headers, data)
         read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        read.room.check(data, start)
         try:
             if read.some is not None:
                 return read.schema, read.some.read(data, start)
@@ -155,7 +158,8 @@ class AvroConverter(RegisteredConverter):
         if registered.kind != "AVRO":
             raise DataError(f"The schema is of type {registered.kind}, not AVRO.", "Set the converter for that type.")
         connect, named = FromAvro(), dict[str, Any]()
-        size = len(registered.text) + self._define_references(registered, connect, named)
+        texts = self._define_references(registered, connect, named)
+        size = len(registered.text) + sum(map(len, texts))
         avro = json.loads(registered.text)
         schema = None if avro in ("null", {"type": "null"}) else connect.schema(avro)
         if schema is not None:
@@ -163,7 +167,11 @@ class AvroConverter(RegisteredConverter):
         parsed = parsed_schema(without_defaults(without_logical_types(avro)), named)
         convert = None if schema is None else reader_of_unions(schema)
         some = None if convert else self._some(avro, schema, registered)
-        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), some)
+        defined: dict[str, Any] = {}
+        for own in (*map(json.loads, texts), avro):
+            collect(own, "", defined)
+        room = RoomOfRecords(alone(avro, defined))
+        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), room, some)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
         """Returns what reads some fields; None if all are wanted, or types come from other subjects."""
@@ -175,8 +183,8 @@ class AvroConverter(RegisteredConverter):
             else None
         )
 
-    def _define_references(self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any]) -> int:
-        """Makes known the types that a schema refers to, and those that they refer to; returns how long they are."""
+    def _define_references(self, registered: RegisteredSchema, connect: FromAvro, named: dict[str, Any]) -> list[str]:
+        """Makes known the types that a schema refers to, and those that they refer to; returns their texts."""
         texts = {
             (reference.subject, reference.version): text for reference, text in self.referenced(registered).items()
         }
@@ -184,7 +192,7 @@ class AvroConverter(RegisteredConverter):
             avro = json.loads(text)
             connect.schema(avro)
             parsed_schema(without_defaults(without_logical_types(avro)), named)
-        return sum(map(len, texts.values()))
+        return list(texts.values())
 
     def _written_of(self, schema: Schema) -> AvroWriter:
         maker = ToAvro(properties=self.options["connect.meta.data"], enums=self.options["enhanced.avro.schema.support"])

@@ -7,6 +7,7 @@ and does not see that a text at the very end is cut off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getsizeof
 from typing import Any, Final
 
 from connectors.converters.avro.schemas import qualified
@@ -14,13 +15,23 @@ from connectors.errors import DataError
 
 Skip = Callable[[bytes, int], int]
 """Returns the end of the value that begins at a position; raises DataError or IndexError if the data ends before."""
+Add = Callable[[int], None]
+"""Adds bytes of memory that lists, maps and records take once they are read; what it raises ends the pass."""
 _LONGEST: Final = 10
 """Bytes of a number."""
+COLLECTED: Final = 16
+"""Bytes of memory that Python's garbage collector adds to each list, dict or tuple."""
+LIST: Final = COLLECTED + getsizeof([])
+"""Bytes of memory of an empty list."""
+ELEMENT: Final = 9
+"""Bytes of memory that an element adds to a list, with an eighth in reserve."""
+ENTRY: Final = 100
+"""Bytes of memory that an entry adds to a dict (36 to 110), without the text of its key."""
 
 
-def skip_of(avro: Any) -> Skip:
+def skip_of(avro: Any, add: Add | None = None) -> Skip:
     """Returns what passes over a value of `avro`, in which a named type is defined at its first use."""
-    return _skip_of(avro, {})
+    return _Skips(add).of(avro)
 
 
 def check_end(data: bytes, at: int) -> None:
@@ -29,28 +40,51 @@ def check_end(data: bytes, at: int) -> None:
         raise DataError("It ends too early.")
 
 
-def _skip_of(avro: Any, known: dict[str, Skip]) -> Skip:
-    if isinstance(avro, list):
-        return _union([_skip_of(branch, known) for branch in avro])
-    kind = avro if isinstance(avro, str) else avro["type"]
-    if not isinstance(kind, str):
-        return _skip_of(kind, known)
-    skip = _PLAIN.get(kind) or known.get(kind) or _holding(kind, avro, known)
-    if isinstance(avro, dict) and "name" in avro:
-        known[qualified(avro["name"], avro.get("namespace", ""))] = skip
-    return skip
+class _Skips:
+    """Makes what passes over the values of one schema, and tells `add`, if there is one, what they take."""
 
+    def __init__(self, add: Add | None) -> None:
+        self._add = add
+        # What passes over each named type that was defined so far, by its full name.
+        self._known: dict[str, Skip] = {}
 
-def _holding(kind: str, avro: Any, known: dict[str, Skip]) -> Skip:
-    match kind:
-        case "array":
-            return _blocks(_skip_of(avro["items"], known), of_map=False)
-        case "map":
-            return _blocks(_skip_of(avro["values"], known), of_map=True)
-        case "fixed":
-            return _bytes(avro["size"])
-        case _:
-            return _record([_skip_of(field["type"], known) for field in avro["fields"]])
+    def of(self, avro: Any) -> Skip:
+        """Returns what passes over a value of `avro`."""
+        if isinstance(avro, list):
+            return _union([self.of(branch) for branch in avro])
+        kind = avro if isinstance(avro, str) else avro["type"]
+        if not isinstance(kind, str):
+            return self.of(kind)
+        skip = _PLAIN.get(kind) or self._known.get(kind) or self._holding(kind, avro)
+        if isinstance(avro, dict) and "name" in avro:
+            self._known[qualified(avro["name"], avro.get("namespace", ""))] = skip
+        return skip
+
+    def _holding(self, kind: str, avro: Any) -> Skip:
+        match kind:
+            case "array":
+                return self._counted(LIST, _blocks(self.of(avro["items"]), self._add, of_map=False))
+            case "map":
+                return self._counted(
+                    COLLECTED + getsizeof({}), _blocks(self.of(avro["values"]), self._add, of_map=True)
+                )
+            case "fixed":
+                return _bytes(avro["size"])
+            case _:
+                own = COLLECTED + getsizeof(dict.fromkeys(field["name"] for field in avro["fields"]))
+                return self._counted(own, _record([self.of(field["type"]) for field in avro["fields"]]))
+
+    def _counted(self, room: int, skip: Skip) -> Skip:
+        """Returns `skip`, which adds `room` for each value if it is to be counted."""
+        add = self._add
+        if add is None:
+            return skip
+
+        def counted(data: bytes, at: int) -> int:
+            add(room)
+            return skip(data, at)
+
+        return counted
 
 
 def _number(data: bytes, at: int) -> int:
@@ -111,10 +145,14 @@ def _union(branches: Sequence[Skip]) -> Skip:
     return skip
 
 
-def _blocks(item: Skip, *, of_map: bool) -> Skip:
+def _blocks(item: Skip, add: Add | None, *, of_map: bool) -> Skip:
+    room = ENTRY if of_map else ELEMENT
+
     def skip(data: bytes, at: int) -> int:
         count, at = _read(data, at)
         while count:
+            if add is not None:
+                add(room * abs(count))
             if count < 0:  # its bytes are said too
                 at = _number(data, at)
             for _ in range(abs(count)):

@@ -144,13 +144,16 @@ def _field_reader(field: Mapping[str, Any], is_wanted: bool, namespace: str, nam
     avro = field["type"]
     is_nullable = isinstance(avro, list) and len(avro) == 2 and avro[0] == "null"
     inner = avro[1] if is_nullable else avro
-    alone = _alone(inner, namespace, named, set())
-    is_record = isinstance(alone, dict) and alone.get("type") == "record"
+    own = _alone(inner, namespace, named, set())
+    is_record = isinstance(own, dict) and own.get("type") == "record"
     keeps = is_wanted and is_nullable and is_record
-    read = alone if keeps else _alone(avro, namespace, named, set())
-    return FieldReader(
-        field["name"], parsed_schema(read, {}), is_nullable, is_wanted, form_of(alone) if keeps else None
-    )
+    read = own if keeps else _alone(avro, namespace, named, set())
+    return FieldReader(field["name"], parsed_schema(read, {}), is_nullable, is_wanted, form_of(own) if keeps else None)
+
+
+def alone(avro: Any, named: Mapping[str, Any]) -> Any:
+    """Returns a schema that defines each named type of `named` (see `collect`) at its first use."""
+    return _alone(avro, "", named, set())
 
 
 def _alone(avro: Any, namespace: str, named: Mapping[str, Any], defined: set[str]) -> Any:

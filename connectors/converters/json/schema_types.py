@@ -31,6 +31,8 @@ _SAYING: Final = {
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
 """What is said of values of one type alone."""
+_MEMBER: Final = 8
+"""Characters that a member of a part of `allOf` counts as, so that all parts have at most two million: 0.2 s."""
 _DEFINITIONS: Final = ("definitions", "$defs")
 
 
@@ -93,10 +95,11 @@ class FromJsonSchema:
         with self._extent:
             parts = node["allOf"]
             own = {name: value for name, value in node.items() if name != "allOf"}
-            merged: dict[str, Any] = {}
-            for part in (*(self._flat(inner) for inner in parts), own):
-                _merge(merged, part)
-            return merged
+            merged = _Merged(self._extent)
+            for inner in parts:
+                merged.add(self._flat(inner))
+            merged.add(own)
+            return merged.node()
 
     def _flat(self, node: Any) -> dict[str, Any]:
         """Returns an object of `allOf` without references and further ones."""
@@ -267,22 +270,41 @@ def _implied(node: Mapping[str, Any]) -> str:
     return implied
 
 
-def _merge(merged: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Adds to `merged` another part of `allOf`: properties and required names of all parts, else the last word."""
-    properties = {**(merged.get("properties") or {}), **(part.get("properties") or {})}
-    required = list(dict.fromkeys([*(merged.get("required") or ()), *(part.get("required") or ())]))
-    kinds = {kind for kind in (merged.get("type"), part.get("type")) if isinstance(kind, str)}
-    merged.update(part)
-    if properties:
-        merged["properties"] = properties
-    if required:
-        merged["required"] = required
-    if len(kinds) > 1:
-        if kinds != {"integer", "number"}:
+class _Merged:
+    """Merges the parts of one `allOf`: properties and required names of all parts, else the last word.
+
+    Each member of each part is counted in `extent`, as parts may name one definition many times.
+    """
+
+    def __init__(self, extent: Extent) -> None:
+        self._extent = extent
+        # What all parts said so far; `add` extends each of them in place.
+        self._node: dict[str, Any] = {}
+        self._properties: dict[str, Any] = {}
+        self._required: dict[str, None] = {}
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Adds another part. Raises DataError for one of another type than those before, or for too many members."""
+        properties, required = part.get("properties") or {}, part.get("required") or ()
+        self._extent.add_text(_MEMBER, len(part) + len(properties) + len(required))
+        self._properties.update(properties)
+        self._required.update(dict.fromkeys(required))
+        kinds = {kind for kind in (self._node.get("type"), part.get("type")) if isinstance(kind, str)}
+        if len(kinds) > 1 and kinds != {"integer", "number"}:
             raise DataError(
                 f"allOf of a JSON Schema wants types at once that no value has: {', '.join(sorted(kinds))}."
             )
-        merged["type"] = "integer"
+        self._node.update(part)
+        if len(kinds) > 1:
+            self._node["type"] = "integer"
+
+    def node(self) -> dict[str, Any]:
+        """Returns one object that says what all parts say together."""
+        if self._properties:
+            self._node["properties"] = self._properties
+        if self._required:
+            self._node["required"] = list(self._required)
+        return self._node
 
 
 def _several() -> DataError:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from connectors.data.bounds import Absences, check_depth
+from connectors.data.bounds import SHORT_DECIMAL, Absences, Scaled, check_depth
 from connectors.data.kept import OfSchema
 from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, bytes_of_decimal, decimal_of, float32, java_float, scale_of
@@ -44,18 +44,22 @@ class JsonValues:
 
     def __init__(self, form: JsonForm) -> None:
         self._form = form
-        self._absences = Absences()  # of the record that is read now
+        # Both count what of the record that is read now stands for no byte of it.
+        self._absences = Absences()
+        self._scaled = Scaled()
         self.reader = OfSchema(self._reader)
         self.writer = OfSchema(self._writer)
 
     def read(self, schema: Schema, node: Any) -> Any:
         """Returns the value of `schema` that `node`, as JSON is decoded, is. Raises DataError."""
         self._absences.begin()
+        self._scaled.begin()
         return self.reader(schema)(node)
 
     def read_defaults(self) -> Callable[[Schema, Any], Any]:
         """Returns what reads the defaults of one schema: all of them together may lack what one record may."""
         self._absences.begin()
+        self._scaled.begin()
         return lambda schema, node: self._reader(schema)(node)
 
     def write(self, schema: Schema | None, value: Any) -> Any:
@@ -78,7 +82,7 @@ class JsonValues:
     def _read_there(self, schema: Schema) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
             scale = scale_of(schema)
-            return lambda node: _read_decimal(scale, node)
+            return lambda node: _read_decimal(scale, node, self._scaled)
         if schema.type is Type.STRUCT:
             fields = [(field.name, self._reader(field.schema)) for field in schema.fields]
             return lambda node: _read_struct(fields, node, self._absences)
@@ -201,14 +205,17 @@ def _read_map(node: Any, key: Read, value: Read, *, is_object: bool) -> dict[Any
     return {key(name): value(held) for name, held in pairs}
 
 
-def _read_decimal(scale: int, node: Any) -> bytes:
+def _read_decimal(scale: int, node: Any, scaled: Scaled) -> bytes:
     if isinstance(node, str):
         try:
             return base64.b64decode(node, validate=True)
         except (ValueError, binascii.Error):
             raise DataError(f"A Decimal as a text is in Base64, and this is {shown(node)}.") from None
     if isinstance(node, int | float | Decimal) and not isinstance(node, bool):
-        return bytes_of_decimal(scale, Decimal(str(node)) if isinstance(node, float) else Decimal(node))
+        made = bytes_of_decimal(scale, Decimal(str(node)) if isinstance(node, float) else Decimal(node))
+        if len(made) > SHORT_DECIMAL:
+            scaled.add(len(made))
+        return made
     raise DataError(f"A Decimal is a number or Base64, and this is {shown(node)}.")
 
 

@@ -28,15 +28,15 @@ INSERT: Final = {"type": "InsertField$Value", "static.field": "z", "static.value
 
 
 @contextmanager
-def little_room() -> Iterator[None]:
-    """Holds the most memory that Python takes in the block against ROOM."""
+def little_room(room: int = ROOM) -> Iterator[None]:
+    """Holds the most memory that Python takes in the block against `room`, in bytes."""
     tracemalloc.start()
     try:
         yield
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak <= ROOM, f"{peak >> 20} MiB"
+    assert peak <= room, f"{peak >> 20} MiB"
 
 
 def listed(**field: Any) -> dict[str, Any]:

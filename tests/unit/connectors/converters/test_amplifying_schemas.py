@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import time
 from typing import Any, Final
 
 import pytest
@@ -24,6 +25,8 @@ from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.test_amplifying_records import little_room
 
 LONG: Final = "n" * 200_000
+MOST_S: Final = 10
+"""Seconds of this thread, traced, for one case: what is seconds here is less than one without the tracing."""
 
 
 def passed(kind: type[RegisteredConverter], schema: Any, data: bytes) -> None:
@@ -49,6 +52,19 @@ def _uses(definition: Any, count: int) -> list[tuple[str, Any]]:
     return [(f"f{number}", definition if number == 0 else definition["name"]) for number in range(count)]
 
 
+def _nested(levels: int) -> Any:
+    """Returns records that hold one another, `levels` of them, and a boolean in the innermost."""
+    inner: Any = "boolean"
+    for level in range(levels):
+        inner = _record(f"R{level}", ("x", inner))
+    return inner
+
+
+def _elements(count: int) -> bytes:
+    """Returns a list of elements of which each is one byte."""
+    return varint(count) + b"\1" * count + b"\0"
+
+
 _ENUM: Final = {"type": "enum", "name": "E", "symbols": [f"S{number}" for number in range(2_000)]}
 _DEFAULT: Final = {**_record("D"), "fields": [{"name": "d", "type": "bytes", "default": LONG}]}
 _BRANCHES: Final = [{"type": "fixed", "name": f"F{number}", "size": 1} for number in range(2_000)]
@@ -70,6 +86,12 @@ AVRO: Final = {
         varint(50_000) + b"\0" * 50_001),
     "a name of many elements": (
         {"type": "array", "items": _record("R", ("a" * 200_000, "int"))}, varint(50_000) + b"\0" * 50_001),
+    "fifty records around a boolean": ({"type": "array", "items": _nested(50)}, _elements(50_000)),
+    "fifteen empty records next to a boolean": (
+        {"type": "array", "items": _record("R", ("b", "boolean"), *_uses(_record("E"), 15))}, _elements(300_000)),
+    "a field of fifty records around a boolean": (
+        _record("R", ("a", {"type": "array", "items": ["null", _nested(50)]})),
+        varint(50_000) + b"\2\1" * 50_000 + b"\0"),
 }  # fmt: skip
 """By what is repeated: a schema, and data of it."""
 
@@ -132,10 +154,35 @@ CASES: Final = [
 def test_what_a_schema_repeats_is_refused_before_it_is_made(
     kind: type[RegisteredConverter], name: str, schema: Any, data: bytes
 ) -> None:
-    """Required names of many parts are there once, and so take little room."""
+    """By the bound that it exceeds, within seconds."""
+    began = time.thread_time()
+    with little_room(), pytest.raises(DataError, match=r"more than|too long|several types"):
+        passed(kind, schema, data)
+    assert time.thread_time() - began < MOST_S
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({"type": "array", "items": _nested(1)}, _elements(50_000)),
+        ({"type": "array", "items": _record("R", *((f"f{number}", ["null", "int"]) for number in range(300)))},
+         varint(2_000) + b"\0" * 600_001),
+        ({"type": "map", "values": _nested(5)},
+         varint(10_000) + b"".join(b"\x08%04d\1" % number for number in range(10_000)) + b"\0"),
+        ({"type": "array", "items": ["null", _nested(50)]}, varint(60_000) + b"\0" * 60_001),
+    ],
+    ids=["small records", "fields that are null", "a map of records", "records that are null"],
+)  # fmt: skip
+def test_what_takes_no_more_than_its_bytes_may_is_read(schema: Any, data: bytes) -> None:
+    """A list of as many bytes passes if they do not stand for many objects each."""
     with little_room():
-        if name == "required names of many parts":
-            passed(kind, schema, data)
-        else:
-            with pytest.raises(DataError, match=r"more than|too long|several types"):
-                passed(kind, schema, data)
+        passed(AvroConverter, schema, data)
+
+
+def test_parts_of_all_of_are_merged_in_a_time_that_grows_with_their_members() -> None:
+    """1,000 parts of 25 properties of their own each are too many types, which is said within seconds."""
+    parts = [{"properties": {f"p{part}_{n}": {"type": "string"} for n in range(25)}} for part in range(1_000)]
+    began = time.thread_time()
+    with pytest.raises(DataError, match="more than"):
+        passed(JsonSchemaConverter, {"type": "object", "allOf": parts}, b"{}")
+    assert time.thread_time() - began < MOST_S

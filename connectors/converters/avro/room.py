@@ -1,0 +1,112 @@
+"""Reckons how much memory a record of Avro takes as objects of Python, before it is read.
+
+A byte of Avro may stand for many objects: a boolean within fifty records, of which each holds nothing but the next. The
+schema says how much a byte takes at most; only a record that could exceed its bound by that is counted through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from sys import getsizeof
+from typing import Any, Final, NamedTuple
+
+from connectors.converters.avro.schemas import qualified
+from connectors.converters.avro.skips import COLLECTED, ELEMENT, ENTRY, LIST, skip_of
+from connectors.data.bounds import MOST_ROOM, ROOM_A_BYTE
+from connectors.errors import DataError
+
+
+class _Share(NamedTuple):
+    """A value of so many bytes takes `fixed` bytes of memory, and `a_byte` for each of its bytes; it has `least`."""
+
+    least: int
+    fixed: float
+    a_byte: float
+
+
+_NAMED_BRANCH: Final = 72
+"""Bytes of the pair of a name and a value that a union of several types is read as."""
+_LEAVES: Final = {
+    "null": _Share(0, 0, 0),
+    "boolean": _Share(1, 0, 0),
+    "int": _Share(1, 0, 16),  # those up to 256 are there once; others have 32 bytes for two
+    "long": _Share(1, 0, 16),
+    "float": _Share(4, 0, 6),
+    "double": _Share(8, 0, 3),
+    "bytes": _Share(1, 0, 34),
+    "string": _Share(1, 0, 40),  # one of a single character is there once, unless it has two bytes
+    "enum": _Share(1, 0, 0),
+}
+
+
+class RoomOfRecords:
+    """Checks the records of one schema, `avro`, in which a named type is defined at its first use."""
+
+    def __init__(self, avro: Any) -> None:
+        self._avro = avro
+        share = _share(avro, {})
+        over = share.a_byte - ROOM_A_BYTE
+        # Bytes of a record up to which it cannot take more than it may, whatever it holds.
+        self._safe = (MOST_ROOM - share.fixed) / over if over > 0 else math.inf
+
+    def check(self, data: bytes, start: int) -> None:
+        """Raises DataError if the record that begins at `start` would take more than MOST_ROOM and ROOM_A_BYTE."""
+        if len(data) > self._safe:
+            with suppress(IndexError):  # the data ends too early, which reading it says
+                skip_of(self._avro, _Left(len(data)).add)(data, start)
+
+
+class _Left:
+    """Counts the memory of one record of `size` bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._left = MOST_ROOM + ROOM_A_BYTE * size
+
+    def add(self, room: int) -> None:
+        """Adds `room` bytes. Raises DataError for more than the record may take."""
+        self._left -= room
+        if self._left < 0:
+            raise DataError(
+                f"The record of {self._size} bytes would take more than "
+                f"{(MOST_ROOM + ROOM_A_BYTE * self._size) >> 20} MiB of memory, for what its schema adds to each byte.",
+                "Send shorter lists, or leave records that hold next to nothing out of the schema of their elements.",
+            )
+
+
+def _share(avro: Any, known: dict[str, _Share]) -> _Share:
+    if isinstance(avro, list):
+        return _share_of_union([_share(branch, known) for branch in avro])
+    kind = avro if isinstance(avro, str) else avro["type"]
+    if not isinstance(kind, str):
+        return _share(kind, known)
+    share = _LEAVES.get(kind) or known.get(kind) or _share_of_holding(kind, avro, known)
+    if isinstance(avro, dict) and "name" in avro:
+        known[qualified(avro["name"], avro.get("namespace", ""))] = share
+    return share
+
+
+def _share_of_union(branches: list[_Share]) -> _Share:
+    """Each value has a byte more than its branch, to which the fixed part of the branch belongs."""
+    more = _NAMED_BRANCH if len(branches) > 2 else 0
+    ratios = [(branch.fixed + more) / (1 + branch.least) + branch.a_byte for branch in branches]
+    return _Share(1 + min((branch.least for branch in branches), default=0), 0, max(ratios, default=0))
+
+
+def _share_of_holding(kind: str, avro: Mapping[str, Any], known: dict[str, _Share]) -> _Share:
+    match kind:
+        case "array":
+            item = _share(avro["items"], known)
+            return _Share(1, LIST, (item.fixed + ELEMENT) / max(1, item.least) + item.a_byte)
+        case "map":
+            item = _share(avro["values"], known)
+            return _Share(1, COLLECTED + getsizeof({}), (item.fixed + ENTRY) / (1 + item.least) + item.a_byte)
+        case "fixed":
+            return _Share(avro["size"], 0, 34)
+        case _:
+            fields = [_share(field["type"], known) for field in avro["fields"]]
+            own = COLLECTED + getsizeof(dict.fromkeys(field["name"] for field in avro["fields"]))
+            ratio = max((field.a_byte for field in fields), default=0)
+            return _Share(sum(field.least for field in fields), own + sum(field.fixed for field in fields), ratio)
