@@ -267,7 +267,7 @@ class Chain:
         """Puts what becomes of a row in its place, or why it is rejected."""
         topic, ms = rows.topics[row], rows.timestamps[row]
         try:
-            headers = self._headers_of(rows, row)
+            headers = list(rows.headers_of(row))
             key_schema, key = self._key.read(topic, headers, rows.keys[row])
             value_schema, value = self._value.read(topic, headers, rows.values[row])
             before = ConnectRecord(
@@ -281,15 +281,10 @@ class Chain:
                 self._put(rows, row, before, record)
         except RejectedError as error:
             rows.rejected[row] = self._why(error)
+        except DataError as error:  # of too many headers; what a step refuses is a RejectedError
+            rows.rejected[row] = self._why(RejectedError(Stage.HEADER_CONVERTER, self._header_name, error))
         except RegistryError as error:
             raise rows.located(error, row) from error
-
-    def _headers_of(self, rows: Rows, row: int) -> list[Header]:
-        """Returns the headers of a row as they were read. Raises RejectedError for too many."""
-        try:
-            return list(rows.headers_of(row))
-        except DataError as error:
-            raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error) from error
 
     def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
         current: ConnectRecord | None = record

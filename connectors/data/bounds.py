@@ -102,7 +102,7 @@ def check_depth(depth: int) -> None:
 
 
 class Scaled:
-    """Counts the bytes of the long Decimals of one record whose exponent or scale says most of their digits."""
+    """Counts the bytes of the long Decimals of one record that were numbers: an exponent or scale says most digits."""
 
     def __init__(self) -> None:
         # How many more bytes the Decimals of the present record may have; `begin` sets it for each record.

@@ -116,7 +116,7 @@ def test_headers_without_bytes_count_in_a_batch() -> None:
     """Three records of 90,000 headers, of 9 bytes in all, go through one at a time."""
     with little_room():
         parts = list(bounded(with_headers(3, 90_000), 1 << 20))
-        rows = [made.num_rows for part in parts for made in through(NAMED, part)]
+        rows = [made.num_rows for part in parts for made in through(NAMED, part) if made.num_rows]
     assert rows == [1] * 3
 
 
