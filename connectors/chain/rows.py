@@ -102,7 +102,7 @@ class Rows:
     @staticmethod
     def _written_headers(rows: list[Any], before: pa.Array) -> pa.Array:
         """Returns the headers of rows, of which those that are None stay as they were in `before`."""
-        kept = pa.array([headers is None for headers in rows])
+        kept = pa.array([headers is None for headers in rows], pa.bool_())
         others = pa.array([headers or [] for headers in rows], HEADERS)
         return pc.if_else(kept, before, others) if kept.true_count else others
 
