@@ -8,9 +8,7 @@ nothing of it stays, however the process ends.
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -23,7 +21,9 @@ from numpy.typing import NDArray
 from compactor.fold.arrow_kernel import last_of_each, last_of_hashed
 from compactor.fold.latest_per_key import is_rejected
 from compactor.fold.memory_budget import OffsetMapBudget
+from compactor.model.key_hash import hashes_of
 from compactor.runs.scan import LOG
+from compactor.storage.spill_file import SpillFile
 
 COLUMNS: Final = ("key", "rejected")
 """The columns that are read of a row, in addition to the number of its range (`scan.LOG`)."""
@@ -31,23 +31,11 @@ COLUMNS: Final = ("key", "rejected")
 _SMALL: Final = 8_192
 """Batches of fewer rows on average are combined: what a batch takes in memory apart from its rows is not counted."""
 
-PIECE: Final = 8_192
-"""How many keys are Python objects at a time: so few stay in the processor's cache, which takes a third off."""
-
 BITS: Final = 4
 """By how many bits of their hashes a level splits keys; each level takes bits of its own."""
 
 HASH_PARTITIONS: Final = 1 << BITS
 """Into how many hash partitions a level splits keys."""
-
-_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-"""2^64 over the golden ratio: multiples of it by few numbers differ in all bits."""
-
-_LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
-"""Spark names its folders (`spark.local.dir`) to its Python processes by this variable, with commas."""
-
-_GATHERED: Final = 1 << 20
-"""How many bytes of rows are gathered before they are written: many small Arrow messages are slow."""
 
 _ROW: Final = "row"
 # Rows in the map: a key, its log, and the number of the row among all that were read.
@@ -213,58 +201,6 @@ def _only(rows: pa.RecordBatch, which: NDArray[np.bool_]) -> pa.RecordBatch:
     return rows if which.all() else rows.filter(pa.array(which))
 
 
-def hashes_of(
-    keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray, piece: int = PIECE
-) -> NDArray[np.uint64]:
-    """Returns 64 bits for each key and its log's number (int32): the same for equal ones, in every process.
-
-    By pandas (SipHash, its secret known): Arrow does not expose its hashes. Unequal ones may have the same, and can
-    be chosen so: the caller compares the keys.
-    """
-    from pandas.util import hash_array  # it takes half a second, and most folds need no hash
-
-    hashes = np.empty(len(keys), np.uint64)
-    for at in range(0, len(keys), piece):
-        hashes[at : at + piece] = hash_array(keys.slice(at, piece).to_numpy(zero_copy_only=False), categorize=False)
-    return hashes ^ (logs.to_numpy().astype(np.uint64) * _ODD)
-
-
 def hash_partitions_of(hashes: NDArray[np.uint64], level: int) -> NDArray[np.uint8]:
     """Returns the hash partition, below HASH_PARTITIONS, of each key with these hashes on `level`, from 0 on."""
     return ((hashes >> np.uint64(BITS * level)) & np.uint64(HASH_PARTITIONS - 1)).astype(np.uint8)
-
-
-class SpillFile:
-    """Rows of `schema`: written first, then read once. Raises OSError if the disk refuses."""
-
-    def __init__(self, schema: pa.Schema) -> None:
-        folder = os.environ.get(_LOCAL_DIRS, "").partition(",")[0] or None
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # `close` ends it
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
-        self._writer = pa.ipc.new_stream(self._file, schema, options=options)
-        self._schema = schema
-        self._held: list[pa.RecordBatch] = []
-        self._bytes = 0
-
-    def close(self) -> None:
-        """Closes the file, which frees its space on disk."""
-        self._file.close()
-
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Adds `rows`, which may be none."""
-        self._held.extend([rows] if rows.num_rows else [])
-        self._bytes += rows.nbytes
-        if self._bytes >= _GATHERED:
-            self._write()
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        """Yields all rows, in the order in which they were added."""
-        self._write()
-        self._writer.close()
-        self._file.seek(0)
-        yield from pa.ipc.open_stream(self._file)
-
-    def _write(self) -> None:
-        for batch in pa.Table.from_batches(self._held, self._schema).combine_chunks().to_batches():
-            self._writer.write_batch(batch)
-        self._held, self._bytes = [], 0

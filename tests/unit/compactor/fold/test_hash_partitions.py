@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from compactor.fold.offset_map import BITS, HASH_PARTITIONS, PIECE, hash_partitions_of, hashes_of
+from compactor.fold.offset_map import BITS, HASH_PARTITIONS, hash_partitions_of
+from compactor.model.key_hash import PIECE, hashes_of
 
 KEYS = pa.array([None, b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff\xfe", b"k" * 1_000], pa.binary())
 
@@ -39,7 +40,7 @@ def test_another_process_finds_the_same_hashes() -> None:
     """Whatever its seed of Python's own hashes: what was seen once is seen again."""
     command = (
         "import numpy as np, pyarrow as pa\n"
-        "from compactor.fold.offset_map import hashes_of\n"
+        "from compactor.model.key_hash import hashes_of\n"
         "print(*hashes_of(pa.array([b'%d' % at for at in range(9)]), pa.array(np.zeros(9, np.int32))))"
     )
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from compactor.fold import offset_map
 from compactor.fold.memory_budget import OffsetMapBudget
-from compactor.fold.offset_map import SpillFile, last_of_keys
+from compactor.fold.offset_map import last_of_keys
 from compactor.runs.scan import LOG
+from compactor.storage.spill_file import SpillFile
 
 SCHEMA = pa.schema([pa.field(LOG, pa.int32()), pa.field("key", pa.binary()), pa.field("rejected", pa.string())])
 Rec = tuple[int, bytes | None, bool]
