@@ -63,6 +63,7 @@ STEPS: Final[dict[str, str]] = {
     "merge.write": "13a a merged run's file is complete, and nothing names it yet",
     "merge.before-commit": "14a the merged runs are complete, the catalog commit has not begun",
     "clean.write": "13b a base run's file is complete, and nothing names it yet",
+    "index.write": "3, 13 an index file is complete, and nothing names it yet",
     "clean.before-commit": "14b the base run is complete, the catalog commit has not begun",
     "clean.after-commit": "14b the catalog names the base run, the old runs are unreferenced",
     "snapshot.write": "15 a snapshot's data files are complete, the manifest is not written",

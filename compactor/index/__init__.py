@@ -1,0 +1,1 @@
+"""The key index of runs: hashes of keys with the offsets of their records."""

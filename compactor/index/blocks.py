@@ -1,0 +1,170 @@
+"""The format of an index file: blocks of entries by hash, then a directory of the blocks. Pure.
+
+    block 0 … block m - 1    each: `ENTRIES` hashes (uint64, rising), then as many deltas (uint32 or uint64); the last
+                             block may have fewer
+    directory                header (`_HEADER`), then of all blocks the first hashes (uint64) and the CRC-32s (uint32)
+
+All numbers are little-endian. An entry is a record: the hash of its key (`key_hash.hashes_of`, with the number of its
+log in the file) and its offset above the first one of the log in the file. Entries of one hash come by delta.
+
+So the directory, 24 bytes for 1,000 entries, says which one or two blocks have a hash, and a block is small enough to
+be read for one key. A hash that is not there is not in its block either: no filter is needed in addition.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+Numbers = NDArray[np.int64]
+
+ENTRIES: Final = 512
+"""Entries of a block: 6 KiB. Half of it would double the directory; twice as much would be read for each key."""
+
+VERSION: Final = 1
+
+# Magic, version, bytes of a delta, entries of a full block, entries of the file.
+_HEADER: Final = struct.Struct("<4sBBxxIQ")
+_MAGIC: Final = b"KFIX"
+
+_NARROW: Final = 1 << 32
+"""Deltas below it take 4 bytes, all of a file 8 if one of them is not below it."""
+
+
+class Directory(Struct, frozen=True):
+    """What a file's directory says: `width` bytes for a delta, `entries` of the file, and a row for each block."""
+
+    width: int
+    entries: int
+    firsts: Hashes
+    checksums: NDArray[np.uint32]
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks."""
+        return len(self.firsts)
+
+    def bounds(self, block: int) -> tuple[int, int]:
+        """Returns the first byte of `block` in its file, and the byte after its last."""
+        size = ENTRIES * (_HASH + self.width)
+        end = min((block + 1) * ENTRIES, self.entries) * (_HASH + self.width)
+        return block * size, end
+
+    def blocks_of(self, hashes: Hashes) -> Numbers:
+        """Returns for each of `hashes` the last block that can hold it; -1 if none can."""
+        return np.searchsorted(self.firsts, hashes, side="right").astype(np.int64) - 1
+
+
+_HASH: Final = 8
+
+
+class BlocksWriter:
+    """Encodes entries that come by hash: `add` returns blocks as they become full, `finish` the rest."""
+
+    def __init__(self, largest_delta: int) -> None:
+        self.entries = 0
+        self._width = 4 if largest_delta < _NARROW else 8
+        # First hash and checksum of each block that was given.
+        self._firsts: list[Hashes] = []
+        self._checksums: list[int] = []
+        # Entries that do not fill a block yet.
+        self._hashes, self._deltas = np.empty(0, np.uint64), np.empty(0, np.int64)
+
+    def add(self, hashes: Hashes, deltas: Numbers) -> bytes:
+        """Adds entries, by hash and delta, none below those that came before; returns the blocks that are full."""
+        self._hashes = np.concatenate((self._hashes, hashes))
+        self._deltas = np.concatenate((self._deltas, deltas))
+        full = len(self._hashes) // ENTRIES * ENTRIES
+        return self._take(full)
+
+    def finish(self) -> tuple[bytes, bytes]:
+        """Returns the last block, which may be empty, and the directory."""
+        rest = self._take(len(self._hashes))
+        header = _HEADER.pack(_MAGIC, VERSION, self._width, ENTRIES, self.entries)
+        firsts = np.concatenate((*self._firsts, np.empty(0, np.uint64))).astype("<u8").tobytes()
+        return rest, header + firsts + np.array(self._checksums, "<u4").tobytes()
+
+    def _take(self, count: int) -> bytes:
+        """Encodes the first `count` entries that wait: full blocks, or less than a block at the end."""
+        if not count:
+            return b""
+        hashes, deltas = self._hashes[:count], self._deltas[:count]
+        self._hashes, self._deltas = self._hashes[count:], self._deltas[count:]
+        size = min(count, ENTRIES)
+        blocks = np.empty((count // size, size * (_HASH + self._width)), np.uint8)
+        blocks[:, : size * _HASH] = hashes.astype("<u8").view(np.uint8).reshape(len(blocks), -1)
+        blocks[:, size * _HASH :] = deltas.astype(f"<u{self._width}").view(np.uint8).reshape(len(blocks), -1)
+        self.entries += count
+        self._firsts.append(hashes[::size])
+        self._checksums.extend(zlib.crc32(block) for block in blocks)
+        return blocks.tobytes()
+
+
+def decode_directory(data: bytes) -> Directory | None:
+    """Decodes a directory; None if it is not one of this version."""
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, width, size, entries = _HEADER.unpack_from(data)
+    blocks = -(-entries // ENTRIES)
+    length = _HEADER.size + blocks * (_HASH + 4)
+    if (magic, version, size, len(data)) != (_MAGIC, VERSION, ENTRIES, length) or width not in (4, 8):
+        return None
+    firsts = np.frombuffer(data, "<u8", blocks, _HEADER.size)
+    return Directory(width, entries, firsts, np.frombuffer(data, "<u4", blocks, _HEADER.size + blocks * _HASH))
+
+
+def is_intact(directory: Directory, block: int, data: memoryview) -> bool:
+    """Returns whether `data` is what was written as `block`."""
+    return zlib.crc32(data) == directory.checksums[block]
+
+
+def decode_blocks(directory: Directory, blocks: Sequence[memoryview]) -> tuple[Hashes, Numbers]:
+    """Decodes the hashes and deltas of `blocks`, which rise: all are full, but for the last one of the file."""
+    hashes, deltas = [np.empty(0, "<u8")], [np.empty(0, np.int64)]
+    full = ENTRIES * (_HASH + directory.width)
+    some = [block for block in blocks if len(block) == full]
+    for data, count in ((b"".join(some), ENTRIES), *((block, 0) for block in blocks[len(some) :])):
+        rows = np.frombuffer(data, np.uint8).reshape(-1, full if count else len(data))
+        split = rows.shape[1] // (_HASH + directory.width) * _HASH
+        hashes.append(np.ascontiguousarray(rows[:, :split]).view("<u8").ravel())
+        deltas.append(np.ascontiguousarray(rows[:, split:]).view(f"<u{directory.width}").ravel().astype(np.int64))
+    return np.concatenate(hashes), np.concatenate(deltas)
+
+
+def in_order(hashes: Hashes, deltas: Numbers) -> tuple[Hashes, Numbers]:
+    """Sorts entries by hash, and those of one hash by delta.
+
+    Most hashes are there once: only those that are not are sorted by both.
+    """
+    order = np.argsort(hashes)
+    hashes, deltas = hashes[order], deltas[order]
+    same = hashes[1:] == hashes[:-1]
+    if same.any():
+        several = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        deltas[several] = deltas[several][np.lexsort((deltas[several], hashes[several]))]
+    return hashes, deltas
+
+
+def newest(hashes: Hashes, deltas: Numbers, wanted: Hashes, below: int) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Returns the largest delta below `below` of each hash `wanted`, by entries in order; -1 if there is none.
+
+    The second array says which of these may be in an earlier block: the entries begin a block with that hash.
+    """
+    starts = np.searchsorted(hashes, wanted, side="left")
+    ends = np.searchsorted(hashes, wanted, side="right")
+    last = np.full(len(wanted), -1)
+    once = ends - starts == 1
+    last[once] = deltas[starts[once]]
+    last[last >= below] = -1
+    for place in np.flatnonzero(ends - starts > 1).tolist():
+        own = deltas[starts[place] : ends[place]]
+        fitting = int(np.searchsorted(own, below, side="left"))
+        last[place] = own[fitting - 1] if fitting else -1
+    return last, (last < 0) & (ends > starts) & (starts % ENTRIES == 0)

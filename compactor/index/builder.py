@@ -1,0 +1,117 @@
+"""Builds the index of what a writer of runs has written: one file for all its files and partitions.
+
+Entries that do not fit into memory wait on disk by the upper bits of their hashes; each of these parts is sorted in
+memory. So memory does not grow with keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.failpoints import hit
+from compactor.index.blocks import BlocksWriter, Hashes, Numbers, in_order
+from compactor.index.section import IndexSection, fingerprint
+from compactor.model.key_hash import hashes_of
+from compactor.model.record import TopicPartition, as_compared
+from compactor.storage.base import Storage
+from compactor.storage.spill_file import SpillFile
+
+HELD: Final = 4_000_000
+"""Entries in memory, 16 bytes each; sorting them takes as much again. Beyond, all wait on disk."""
+
+_BITS: Final = 6
+"""Upper bits of a hash by which entries wait on disk: 64 parts, of less than a million entries for 50 million keys."""
+
+_WAITING: Final = pa.schema([pa.field("hash", pa.uint64()), pa.field("delta", pa.int64())])
+
+
+class IndexBuilder:
+    """Gathers the keys of records as they are written; `write` makes the file. `held`: entries in memory at most."""
+
+    def __init__(self, held: int = HELD) -> None:
+        self._held = held
+        # Of each partition its number in the index, and the offset of its first record here.
+        self._logs: dict[TopicPartition, tuple[int, int]] = {}
+        # Entries in memory, and their number.
+        self._entries: list[tuple[Hashes, Numbers]] = []
+        self._count = 0
+        self._largest_delta = 0
+        # By the upper bits of their hashes the entries on disk; empty while all are in memory.
+        self._spilled: list[SpillFile] = []
+
+    def add(self, tp: TopicPartition, rows: pa.RecordBatch) -> None:
+        """Adds `rows` (record.RUN) of `tp`, which come by offset; those that can be the latest of no key have no entry.
+
+        Raises OSError if the disk for what does not fit into memory is full.
+        """
+        log, first = self._logs.setdefault(tp, (len(self._logs), rows["offset"][0].as_py()))
+        foldable = pc.and_(pc.is_null(rows["rejected"]), pc.is_valid(rows["key"]))
+        keyed = as_compared(rows).select(["offset", "key"])
+        if foldable.true_count < len(foldable):
+            keyed = keyed.filter(foldable)
+        if not keyed.num_rows:
+            return
+        deltas = keyed["offset"].to_numpy() - first
+        hashes = hashes_of(keyed["key"], pa.array(np.full(len(deltas), log, np.int32)))
+        self._largest_delta = max(self._largest_delta, int(deltas[-1]))
+        self._entries.append((hashes, deltas))
+        self._count += len(hashes)
+        if self._count > self._held:
+            self._spill()
+
+    def write(self, storage: Storage, path: str) -> dict[TopicPartition, IndexSection]:
+        """Writes the file `path` of `storage`; returns the section of each partition that was added.
+
+        Raises StorageError, and OSError as `add`.
+        """
+        writer, written = BlocksWriter(self._largest_delta), 0
+        with storage.open_output(path) as output:
+            for hashes, deltas in self._parts():
+                written += output.write(writer.add(*in_order(hashes, deltas)))
+            rest, directory = writer.finish()
+            written += output.write(rest) + output.write(directory)
+        hit("index.write")
+        checksum = fingerprint(directory)
+        return {
+            tp: IndexSection(
+                path=path, bytes=written, directory_bytes=len(directory), checksum=checksum, log=log, first=first
+            )
+            for tp, (log, first) in self._logs.items()
+        }
+
+    def _parts(self) -> Iterator[tuple[Hashes, Numbers]]:
+        """Yields all entries in parts that rise by hash; the entries of a part are in no order."""
+        if not self._spilled:
+            yield self._taken()
+            return
+        self._spill()
+        with ExitStack() as closed:
+            for part in self._spilled:
+                closed.enter_context(closing(part))
+            for part in self._spilled:
+                rows = pa.Table.from_batches(part.read(), _WAITING)
+                yield rows["hash"].to_numpy(), rows["delta"].to_numpy()
+
+    def _spill(self) -> None:
+        """Moves all entries in memory to disk."""
+        if not self._spilled:
+            self._spilled = [SpillFile(_WAITING) for _ in range(1 << _BITS)]
+        hashes, deltas = self._taken()
+        parts = (hashes >> np.uint64(64 - _BITS)).astype(np.uint8)
+        order = np.argsort(parts, kind="stable")
+        rows = pa.RecordBatch.from_arrays([pa.array(hashes[order]), pa.array(deltas[order])], schema=_WAITING)
+        ends = np.cumsum(np.bincount(parts, minlength=1 << _BITS)).tolist()
+        for part, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            self._spilled[part].add(rows.slice(start, end - start))
+
+    def _taken(self) -> tuple[Hashes, Numbers]:
+        """Takes the entries that are in memory out of it."""
+        entries, self._entries, self._count = self._entries, [], 0
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part for part, _ in entries)])
+        return hashes, np.concatenate([np.empty(0, np.int64), *(part for _, part in entries)])

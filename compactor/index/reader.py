@@ -1,0 +1,176 @@
+"""Looks many keys up in an index file, by ranged reads: its directory, then the blocks that can have their hashes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import DamagedFileError
+from compactor.index.blocks import Directory, Hashes, Numbers, decode_blocks, decode_directory, is_intact, newest
+from compactor.index.section import IndexSection, fingerprint
+from compactor.model.key_hash import hashes_of
+from compactor.storage.base import Storage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_GAP: Final = 128 << 10
+"""Bytes of blocks that nobody asked for and that are read along in an object store: a request costs more."""
+
+_AT_ONCE: Final = 8 << 20
+"""Bytes of blocks that are read at once, and held."""
+
+_REMEMBERED: Final = 64 << 20
+"""Bytes of directories that a process remembers: those of 2,500 million records."""
+
+REMADE: Final = "Nothing is lost: looking keys up takes longer until the next clean of the partition makes it again."
+
+
+class Directories:
+    """Remembers the directories of index files, which never change; threads share it."""
+
+    def __init__(self, most_bytes: int = _REMEMBERED) -> None:
+        self._most_bytes = most_bytes
+        # By location and path, the one that was asked for last at the end; and the bytes of all.
+        self._known: OrderedDict[tuple[str, str], tuple[Directory, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, place: tuple[str, str]) -> Directory | None:
+        """Returns the directory of the file at `place`, if it is remembered."""
+        with self._lock:
+            if place not in self._known:
+                return None
+            self._known.move_to_end(place)
+            return self._known[place][0]
+
+    def put(self, place: tuple[str, str], directory: Directory, size: int) -> None:
+        """Remembers a directory of `size` bytes, and forgets those that were not asked for longest."""
+        with self._lock:
+            self._bytes += size - self._known.get(place, (None, 0))[1]
+            self._known[place] = directory, size
+            while self._bytes > self._most_bytes and len(self._known) > 1:
+                self._bytes -= self._known.popitem(last=False)[1][1]
+
+
+DIRECTORIES: Final = Directories()
+"""Those that this process has read."""
+
+
+def newest_offsets(
+    storage: Storage, section: IndexSection, keys: pa.Array, start: int, end: int, known: Directories = DIRECTORIES
+) -> Numbers:
+    """Returns for each of `keys`, as compared, the largest of its offsets in [start, end), or NO_OFFSET.
+
+    The record there has the key's hash; whether it has the key, the record alone says. A key without an offset has no
+    record in the files that the index is of.
+
+    Raises MissingFileError; DamagedFileError if the file is not what was written; StorageError.
+    """
+    return _SectionReader(storage, section, known).newest(_hashes(keys, section.log), start, end)
+
+
+NO_OFFSET: Final = np.iinfo(np.int64).min
+"""Stands for no offset: those of tombstones that a generation begins with are negative."""
+
+
+def _hashes(keys: pa.Array, log: int) -> Hashes:
+    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)))
+
+
+class _SectionReader:
+    """Reads one file for one log."""
+
+    def __init__(self, storage: Storage, section: IndexSection, known: Directories) -> None:
+        self._storage = storage
+        self._section = section
+        self._known = known
+
+    def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
+        first = self._section.first
+        offsets = np.full(len(hashes), NO_OFFSET)
+        if end <= first:
+            return offsets
+        with self._storage.open_input(self._section.path, self._section.bytes) as source:
+            directory = self._directory(source)
+            blocks = directory.blocks_of(hashes)
+            waiting = np.flatnonzero(blocks >= 0)
+            while len(waiting):
+                waiting = waiting[np.argsort(blocks[waiting], kind="stable")]
+                again = [waiting[:0]]
+                for places, entries in self._read(source, directory, blocks, waiting):
+                    deltas, is_earlier = newest(*entries, hashes[places], end - first)
+                    offsets[places] = np.where(deltas < 0, NO_OFFSET, first + deltas)
+                    again.append(places[is_earlier])
+                waiting = np.concatenate(again)
+                blocks[waiting] -= 1
+                waiting = waiting[blocks[waiting] >= 0]
+        offsets[offsets < start] = NO_OFFSET
+        return offsets
+
+    def _read(
+        self, source: pa.NativeFile, directory: Directory, blocks: Numbers, waiting: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], tuple[Hashes, Numbers]]]:
+        """Yields the blocks that `waiting` ask for, some at a time, with those of `waiting` that ask for them.
+
+        `waiting` are in the order of their blocks.
+        """
+        numbers, firsts = np.unique(blocks[waiting], return_index=True)
+        most = max(1, _AT_ONCE // directory.bounds(0)[1])
+        ends = np.append(firsts[1:], len(waiting))
+        for at in range(0, len(numbers), most):
+            some = numbers[at : at + most].tolist()
+            data = [
+                piece
+                for together in self._together(directory, some)
+                for piece in self._pieces(source, directory, together)
+            ]
+            yield waiting[firsts[at] : ends[at + len(some) - 1]], decode_blocks(directory, data)
+
+    def _pieces(self, source: pa.NativeFile, directory: Directory, blocks: Sequence[int]) -> Iterator[memoryview]:
+        """Reads `blocks` by one request; yields each. Raises DamagedFileError."""
+        lowest, end = directory.bounds(blocks[0])[0], directory.bounds(blocks[-1])[1]
+        source.seek(lowest)
+        data = memoryview(source.read(end - lowest))
+        for block in blocks:
+            begin, stop = directory.bounds(block)
+            piece = data[begin - lowest : stop - lowest]
+            if not is_intact(directory, block, piece):
+                raise self._damaged(f"its block {block} is")
+            yield piece
+
+    def _together(self, directory: Directory, blocks: Sequence[int]) -> Iterator[list[int]]:
+        """Groups `blocks`, which rise, by what is read at once."""
+        gap = 0 if self._storage.is_folder else _GAP
+        group: list[int] = []
+        for block in blocks:
+            begin, end = directory.bounds(block)
+            if group and (
+                begin - directory.bounds(group[-1])[1] > gap or end - directory.bounds(group[0])[0] > _AT_ONCE
+            ):
+                yield group
+                group = []
+            group.append(block)
+        yield group
+
+    def _directory(self, source: pa.NativeFile) -> Directory:
+        place = self._storage.location, self._section.path
+        if (known := self._known.get(place)) is not None:
+            return known
+        size = self._section.directory_bytes
+        source.seek(max(0, self._section.bytes - size))
+        data = source.read(size)
+        directory = decode_directory(data) if fingerprint(data) == self._section.checksum else None
+        if directory is None:
+            raise self._damaged("its directory is")
+        self._known.put(place, directory, size)
+        return directory
+
+    def _damaged(self, what: str) -> DamagedFileError:
+        where = f"{self._storage.location}/{self._section.path}"
+        return DamagedFileError(f"The index {where} is damaged: {what} not what was written.", REMADE)

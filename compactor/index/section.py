@@ -1,0 +1,50 @@
+"""Names what an index file has of one log: what a RunFile keeps as its `index`, as text."""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec import Struct
+
+
+class IndexSection(Struct, frozen=True, kw_only=True):
+    """The part of an index file that is about one log.
+
+    `path` is the file's, `bytes` its size; its last `directory_bytes` are the directory, with this `checksum`. Entries
+    of the log have its number `log` in their hashes, and count offsets from `first`, its first one.
+    """
+
+    path: str
+    bytes: int
+    directory_bytes: int
+    checksum: str
+    log: int
+    first: int
+
+
+def fingerprint(directory: bytes) -> str:
+    """Returns the checksum of a directory, in hex; with those of the blocks in it, it vouches for the whole file."""
+    return hashlib.sha256(directory).hexdigest()[:32]
+
+
+def to_text(section: IndexSection) -> str:
+    """Returns `section` as a RunFile keeps it."""
+    return ":".join(str(getattr(section, name)) for name in IndexSection.__struct_fields__)
+
+
+def from_text(text: str) -> IndexSection:
+    """Parses what `to_text` gave. Raises ValueError if it is not of that form."""
+    path, size, directory_bytes, checksum, log, first = text.split(":")
+    return IndexSection(
+        path=path,
+        bytes=int(size),
+        directory_bytes=int(directory_bytes),
+        checksum=checksum,
+        log=int(log),
+        first=int(first),
+    )
+
+
+def path_of(text: str) -> str:
+    """Returns the path of the file of a section as a RunFile keeps it."""
+    return text.partition(":")[0]

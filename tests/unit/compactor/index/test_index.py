@@ -1,0 +1,176 @@
+"""The key index, held against a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.errors import DamagedFileError, MissingFileError
+from compactor.index import builder, section
+from compactor.index.blocks import ENTRIES, BlocksWriter, decode_directory, in_order, newest
+from compactor.index.builder import IndexBuilder
+from compactor.index.reader import NO_OFFSET, Directories, newest_offsets
+from compactor.index.section import IndexSection
+from compactor.model import record
+from compactor.model.record import TopicPartition
+from compactor.storage.base import Storage
+from tests.support.engine import row
+from tests.support.memory.storage import MemoryStorage
+
+PATH = "runs/1-j-x.index"
+KEYS = st.sampled_from([b"", b"a", b"b", b"ab", b"\xff", None])
+LOGS = st.dictionaries(st.integers(0, 2), st.lists(KEYS, min_size=1, max_size=40), min_size=1)
+
+
+def tp(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+def add(index: IndexBuilder, number: int, keys: Sequence[bytes | None], first: int = 0) -> None:
+    """Adds records with `keys` at offsets from `first` on; those without a key are rejected."""
+    rows = [
+        {**row(number, at, key, b""), "rejected": None if key is not None else "none"}
+        for at, key in enumerate(keys, first)
+    ]
+    index.add(tp(number), pa.RecordBatch.from_pylist(rows, schema=record.RUN))
+
+
+def offsets_of(
+    storage: Storage, of: IndexSection, keys: Sequence[bytes], start: int = -(1 << 62), end: int = 1 << 62
+) -> dict[bytes, int]:
+    """Looks `keys` up in the section `of`."""
+    offsets = newest_offsets(storage, of, pa.array(keys, pa.binary()), start, end, Directories())
+    return {key: offset for key, offset in zip(keys, offsets.tolist(), strict=True) if offset != NO_OFFSET}
+
+
+def newest_of(keys: Sequence[bytes | None], first: int, start: int, end: int) -> Mapping[bytes, int]:
+    """What the index has to say: of each key the last offset in [start, end)."""
+    return {key: at for at, key in enumerate(keys, first) if key is not None and start <= at < end}
+
+
+@given(LOGS, st.integers(-50, 1 << 40), st.integers(-5, 45), st.integers(-5, 45), st.sampled_from([1, 7, builder.HELD]))
+def test_the_newest_offset_of_a_key_is_the_dicts(
+    logs: dict[int, list[bytes | None]], first: int, start: int, end: int, held: int
+) -> None:
+    """Within any bounds, for several logs in one file, also if entries do not fit into memory."""
+    index, storage = IndexBuilder(held), MemoryStorage()
+    for number, keys in logs.items():
+        add(index, number, keys[: len(keys) // 2] or keys, first)
+        if len(keys) > 1:
+            add(index, number, keys[len(keys) // 2 :], first + len(keys) // 2)
+    sections = index.write(storage, PATH)
+    wanted = [b"", b"a", b"b", b"ab", b"\xff", b"absent"]
+    for number, keys in logs.items():
+        expected = newest_of(keys, first, first + start, first + end)
+        assert offsets_of(storage, sections[tp(number)], wanted, first + start, first + end) == expected
+
+
+def test_a_key_with_more_records_than_a_block_has_entries_is_found_at_every_bound() -> None:
+    """The look-up goes back block by block until it is below the bound."""
+    index, storage = IndexBuilder(), MemoryStorage()
+    keys = [b"hot"] * (3 * ENTRIES + 5) + [b"cold"]
+    add(index, 0, keys, 100)
+    (of,) = index.write(storage, PATH).values()
+    for end in (100, 101, 100 + ENTRIES, 101 + ENTRIES, 100 + 2 * ENTRIES, 100 + 3 * ENTRIES + 5, 1 << 40):
+        assert offsets_of(storage, of, [b"hot", b"cold"], end=end) == newest_of(keys, 100, 0, end)
+
+
+def test_many_keys_are_found_with_their_offsets_and_no_others() -> None:
+    """Over many blocks, and deltas that need eight bytes."""
+    index, storage = IndexBuilder(held=5_000), MemoryStorage()
+    keys = [b"key-%d" % n for n in range(20_000)]
+    add(index, 0, keys, 7)
+    add(index, 0, [b"far"], 7 + (1 << 33))
+    (of,) = index.write(storage, PATH).values()
+    asked = [*keys[::3], b"far", *(b"no-%d" % n for n in range(1_000))]
+    expected = {**{key: 7 + at * 3 for at, key in enumerate(keys[::3])}, b"far": 7 + (1 << 33)}
+    assert offsets_of(storage, of, asked) == expected
+
+
+def test_an_entry_takes_twelve_bytes_and_the_directory_a_fortieth_of_a_byte() -> None:
+    """At most 24 bytes a key are allowed; the directory adds 12 bytes for each block of 512."""
+    index, storage = IndexBuilder(), MemoryStorage()
+    add(index, 0, [b"%d" % n for n in range(51_200)])
+    (of,) = index.write(storage, PATH).values()
+    assert of.bytes - of.directory_bytes == 51_200 * 12
+    assert of.directory_bytes == 20 + 100 * 12
+    assert of.bytes == len(storage.read(PATH))
+
+
+def test_no_key_needs_no_block() -> None:
+    """A log of records that were all rejected has a section, in which nothing is found."""
+    index, storage = IndexBuilder(), MemoryStorage()
+    add(index, 0, [None, None])
+    (of,) = index.write(storage, PATH).values()
+    assert offsets_of(storage, of, [b"a"]) == {}
+
+
+@pytest.mark.parametrize("byte", [0, 6_143, 6_144, -1, -20])
+def test_any_changed_byte_is_noticed(byte: int) -> None:
+    """That of a block by its own checksum, that of the directory by the one in the catalog."""
+    index, storage = IndexBuilder(), MemoryStorage()
+    keys = [b"%d" % n for n in range(ENTRIES + 1)]
+    add(index, 0, keys)
+    (of,) = index.write(storage, PATH).values()
+    data = bytearray(storage.read(PATH))
+    data[byte] ^= 1
+    storage.write(PATH, bytes(data))
+    with pytest.raises(DamagedFileError, match="is damaged"):
+        offsets_of(storage, of, keys)
+
+
+def test_a_lost_index_is_a_missing_file() -> None:
+    """So a reader knows to do without it."""
+    index = IndexBuilder()
+    add(index, 0, [b"a"])
+    (of,) = index.write(MemoryStorage(), PATH).values()
+    with pytest.raises(MissingFileError):
+        offsets_of(MemoryStorage(), of, [b"a"])
+
+
+def test_a_section_is_the_same_after_it_was_kept_as_text() -> None:
+    """A RunFile keeps it in one column."""
+    of = IndexSection(path=PATH, bytes=7, directory_bytes=3, checksum="ab", log=2, first=-4)
+    assert section.from_text(section.to_text(of)) == of
+    assert section.path_of(section.to_text(of)) == PATH
+
+
+def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> None:
+    """Different keys can have one hash: the entries lie together."""
+    hashes, deltas = in_order(np.array([5, 9, 5, 1, 5], np.uint64), np.array([7, 0, 3, 2, 9]))
+    assert (hashes.tolist(), deltas.tolist()) == ([1, 5, 5, 5, 9], [2, 3, 7, 9, 0])
+    wanted = np.array([5, 1, 2, 9], np.uint64)
+    expected = {10: [9, 2, -1, 0], 8: [7, 2, -1, 0], 3: [-1, 2, -1, 0], 2: [-1, -1, -1, 0]}
+    assert {below: newest(hashes, deltas, wanted, below)[0].tolist() for below in expected} == expected
+    assert newest(hashes, deltas, wanted, 2)[1].tolist() == [False, True, False, False]
+
+
+def test_blocks_are_full_whatever_pieces_entries_come_in() -> None:
+    """Only the last block has fewer entries."""
+    writer, blocks = BlocksWriter(0), b""
+    for size in (1, ENTRIES, 0, 2 * ENTRIES + 7, 3):
+        blocks += writer.add(np.zeros(size, np.uint64), np.zeros(size, np.int64))
+    rest, directory = writer.finish()
+    decoded = decode_directory(directory)
+    assert decoded is not None
+    assert (decoded.blocks, decoded.entries) == (4, 3 * ENTRIES + 11)
+    assert len(blocks) == 3 * ENTRIES * 12
+    assert len(rest) == 11 * 12
+    assert decode_directory(directory[:-1]) is None
+
+
+def test_directories_are_remembered_up_to_a_number_of_bytes() -> None:
+    """That which was asked for longest ago is forgotten first."""
+    known, (a, b, c) = Directories(20), (("s", name) for name in "abc")
+    decoded = decode_directory(BlocksWriter(0).finish()[1])
+    assert decoded is not None
+    for place in (a, b):
+        known.put(place, decoded, 10)
+    assert known.get(a) is decoded
+    known.put(c, decoded, 10)
+    assert (known.get(a), known.get(b), known.get(c)) == (decoded, None, decoded)
