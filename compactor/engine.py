@@ -87,7 +87,12 @@ class Engine:
         catalog was set back. A record that the output has would be left out, and its key would be forgotten.
         """
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
-        target = RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=policy.segment_bytes)
+        target = RunTarget(
+            storage=self._catalog.storage,
+            prefix=named,
+            max_bytes=policy.segment_bytes,
+            is_indexed=self._settings.has_index,
+        )
         ahead = self._catalog.state.key_identity is not None and bool(self._changelog.uncertain())
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once and not ahead)
 

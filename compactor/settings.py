@@ -71,6 +71,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     `publish_local_max_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
     `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter topic
     (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms`: -1 is only on command.
+    `state_index`: whether runs get an index of their keys: `always`, `never`, or `auto`: if a setting needs it.
     `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
     offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
@@ -84,8 +85,14 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     bootstrap_fold_enable: bool = True
     publish_local_max_records: int = -1
     tolerate_rejected: bool = False
+    state_index: str = "auto"
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
     snapshot_string_columns: frozenset[str] = frozenset()
     position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000
+
+    @property
+    def has_index(self) -> bool:
+        """Whether new runs get an index of their keys. Nothing needs one yet, so `auto` means no."""
+        return self.state_index == "always"

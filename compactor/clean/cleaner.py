@@ -272,7 +272,12 @@ class Cleaner:
 
     def _target(self) -> RunTarget:
         named = prefix(self._catalog.epoch, secrets.token_hex(4))
-        return RunTarget(storage=self._catalog.storage, prefix=named, max_bytes=self._settings.policy.segment_bytes)
+        return RunTarget(
+            storage=self._catalog.storage,
+            prefix=named,
+            max_bytes=self._settings.policy.segment_bytes,
+            is_indexed=self._settings.has_index,
+        )
 
 
 def _announce(event: str, named: Sequence[tuple[TopicPartition, str]], count: int) -> None:

@@ -45,7 +45,7 @@ def _stats_within(storage: Storage, file_range: FileRange) -> Iterator[FileStats
     if parts:
         entire = file.entire and file_range.start <= file.first and file.last < file_range.end
         part = with_checksum(reduce(combine, parts), file.file_bytes, file.sha256, file.footer)
-        yield replace(part, file=replace(part.file, entire=entire))
+        yield replace(part, file=replace(part.file, entire=entire, index=file.index))
 
 
 def _rest(run: Run, below: Run, start: int) -> Run | None:

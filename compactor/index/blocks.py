@@ -103,7 +103,7 @@ class BlocksWriter:
         blocks[:, size * _HASH :] = deltas.astype(f"<u{self._width}").view(np.uint8).reshape(len(blocks), -1)
         self.entries += count
         self._firsts.append(hashes[::size])
-        self._checksums.extend(zlib.crc32(block) for block in blocks)
+        self._checksums.extend(zlib.crc32(block.data) for block in blocks)
         return blocks.tobytes()
 
 
@@ -127,15 +127,18 @@ def is_intact(directory: Directory, block: int, data: memoryview) -> bool:
 
 def decode_blocks(directory: Directory, blocks: Sequence[memoryview]) -> tuple[Hashes, Numbers]:
     """Decodes the hashes and deltas of `blocks`, which rise: all are full, but for the last one of the file."""
-    hashes, deltas = [np.empty(0, "<u8")], [np.empty(0, np.int64)]
-    full = ENTRIES * (_HASH + directory.width)
-    some = [block for block in blocks if len(block) == full]
-    for data, count in ((b"".join(some), ENTRIES), *((block, 0) for block in blocks[len(some) :])):
-        rows = np.frombuffer(data, np.uint8).reshape(-1, full if count else len(data))
-        split = rows.shape[1] // (_HASH + directory.width) * _HASH
-        hashes.append(np.ascontiguousarray(rows[:, :split]).view("<u8").ravel())
-        deltas.append(np.ascontiguousarray(rows[:, split:]).view(f"<u{directory.width}").ravel().astype(np.int64))
-    return np.concatenate(hashes), np.concatenate(deltas)
+    size = _HASH + directory.width
+    full = b"".join(block for block in blocks if len(block) == ENTRIES * size)
+    rest = b"".join(block for block in blocks if len(block) < ENTRIES * size)
+    parts = [_decoded(full, directory.width, ENTRIES), _decoded(rest, directory.width, max(1, len(rest) // size))]
+    return np.concatenate([hashes for hashes, _ in parts]), np.concatenate([deltas for _, deltas in parts])
+
+
+def _decoded(data: bytes, width: int, entries: int) -> tuple[Hashes, Numbers]:
+    """Decodes blocks of so many `entries` each."""
+    blocks = np.frombuffer(data, np.uint8).reshape(-1, entries * (_HASH + width))
+    hashes = np.ascontiguousarray(blocks[:, : entries * _HASH]).view("<u8").ravel()
+    return hashes, np.ascontiguousarray(blocks[:, entries * _HASH :]).view(f"<u{width}").ravel().astype(np.int64)
 
 
 def in_order(hashes: Hashes, deltas: Numbers) -> tuple[Hashes, Numbers]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _GAP: Final = 128 << 10
-"""Bytes of blocks that nobody asked for and that are read along in an object store: a request costs more."""
+"""Bytes of blocks that are read along, though none asks for them, in an object store: a request costs more."""
 
 _AT_ONCE: Final = 8 << 20
 """Bytes of blocks that are read at once, and held."""

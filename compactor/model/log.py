@@ -27,6 +27,9 @@ class RunFile(Struct, frozen=True, kw_only=True):
     versions. `entire`: the counts are of everything that the file holds of the partition. It is False if they are of
     a range of offsets only (`Restate`), and in files of older versions. `key_encodings` are the encodings
     (`record.RUN`) of all its keys, with commas between them; None if that is not known, or there are many.
+
+    `index` names the section of an index file that has the keys of its records (`compactor.index.section`); None if
+    they are in none.
     """
 
     path: str
@@ -41,6 +44,7 @@ class RunFile(Struct, frozen=True, kw_only=True):
     keyless: int = 0
     entire: bool = False
     key_encodings: str | None = None
+    index: str | None = None
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -187,8 +191,10 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
 
     @property
     def paths(self) -> frozenset[str]:
-        """Paths of all files that the log still needs."""
-        return frozenset(file.path for run in self.kept for file in run.files)
+        """Paths of all files that the log still needs, of records and of their keys."""
+        files = [file for run in self.kept for file in run.files]
+        indexes = {file.index for file in files if file.index is not None}
+        return frozenset((*(file.path for file in files), *(text.partition(":")[0] for text in indexes)))
 
 
 def empty(tp: TopicPartition, bucket: int, start: int, backlog_end: int | None) -> PartitionLog:

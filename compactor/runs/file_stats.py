@@ -51,7 +51,7 @@ _MOST: Final = np.iinfo(np.int64).max
 """No value is larger."""
 
 # FILE_STATS: which columns are text, and which belong to the file and which to its partition.
-_TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason", "key_encodings")
+_TEXT: Final = ("topic", "path", "sha256", "footer", "first_rejected_reason", "key_encodings", "index")
 _FILE: Final = tuple(name for name in RunFile.__struct_fields__ if name != "entire")
 _OWN: Final = tuple(name for name in FileStats.__struct_fields__ if name != "file")
 
@@ -111,6 +111,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
         "newest_ms": newest_ms,
         "footer": [None] * size,
         "key_encodings": _encodings(batch, first, last),
+        "index": [None] * size,
         "keyless": rows.total(_flags(pc.is_null(batch["key"])) & ~refused),
         "tombstones": rows.total(_flags(pc.is_null(batch["value"])) & ~refused),
         "rejected": rows.total(refused),
@@ -258,3 +259,8 @@ def combine(earlier: FileStats, later: FileStats) -> FileStats:
 def with_checksum(stats: FileStats, file_bytes: int, sha256: str, footer: str | None) -> FileStats:
     """Returns `stats` with the figures of its file, which is closed."""
     return replace(stats, file=replace(stats.file, file_bytes=file_bytes, sha256=sha256, footer=footer))
+
+
+def with_index(stats: FileStats, section: str) -> FileStats:
+    """Returns `stats` with the `section` of the index file that has the keys of its records."""
+    return replace(stats, file=replace(stats.file, index=section))

@@ -1,6 +1,7 @@
 """Names run files by the job that makes them: once the job is over, no commit can name its files any more.
 
-    runs/<epoch>-<job>-<random>.parquet
+    runs/<epoch>-<job>-<random>.parquet     records
+    runs/<epoch>-<job>-<random>.index       the index of their keys
 
 A job is a fold's, or a micro-batch's: `<engine>.<number>`, numbers rising within one run of the engine.
 """
@@ -29,9 +30,9 @@ def prefix(epoch: int, job: str) -> str:
     return f"{epoch}-{job}"
 
 
-def file_name(begins: str) -> str:
-    """Returns the name of a new file that begins with a job's `prefix`."""
-    return f"{begins}-{secrets.token_hex(8)}.parquet"
+def file_name(begins: str, kind: str = "parquet") -> str:
+    """Returns the name of a new file of that `kind` that begins with a job's `prefix`."""
+    return f"{begins}-{secrets.token_hex(8)}.{kind}"
 
 
 def numbered(begins: str, number: int) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from compactor.model import record
 from compactor.model.record import PARTITION, TopicPartition, partition_spans
@@ -50,6 +51,26 @@ def read_file_range(
                 rows = trimmed(batch if alone else _of(batch, file_range.tp), file_range.start, file_range.end)
                 if rows.num_rows:
                     yield _completed(rows, names)
+
+
+def read_offsets(storage: Storage, file_range: FileRange, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """Reads the records (record.RUN) of `file_range` at `offsets`, which rise; no other row group than theirs.
+
+    Raises as `read_file_range`.
+    """
+    with checksums.open_verified(storage, file_range.file) as file:
+        for group in range(file.num_row_groups):
+            held = bounds_of(file.metadata.row_group(group))
+            own = offsets[np.searchsorted(offsets, held.first) : np.searchsorted(offsets, held.last, side="right")]
+            if not len(own) or not held.overlap(file_range.tp, file_range.start, file_range.end):
+                continue
+            for batch in file.iter_batches(_ROWS, row_groups=[group]):
+                rows = batch if held.tp is not None else _of(batch, file_range.tp)
+                wanted = np.isin(rows["offset"].to_numpy(), own)
+                if wanted.any():
+                    yield _completed(rows.filter(pa.array(wanted)), record.RUN.names)
+                if rows.num_rows and rows["offset"][-1].as_py() >= own[-1]:
+                    break
 
 
 class Bounds(Struct, frozen=True):

@@ -21,10 +21,12 @@ from msgspec import Struct
 
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.failpoints import hit
+from compactor.index import section
+from compactor.index.builder import IndexBuilder
 from compactor.model import record
 from compactor.model.log import Run
-from compactor.model.record import TopicPartition, split_by_partition
-from compactor.runs import checksums, paths
+from compactor.model.record import TopicPartition, partition_spans, split_by_partition
+from compactor.runs import checksums, file_stats, paths
 from compactor.runs.file_stats import FileStats, combine, level0_run, stats_of, with_checksum
 from compactor.storage.base import Storage
 
@@ -64,6 +66,7 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     `arrived_ms`: when the micro-batch of records that are new was planned; None if they are rewritten.
     `held_bytes`: Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; if even that is
     small, all buffers are written.
+    `is_indexed`: the keys of all files go into an index file in addition, once the last of them is closed.
     """
 
     storage: Storage
@@ -72,6 +75,7 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     max_bytes: int
     arrived_ms: int | None = None
     held_bytes: int = 128 << 20
+    is_indexed: bool = False
 
 
 def cut(batch: pa.RecordBatch, group_bytes: int = ROW_GROUP_BYTES) -> Iterator[pa.RecordBatch]:
@@ -83,7 +87,8 @@ def cut(batch: pa.RecordBatch, group_bytes: int = ROW_GROUP_BYTES) -> Iterator[p
 def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[FileStats]:
     """Writes record.RUN rows as files of `target`; yields the statistics of each file's partitions as files are closed.
 
-    None in place of a batch closes the file: what comes after it is in another one.
+    None in place of a batch closes the file: what comes after it is in another one. With an index, all statistics come
+    at the end, when the index file is complete.
 
     Within a partition the rows must come by rising offset. An open file is removed if anything fails.
     Raises FoldError if offsets do not rise, StorageError if the store refuses.
@@ -136,6 +141,9 @@ class RunWriter:
         self._file: ParquetFile | None = None
         self._parts: dict[TopicPartition, FileStats] = {}
         self._shared: list[tuple[TopicPartition, TopicPartition]] = []
+        # The index of what was written, None without one; and the statistics that wait until it is complete.
+        self._index = IndexBuilder() if target.is_indexed else None
+        self._closed: list[FileStats] = []
 
     def __enter__(self) -> Self:
         return self
@@ -161,9 +169,18 @@ class RunWriter:
             yield from self._flush_all([[largest]] if self._is_large(largest) else self._groups())
 
     def finish(self) -> Iterator[FileStats]:
-        """Writes what waits and closes the file; yields its statistics."""
+        """Writes what waits, closes the file, and writes the index; yields the statistics that were not yielded yet."""
         yield from self._flush_all(self._groups())
         yield from self._close()
+        if self._index is not None and self._closed:
+            yield from self._indexed(self._index)
+
+    def _indexed(self, index: IndexBuilder) -> Iterator[FileStats]:
+        """Writes `index`, and yields the statistics of all files of this writer, each with its section."""
+        path = f"{self._target.folder}/{paths.file_name(self._target.prefix, 'index')}"
+        sections = index.write(self._target.storage, path)
+        closed, self._closed, self._index = self._closed, [], IndexBuilder()
+        yield from (file_stats.with_index(part, section.to_text(sections[part.tp])) for part in closed)
 
     def _is_large(self, tp: TopicPartition) -> bool:
         return self._buffers[tp].bytes >= SHARED_BYTES
@@ -208,6 +225,9 @@ class RunWriter:
         for part in stats_of(file.path, rows, self._target.arrived_ms):
             known = self._parts.get(part.tp)
             self._parts[part.tp] = combine(known, part) if known else part
+        if self._index is not None:
+            for tp, start, end in partition_spans(rows):
+                self._index.add(tp, rows.slice(start, end - start))
         file.write(pa.Table.from_batches([rows]))
         if len(tps) > 1:
             self._shared.append((tps[0], tps[-1]))
@@ -229,8 +249,11 @@ class RunWriter:
         hit(self._failpoint)
         parts, self._parts, self._shared = self._parts, {}, []
         size, sha256, footer = file.bytes, file.sha256, file.footer
-        for part in parts.values():
-            yield with_checksum(part, size, sha256, footer)
+        stats = [with_checksum(part, size, sha256, footer) for part in parts.values()]
+        if self._index is None:
+            yield from stats
+        else:
+            self._closed.extend(stats)
 
 
 class ParquetFile:

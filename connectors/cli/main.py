@@ -32,6 +32,7 @@ from connectors.cli.describe import describe
 from connectors.cli.dlq import app as dlq_app
 from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
+from connectors.cli.get import get
 from connectors.cli.kafka import kafka
 from connectors.cli.package import package
 from connectors.cli.rebuild import rebuild
@@ -168,14 +169,14 @@ def help_of(command: Callable[..., None]) -> str:
 
 
 COMMANDS: Final[tuple[Callable[..., None], ...]] = (
-    *(run, validate, describe, analyze, dump, clean, release, restart, resync, rebuild, snapshot, delete),
+    *(run, validate, describe, analyze, get, dump, clean, release, restart, resync, rebuild, snapshot, delete),
     *(tail, kafka, failpoints, package, demo, version),
 )
 """The subcommands, in the order of `keyfold --help`."""
 
 GROUPS: Final = {
     "Run": "run validate demo",
-    "Look": "describe dump tail analyze version",
+    "Look": "describe get dump tail analyze version",
     "Ask a worker": "connectors restart clean snapshot release dlq",
     "Start over": "resync rebuild delete",
     "For clusters and trials": "package kafka failpoints",

@@ -138,7 +138,7 @@ class ConnectorConfig(BaseModel):
     segment_bytes: Int = _compaction("segment.bytes", "134217728", ge=1024, unit="bytes", importance="medium")
     """Size at which a file of a run ends and the next begins.
 
-    keyfold's files have no index files, so it may be smaller than the 1 MiB that Kafka 4 asks for. Under 1 KiB there
+    No file has an index file of its own, so it may be smaller than the 1 MiB that Kafka 4 asks for. Under 1 KiB there
     would be a file for nearly each record."""
     fold_level0_files: Int = _fold("fold.level0.files", "32", ge=2, importance="low")
     """This many level-0 runs of a log are folded into one run of level 1."""
@@ -160,6 +160,13 @@ class ConnectorConfig(BaseModel):
 
     Larger ones are done by Spark's tasks, as are those with `fold.io.max.bytes.per.second`, of a connector that does
     not compact, or with a damaged file."""
+    state_index: Annotated[Literal["auto", "always", "never"], ANY_CASE] = _fold(
+        "state.index", "auto", importance="low"
+    )
+    """Whether the files of the state get an index of their keys, so that `keyfold get` need not read all keys.
+
+    `auto`: if another setting needs it; none does yet. With `always`, files that have no index get one by the next full
+    fold of their partition."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
     topic gets each key once."""

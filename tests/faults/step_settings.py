@@ -18,6 +18,7 @@ IN_TASKS: Final = frozenset(
     {
         "source.read",
         "ingest.write",
+        "index.write",
         "publish.fence",
         "publish.position",
         "publish.begin",
@@ -47,6 +48,8 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
     """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read, publish and rewrite."""
+    if step.startswith("index."):
+        return {**(TASKS if tasks else CALM), "state.index": "always"}
     if tasks and step.startswith(("publish.", "source.", "ingest.")):
         return TASKS
     if tasks and step.startswith(("merge.", "clean.")):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from compactor.catalog.commits import Commit, commit_path, list_versions, read
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
-from tests.support.oracle import log_contents, output, retention, snapshots, steps
+from tests.support.oracle import log_contents, lookups, output, retention, snapshots, steps
 from tests.support.oracle.model import Model
 from tests.support.oracle.named_ids import NamedIds
 from tests.support.oracle.simulation import Simulation
@@ -26,6 +26,7 @@ class Oracle:
         self.simulation = Simulation(spark, folder, any_case=any_case)
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
+        self._look_ups = lookups.LookUps(self.simulation.storage)
         self._shelf = snapshots.SnapshotReader(self.simulation.shelf)
         self._ids = NamedIds()
         self._version = 0
@@ -59,6 +60,7 @@ class Oracle:
             yield f"the owner knows {state}, its commits say {model.state}"
         yield from (f"{path} is named and not there" for path in state.paths if not simulation.storage.exists(path))
         yield from log_contents.violations(state, model, self._dumps)
+        yield from self._look_ups.violations(state, self._dumps)
         yield from output.violations(state, model, sent, simulation.tampered)
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
         yield from self._ids.violations(simulation.broker.entries)

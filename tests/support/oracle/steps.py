@@ -62,6 +62,7 @@ class Settings(NamedTuple):
     most: int = 100
     local: int = 1_000
     fold_method: FoldMethod = FoldMethod.MEMORY
+    index: str = "auto"
 
     @property
     def policy(self) -> CompactionPolicy:

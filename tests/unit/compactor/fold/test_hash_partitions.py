@@ -8,10 +8,12 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from compactor.fold.offset_map import BITS, HASH_PARTITIONS, hash_partitions_of
-from compactor.model.key_hash import PIECE, hashes_of
+from compactor.model.key_hash import PIECE, hash_of, hashes_of
 
 KEYS = pa.array([None, b"", b"\x00", b"\x00\x00", b"a", b"ab", b"\xff\xfe", b"k" * 1_000], pa.binary())
 
@@ -65,3 +67,17 @@ def test_a_level_tells_apart_what_the_one_before_did_not() -> None:
     of_one = hashes[hash_partitions_of(hashes, 0) == 5]
     assert {*hash_partitions_of(of_one, 1).tolist()} == {*range(HASH_PARTITIONS)}
     assert HASH_PARTITIONS == 1 << BITS
+
+
+@given(st.binary(max_size=40) | st.none())
+def test_few_keys_are_hashed_without_pandas_to_the_same(key: bytes | None) -> None:
+    """Index files are read by commands that do not import pandas, which takes half a second."""
+    expected = hashed(pa.array([key], pa.binary()))[0]
+    assert hash_of(key) == expected
+
+
+def test_the_hash_of_a_key_never_changes() -> None:
+    """Index files hold it: those of before have to be read."""
+    expected = [1760245841805064774, 13950350942979735504, 10157453247413853161]
+    assert [hash_of(key) for key in (b"", b"a", b"customer-1")] == expected
+    assert hashed(pa.array([b"", b"a", b"customer-1"], pa.binary())).tolist() == expected

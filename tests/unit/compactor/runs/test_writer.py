@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from compactor.errors import FailpointError, FoldError, MissingFileError
 from compactor.failpoints import VARIABLE
+from compactor.index import section
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition
 from compactor.publish.publishable import YoungRecords, first_young
 from compactor.quarantine import verify
-from compactor.runs import file_stats, reader, writer
+from compactor.runs import file_stats, paths, reader, writer
 from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
@@ -324,3 +325,29 @@ def test_a_record_stamped_in_the_future_is_remembered_until_it_is_as_old_as_its_
     log = log_with(storage, [row(0, 0, b"k", b"v", timestamp=1000)], arrived=(50,))
     young = YoungRecords(storage)
     assert [young.first(log, 0, newest_ms) for newest_ms in (10, 49, 50)] == [0, 0, None]
+
+
+def test_an_index_is_written_once_for_all_files_of_a_writer() -> None:
+    """Statistics come when it is complete, and each names the section of its partition."""
+    storage = MemoryStorage()
+    named = RunTarget(storage=storage, prefix="1-j", max_bytes=1, is_indexed=True)
+    rows = [[row(0, 1, b"a", b""), row(1, 5, b"a", b"")], [row(0, 2, b"b", b"")]]
+    with writer.RunWriter(named, "ingest.write") as opened:
+        assert [part for some in rows for part in opened.add(batch(some))] == []
+        parts = list(opened.finish())
+    (path,) = (info.path for info in storage.walk("runs") if info.path.endswith(".index"))
+    assert paths.job_of(path) == (1, "j")
+    sections = {(part.tp, section.from_text(str(part.file.index))) for part in parts}
+    assert {(tp.partition, each.path, each.log, each.first) for tp, each in sections} == {
+        (0, path, 0, 1),
+        (1, path, 1, 5),
+    }
+    assert sum(part.file.records for part in parts) == 3
+
+
+def test_without_an_index_nothing_is_written_in_addition() -> None:
+    """Files name no section, and come as they are closed."""
+    storage = MemoryStorage()
+    (part,) = writer.write([batch([row(0, 1, b"a", b"")])], target(storage), "ingest.write")
+    assert part.file.index is None
+    assert [info.path for info in storage.walk("runs")] == [part.file.path]

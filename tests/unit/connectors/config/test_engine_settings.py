@@ -39,6 +39,7 @@ def test_every_setting_reaches_the_engine() -> None:
         "publish.local.max.records": "5",
         "bootstrap.fold.enable": "false",
         "errors.tolerance": "all",
+        "state.index": "Always",
         "snapshot.retention.count": "9",
     }
     least = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
@@ -46,6 +47,7 @@ def test_every_setting_reaches_the_engine() -> None:
     assert (found.connector, found.policy.min_cleanable_dirty_ratio, found.fold.tier_runs) == ("c", 0.25, 7)
     assert found.policy.cleanup_policy == ("compact", "delete")
     assert (found.fold_io_max_bytes_per_second, found.publish_local_max_records) == (1000, 5)
+    assert (found.state_index, found.has_index) == ("always", True)
     assert (found.bootstrap_fold_enable, found.tolerate_rejected, found.snapshot_retention_count) == (False, True, 9)
 
 

@@ -1,0 +1,1 @@
+"""Looks up what is kept of some keys."""

@@ -1,0 +1,115 @@
+"""Finds the latest kept record of each of some keys in one log.
+
+Runs are asked from the newest to the oldest, each for the keys that no newer one has. A run with an index is asked for
+the newest offset of each key's hash; the record there is read and its key compared, as two keys may have one hash. A
+run without one, or with one that is lost or damaged, has its keys read instead: the answer is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from numpy.typing import NDArray
+
+from compactor.errors import DamagedFileError, MissingFileError
+from compactor.fold.latest_per_key import is_foldable
+from compactor.index.reader import NO_OFFSET, newest_offsets
+from compactor.index.section import from_text
+from compactor.model import record
+from compactor.model.log import PartitionLog, Run
+from compactor.model.record import KEY_IDENTITY
+from compactor.runs.reader import read_file_range, read_offsets
+from compactor.runs.scan import FileRange, OffsetRange
+from compactor.storage.base import Storage
+
+_COMPARED = ("offset", "key", "rejected", KEY_IDENTITY)
+
+_log = structlog.get_logger()
+
+
+def latest_records(storage: Storage, log: PartitionLog, keys: pa.Array) -> pa.Table:
+    """Returns the latest kept record (record.RUN) of each of `keys` (binary, as compared) that `log` has, in no order.
+
+    What is published and what is not yet both count. Raises StorageError; MissingFileError if a file of records is
+    gone: the caller's state of the catalog may be older than a vacuum.
+    """
+    left = pc.unique(keys.drop_null())
+    records = [record.RUN.empty_table()]
+    for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
+        if not len(left):
+            break
+        of_run = _latest_of_run(storage, log, run, left)
+        records.append(of_run)
+        left = left.filter(pc.invert(pc.is_in(left, record.as_compared(of_run)["key"].combine_chunks())))
+    return pa.concat_tables(records)
+
+
+def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, keys: pa.Array) -> pa.Table:
+    """Returns the latest records of `keys` in `run`."""
+    pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
+    by_index: dict[str | None, list[FileRange]] = {}
+    for piece in pieces:
+        by_index.setdefault(piece.file.index, []).append(piece)
+    offsets, scanned = np.full(len(keys), NO_OFFSET), by_index.pop(None, [])
+    for index, covered in by_index.items():
+        by_hash = None if index is None else _by_index(storage, index, keys, covered)
+        if by_hash is None:
+            scanned.extend(covered)
+        else:
+            offsets = np.maximum(offsets, by_hash)
+    offsets = np.maximum(offsets, _by_scan(storage, scanned, keys))
+    records = _records_at(storage, pieces, offsets)
+    is_hers = _have_keys(records, keys, offsets)
+    if is_hers.all():
+        return records
+    # Another key with the same hash lies above: the keys tell them apart.
+    offsets[~is_hers] = _by_scan(storage, pieces, keys.filter(pa.array(~is_hers)))
+    return _records_at(storage, pieces, offsets)
+
+
+def _by_index(storage: Storage, index: str, keys: pa.Array, covered: Sequence[FileRange]) -> NDArray[np.int64] | None:
+    """Returns the newest offset of each key by an index; None if that is lost or damaged."""
+    start, end = min(piece.start for piece in covered), max(piece.end for piece in covered)
+    try:
+        return newest_offsets(storage, from_text(index), keys, start, end)
+    except (MissingFileError, DamagedFileError) as error:
+        _log.warning("key index not used", reason=error.message, effect="keys are read from the records instead")
+        return None
+
+
+def _by_scan(storage: Storage, pieces: Sequence[FileRange], keys: pa.Array) -> NDArray[np.int64]:
+    """Reads all keys of `pieces`; returns the newest offset of each of `keys`, NO_OFFSET if there is none."""
+    offsets = np.full(len(keys), NO_OFFSET)
+    for batch in (batch for piece in pieces for batch in read_file_range(storage, piece, _COMPARED)):
+        compared = record.as_compared(batch)
+        places = pc.index_in(compared["key"], keys)
+        wanted = pc.and_(is_foldable(compared), pc.is_valid(places))
+        if wanted.true_count:
+            np.maximum.at(offsets, places.filter(wanted).to_numpy(), batch["offset"].filter(wanted).to_numpy())
+    return offsets
+
+
+def _records_at(storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64]) -> pa.Table:
+    """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
+    wanted = np.unique(offsets[offsets != NO_OFFSET])
+    return pa.Table.from_batches(_batches_at(storage, pieces, wanted), record.RUN)
+
+
+def _batches_at(storage: Storage, pieces: Sequence[FileRange], wanted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        first, end = max(piece.start, piece.file.first), min(piece.end, piece.file.last + 1)
+        own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, end)]
+        if len(own):
+            yield from read_offsets(storage, piece, own)
+
+
+def _have_keys(records: pa.Table, keys: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns whether each of `keys` has no offset, or the record at its offset has the key."""
+    has_no_offset = offsets == NO_OFFSET
+    places = pc.index_in(pa.array(offsets), records["offset"].combine_chunks())
+    own = record.as_compared(records)["key"].combine_chunks().take(places)
+    return has_no_offset | pc.fill_null(pc.equal(own, keys), fill_value=False).to_numpy(zero_copy_only=False)

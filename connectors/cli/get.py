@@ -1,0 +1,124 @@
+"""`keyfold get`: the latest record that is kept of each of some keys, one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from msgspec import Struct
+
+from connectors.cli.dump import TextOption, writes_to_terminal
+from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
+from connectors.cli.output import JsonLines, Readable, readable
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    from connectors.operations.get import KeyRecord
+
+KeysArgument = Annotated[list[str], typer.Argument(help="The keys, as text.", metavar="KEY...")]
+HexOption = Annotated[bool, typer.Option("--hex", help="The keys are bytes in hexadecimal digits.")]
+JsonKeyOption = Annotated[
+    bool, typer.Option("--json", help="The keys are JSON, and kept as keyfold.Json writes it: without spaces.")
+]
+
+
+class LookedUp(Struct, frozen=True):
+    """A kept record as it is printed; bytes appear as base64 or as `readable` gives them, times in ms."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: bytes | Readable
+    value: bytes | Readable
+    headers: tuple[tuple[str, bytes | Readable], ...]
+    delete_horizon: int | None
+    published: bool
+    end: int
+
+
+def get(
+    connector: ConnectorArgument,
+    keys: KeysArgument,
+    as_hex: HexOption = False,
+    as_json: JsonKeyOption = False,
+    topic: SomeTopicOption = None,
+    partition: SomePartitionOption = None,
+    text: TextOption = None,
+    worker: WorkerOption = None,
+) -> None:
+    """Prints the latest record that keyfold keeps of each key, with a live worker or without one.
+
+    Every partition is asked, or the one that is named. With state.index=always it takes a few reads; otherwise all
+    keys are read.
+    """
+    wanted = parsed(keys, as_hex=as_hex, as_json=as_json)
+    config, settings = configs_of(connector, worker)
+    from compactor.catalog.catalog import Catalog
+    from connectors.config.stores import connector_storage
+    from connectors.operations.get import get as operation
+    from connectors.operations.get import logs_of
+
+    storage, name = connector_storage(config, settings.name), settings.name
+    records = operation(
+        storage,
+        settings,
+        lambda: Catalog.open(storage, name).state,
+        wanted,
+        lambda state: logs_of(state, name, topic, partition),
+    )
+    out = JsonLines()
+    is_text = writes_to_terminal() if text is None else text
+    out.write(shown(record, text=is_text) for record in records)
+    out.flush()
+    if not records:
+        typer.echo("Nothing is kept of it." if len(wanted) == 1 else "Nothing is kept of any of them.", err=True)
+
+
+def parsed(keys: Sequence[str], *, as_hex: bool, as_json: bool) -> list[bytes]:
+    """Returns the bytes of `keys`, each once. Raises UsageError for one that is not of the form that was said."""
+    if as_hex and as_json:
+        raise UsageError("--hex and --json stand together.", "Give one of them: they say what the keys are.")
+    form = _of_hex if as_hex else _of_json if as_json else str.encode
+    return list(dict.fromkeys(map(form, keys)))
+
+
+def _of_hex(key: str) -> bytes:
+    try:
+        return bytes.fromhex(key)
+    except ValueError:
+        raise UsageError(
+            f'The key "{key}" is not in hexadecimal digits.', "For example --hex 00ff, two each."
+        ) from None
+
+
+def _of_json(key: str) -> bytes:
+    try:
+        return json.dumps(json.loads(key), separators=(",", ":"), ensure_ascii=False).encode()
+    except ValueError as error:
+        raise UsageError(f'The key "{key}" is no JSON: {error}.', "For example --json '{\"id\":7}'.") from None
+
+
+def shown(record: KeyRecord, *, text: bool) -> LookedUp:
+    """Returns `record` as it is printed, with `text` as a person reads it."""
+    form = readable if text else _as_it_is
+    return LookedUp(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        timestamp_type=record.timestamp_type,
+        key=form(record.key),
+        value=form(record.value),
+        headers=tuple((name, form(value)) for name, value in record.headers),
+        delete_horizon=record.delete_horizon,
+        published=record.published,
+        end=record.end,
+    )
+
+
+def _as_it_is(data: bytes | None) -> bytes | None:
+    return data

@@ -1,0 +1,133 @@
+"""Looks keys up in what a connector keeps: steps L1 to L4 of docs/protocol.md. It changes nothing.
+
+The fields of KeyRecord are those of `keyfold get` and of REST (docs/formats.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from msgspec import Struct
+
+from compactor.errors import MissingFileError
+from compactor.lookup.latest import latest_records
+from compactor.model.log import PartitionLog
+from compactor.model.record import KEY_IDENTITY, TIMESTAMP_TYPES
+from compactor.model.state import CatalogState
+from compactor.storage.base import Storage
+from connectors.errors import UsageError
+
+if TYPE_CHECKING:
+    from connectors.config.connector import ConnectorConfig
+
+
+class KeyRecord(Struct, frozen=True, kw_only=True):
+    """The latest record that one partition keeps of a key; times in ms.
+
+    `published`: all up to it is in the output. `delete_horizon`: until when a tombstone is kept, None before the first
+    clean that meets it. `end`: the answer holds for the source's records below this offset.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: bytes
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    delete_horizon: int | None
+    published: bool
+    end: int
+
+
+def get(
+    storage: Storage,
+    connector: ConnectorConfig,
+    state_of: Callable[[], CatalogState],
+    keys: Sequence[bytes],
+    chosen: Callable[[CatalogState], Collection[PartitionLog]],
+) -> tuple[KeyRecord, ...]:
+    """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
+
+    `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
+    logs of it that are asked. Raises StorageError, DataError for a key that has no identity, and what these two raise.
+    """
+    state = state_of()
+    compared = _compared(connector, state, keys)
+    while True:
+        logs = chosen(state)
+        try:
+            return tuple(_in_order(_records(storage, logs, compared), compared))
+        except MissingFileError:
+            newer = state_of()
+            if newer == state:
+                raise
+            state = newer
+
+
+def logs_of(state: CatalogState, connector: str, topic: str | None, partition: int | None) -> tuple[PartitionLog, ...]:
+    """Returns the logs that a look-up asks: all, or those of a topic, or one. Raises UsageError if there is none."""
+    logs = tuple(
+        log
+        for log in sorted(state.logs, key=lambda log: log.tp)
+        if topic in (None, log.topic) and partition in (None, log.partition)
+    )
+    if not logs:
+        named = "nothing yet" if not state.logs else f"no partition {partition}" if topic is None else "none of those"
+        known = ", ".join(sorted({log.topic for log in state.logs}))
+        raise UsageError(
+            f"Connector {connector} keeps {named}.",
+            f"It keeps partitions of {known}." if known else "Run it first.",
+        )
+    return logs
+
+
+def _compared(connector: ConnectorConfig, state: CatalogState, keys: Sequence[bytes]) -> list[bytes]:
+    """Returns what each of `keys` is compared by."""
+    if state.key_identity is None:
+        return list(keys)
+    from connectors.runtime.offset_change import comparison_of_keys  # Kafka's client, which most look-ups do not need
+
+    compare = comparison_of_keys(connector)
+    if compare is None:
+        return list(keys)
+    identities = [compare(key)[0] for key in keys]
+    return [key if identity is None else identity for key, identity in zip(keys, identities, strict=True)]
+
+
+def _records(
+    storage: Storage, logs: Iterable[PartitionLog], keys: Sequence[bytes]
+) -> Iterator[tuple[bytes, KeyRecord]]:
+    """Yields each record with what its key is compared by."""
+    wanted = pa.array(keys, pa.binary())
+    for log in logs:
+        for row in latest_records(storage, log, wanted).to_pylist():
+            yield row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
+
+
+def _record(log: PartitionLog, row: dict[str, Any]) -> KeyRecord:
+    return KeyRecord(
+        topic=log.topic,
+        partition=log.partition,
+        offset=row["offset"],
+        timestamp=row["timestamp"],
+        timestamp_type=TIMESTAMP_TYPES[row["timestamp_type"]],
+        key=row["key"],
+        value=row["value"],
+        headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        delete_horizon=row["delete_horizon"],
+        published=row["offset"] < log.published,
+        end=log.end,
+    )
+
+
+def _in_order(records: Iterable[tuple[bytes, KeyRecord]], keys: Sequence[bytes]) -> Iterator[KeyRecord]:
+    """Yields `records` by the order of `keys`, those of a key as they come."""
+    by_key: dict[bytes, list[KeyRecord]] = {}
+    for compared, kept in records:
+        by_key.setdefault(compared, []).append(kept)
+    for key in dict.fromkeys(keys):
+        yield from by_key.get(key, ())

@@ -1,0 +1,141 @@
+"""The latest kept record of keys, held against a plain dict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from compactor.errors import MissingFileError
+from compactor.index import section
+from compactor.index.builder import IndexBuilder
+from compactor.lookup.latest import latest_records
+from compactor.model import record
+from compactor.model.log import PartitionLog, Run, empty
+from compactor.model.record import TopicPartition
+from compactor.runs import writer
+from compactor.runs.file_stats import level0_run
+from compactor.runs.writer import RunTarget
+from tests.support.engine import Row, row
+from tests.support.memory.storage import MemoryStorage
+
+ASKED = [b"", b"a", b"b", b"ab", b"c", b"absent"]
+KEYS = st.sampled_from([b"", b"a", b"b", b"ab", b"c", None])
+RUNS = st.lists(
+    st.tuples(st.lists(KEYS, min_size=1, max_size=12), st.sampled_from(["none", "whole", "lost", "damaged"]))
+)
+Kept = dict[bytes, tuple[int, bytes | None]]
+
+
+def rows_of(keys: Sequence[bytes | None], first: int, partition: int = 0) -> list[Row]:
+    return [
+        row(partition, at, key, b"%d" % at if at % 3 else None, rejected=None if key is not None else "none")
+        for at, key in enumerate(keys, first)
+    ]
+
+
+def written(storage: MemoryStorage, rows: Sequence[Row], *, is_indexed: bool, others: Sequence[Row] = ()) -> Run:
+    """Writes `rows` of partition 0 as a run; `others`, of partition 1, go into the same files."""
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1, is_indexed=is_indexed)
+    half = len(rows) // 2 or len(rows)
+    pieces = [[*rows[:half], *others], rows[half:]]
+    batches = [pa.RecordBatch.from_pylist(list(piece), record.RUN) for piece in pieces if piece]
+    stats = [part for part in writer.write(batches, target, "ingest.write") if part.partition == 0]
+    return level0_run(rows[0]["offset"], rows[-1]["offset"] + 1, sorted(stats, key=lambda part: part.file.first), 0)
+
+
+def log_of(runs: Sequence[Run], start: int = 0) -> PartitionLog:
+    end = runs[-1].end if runs else 0
+    return replace(empty(TopicPartition("t", 0), 0, 0, None), start=start, end=end, runs=tuple(runs))
+
+
+def spoil(storage: MemoryStorage, run: Run, how: str) -> None:
+    """Removes or damages the index of `run`."""
+    (path,) = {section.path_of(file.index) for file in run.files if file.index}
+    if how == "lost":
+        storage.delete(path)
+    elif how == "damaged":
+        data = bytearray(storage.read(path))
+        data[len(data) // 2] ^= 1
+        storage.write(path, bytes(data))
+
+
+def kept(storage: Any, log: PartitionLog, keys: Sequence[bytes] = tuple(ASKED)) -> Kept:
+    rows = latest_records(storage, log, pa.array(keys, pa.binary())).to_pylist()
+    assert len({each["offset"] for each in rows}) == len(rows)
+    return {each["key"]: (each["offset"], each["value"]) for each in rows}
+
+
+@given(RUNS, st.integers(0, 30))
+def test_the_latest_record_of_a_key_is_the_dicts(runs: list[tuple[list[bytes | None], str]], start: int) -> None:
+    """With an index and without, if it is lost or damaged, above a log's start, in files that partitions share."""
+    storage, made, end, expected = MemoryStorage(), list[Run](), 0, Kept()
+    for keys, how in runs:
+        rows = rows_of(keys, end)
+        run = written(storage, rows, is_indexed=how != "none", others=rows_of(ASKED, 0, partition=1))
+        if how in ("lost", "damaged"):
+            spoil(storage, run, how)
+        made.append(run)
+        keyed = [each for each in rows if each["rejected"] is None and each["offset"] >= start]
+        expected |= {each["key"]: (each["offset"], each["value"]) for each in keyed}
+        end = run.end
+    log = log_of(made, start)
+    assert kept(storage, log) == expected
+
+
+def test_a_run_that_was_cut_has_only_what_is_left_of_it() -> None:
+    """A clean leaves the upper part of a run across its end: the index still has what lies below."""
+    storage = MemoryStorage()
+    run = written(storage, rows_of([b"a", b"b", b"a", b"b"], 0), is_indexed=True)
+    assert kept(storage, log_of([replace(run, start=3)])) == {b"b": (3, None)}
+    assert kept(storage, log_of([replace(run, end=2)])) == {b"a": (0, None), b"b": (1, b"1")}
+
+
+def test_two_keys_with_one_hash_are_told_apart() -> None:
+    """The index says that the record at 1 has the hash of `a`; its key is another, and that of `a` lies below."""
+    storage = MemoryStorage()
+    run = written(storage, rows_of([b"a", b"other"], 0), is_indexed=False)
+    index = IndexBuilder()
+    index.add(TopicPartition("t", 0), pa.RecordBatch.from_pylist(rows_of([b"a", b"a"], 0), record.RUN))
+    (of,) = index.write(storage, "runs/1-j-x.index").values()
+    files = tuple(replace(file, index=section.to_text(of)) for file in run.files)
+    assert kept(storage, log_of([replace(run, files=files)]), [b"a"]) == {b"a": (0, None)}
+
+
+def test_keys_that_have_an_identity_are_looked_up_by_it() -> None:
+    """The record has the key as it came."""
+    storage = MemoryStorage()
+    rows = [{**each, record.KEY_IDENTITY: b"same"} for each in rows_of([b"a", b"A"], 1)]
+    log = log_of([written(storage, rows, is_indexed=True)])
+    assert kept(storage, log, [b"a"]) == {}
+    assert kept(storage, log, [b"same"]) == {b"A": (2, b"2")}
+
+
+def test_a_lost_file_of_records_is_an_error() -> None:
+    """The caller has an old state of the catalog, and reads it again."""
+    storage = MemoryStorage()
+    run = written(storage, rows_of([b"a"], 0), is_indexed=True)
+    storage.delete(run.files[0].path)
+    with pytest.raises(MissingFileError):
+        kept(storage, log_of([run]), [b"a"])
+
+
+def test_a_look_up_of_an_absent_key_reads_no_records() -> None:
+    """The index alone says that no record has it."""
+    storage = MemoryStorage()
+    run = written(storage, rows_of([b"a", b"b"], 0), is_indexed=True)
+    for file in run.files:
+        storage.delete(file.path)
+    assert kept(storage, log_of([run]), [b"absent", b"c"]) == {}
+
+
+def test_what_the_files_of_a_log_are_includes_its_indexes() -> None:
+    """So no vacuum removes them while a log names them."""
+    storage = MemoryStorage()
+    log = log_of([written(storage, rows_of([b"a", b"b"], 0), is_indexed=True)])
+    assert log.paths == {info.path for info in storage.walk("runs")}

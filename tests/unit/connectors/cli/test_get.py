@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.model.actions import Publish
+from connectors.cli.get import parsed
+from connectors.errors import UsageError
+from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
+
+ROWS = [
+    row(4, b"a", b"old", timestamp=1),
+    row(5, None, b"x", rejected="null key"),
+    row(7, b"\xff\x00", b"v", timestamp_type=1, timestamp=2, headers=[{"key": "h", "value": b"1"}]),
+    row(8, b"gone", None, timestamp=3, delete_horizon=9),
+    row(9, b"a", b"new", timestamp=4),
+    row(10, b'{"id":7}', b"json"),
+]
+PUBLISHED = Publish(topic="orders", partition=0, end=9)
+
+
+def _get(folder: Path, *more: object) -> Sequence[object]:
+    return "get", connector_file(folder), *more, "--worker", worker_file(folder)
+
+
+def _lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_get_prints_the_latest_record_as_the_interface_says(tmp_path: Path) -> None:
+    """One object a line, fields in their order, bytes as base64; and at which offset the answer stands."""
+    keep(tmp_path, ROWS, [PUBLISHED])
+    assert invoke(*_get(tmp_path, "--hex", "ff00")).stdout == (
+        '{"topic":"orders","partition":0,"offset":7,"timestamp":2,"timestamp_type":"LogAppendTime","key":"/wA=",'
+        '"value":"dg==","headers":[["h","MQ=="]],"delete_horizon":null,"published":true,"end":11}\n'
+    )
+
+
+def test_get_says_what_is_published_and_until_when_a_tombstone_stays(tmp_path: Path) -> None:
+    """Records come in the order of the keys, of each the latest."""
+    keep(tmp_path, ROWS, [PUBLISHED])
+    records = _lines(invoke(*_get(tmp_path, "gone", "a", "absent", "gone", "--text")).stdout)
+    fields = ("key", "offset", "value", "published", "delete_horizon")
+    assert [tuple(each[name] for name in fields) for each in records] == [
+        ("gone", 8, None, True, 9),
+        ("a", 9, "new", False, None),
+    ]
+
+
+def test_a_json_key_is_looked_up_without_its_spaces(tmp_path: Path) -> None:
+    """As keyfold.Json writes it."""
+    keep(tmp_path, ROWS)
+    (record,) = _lines(invoke(*_get(tmp_path, "--json", '{ "id" : 7 }')).stdout)
+    assert record["offset"] == 10
+
+
+def test_what_is_not_kept_is_said_on_stderr(tmp_path: Path) -> None:
+    """Nothing is on stdout, and that is no error."""
+    keep(tmp_path, ROWS)
+    done = execute(*_get(tmp_path, "absent"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "Nothing is kept of it.\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--hex", "xy"], 'The key "xy" is not in hexadecimal digits.'),
+        (["--json", "{"], 'The key "{" is no JSON'),
+        (["--hex", "--json", "1"], "--hex and --json stand together."),
+        (["a", "--partition", "3"], "Connector orders-keeper keeps no partition 3."),
+        (["a", "--topic", "other"], "It keeps partitions of orders."),
+    ],
+)
+def test_what_cannot_be_looked_up_is_an_error_of_usage(tmp_path: Path, more: list[str], message: str) -> None:
+    """It says what there is instead."""
+    keep(tmp_path, ROWS)
+    done = invoke(*_get(tmp_path, *more))
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
+def test_each_key_is_looked_up_once() -> None:
+    """However often it is named."""
+    assert parsed(["a", "b", "a"], as_hex=False, as_json=False) == [b"a", b"b"]
+    assert parsed(["00FF", "00 ff"], as_hex=True, as_json=False) == [b"\x00\xff"]
+    assert parsed(['"ä"'], as_hex=False, as_json=True) == ['"ä"'.encode()]
+    with pytest.raises(UsageError):
+        parsed(["1"], as_hex=True, as_json=True)
