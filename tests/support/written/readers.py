@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
 
@@ -18,13 +19,17 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import NAME as OWNER
 from compactor.catalog.owner_lock import live_owner
 from compactor.errors import PositionError
+from compactor.index.reader import newest_offsets
+from compactor.index.section import from_text
+from compactor.model.log import PartitionLog
 from compactor.model.position import Position, ResumePoint, Tail, Unknown, decode
-from compactor.model.record import TopicPartition
+from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared
 from compactor.model.state import CatalogState
 from compactor.publish.resume import resume_point
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from compactor.snapshot import listing, location, manifest
+from compactor.storage.base import Storage
 from connectors.operations.deletion_preview import DeletionPlan
 from connectors.operations.describe import worker_status
 from connectors.runtime import status
@@ -61,6 +66,20 @@ def records(copy: Copy) -> Any:
     """All rows that each log keeps, by offset."""
     logs = Catalog.open(copy.storage, CONNECTOR).state.logs
     return {str(log.tp): [row for batch in read(copy.storage, whole(log)) for row in batch.to_pylist()] for log in logs}
+
+
+def looked_up(copy: Copy) -> Any:
+    """The newest offset of each key by each section of an index, whether its run is cut or not."""
+    logs = Catalog.open(copy.storage, CONNECTOR).state.logs
+    return {str(log.tp): _by_index(copy.storage, log) for log in logs}
+
+
+def _by_index(storage: Storage, log: PartitionLog) -> dict[str, list[int]]:
+    sections = sorted({file.index for run in log.kept for file in run.files if file.index is not None})
+    compared = [as_compared(batch)["key"] for batch in read(storage, whole(log), ("key", KEY_IDENTITY))]
+    keys = pa.chunked_array(compared, pa.binary()).combine_chunks().drop_null().unique()
+    ends = -(1 << 62), 1 << 62
+    return {text: newest_offsets(storage, from_text(text), keys, *ends).tolist() for text in sections}
 
 
 def positions(copy: Copy) -> Any:
@@ -121,6 +140,7 @@ READERS: Final[Mapping[str, Callable[[Copy], Any]]] = {
         state,
         checkpoints,
         records,
+        looked_up,
         positions,
         snapshots,
         trouble,
