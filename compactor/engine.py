@@ -91,7 +91,7 @@ class Engine:
             storage=self._catalog.storage,
             prefix=named,
             max_bytes=policy.segment_bytes,
-            is_indexed=self._settings.has_index,
+            is_indexed=self._settings.fold.has_index,
         )
         ahead = self._catalog.state.key_identity is not None and bool(self._changelog.uncertain())
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once and not ahead)

@@ -73,9 +73,11 @@ class Maintenance:
     def vacuum(self, now_ms: int, grace_ms: int, running: Callable[[], Container[str]]) -> None:
         """Removes files that nothing names; `running` gives the jobs of others that may still commit.
 
+        Logs of which an index is gone are due for a clean from then on.
         LATEST is repaired too: an owner that slept may have set it back. Raises as `vacuum` does.
         """
-        vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
+        done = vacuum(self._catalog.storage, self._catalog, now_ms, grace_ms, running)
+        self.cleaner.replace_indexes(done.lost_indexes)
         self.snapshots.repair()
 
     def interrupt(self) -> None:

@@ -53,7 +53,8 @@ class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of a level and of similar size that are merged to one of the next level. `run_max_bytes`: no larger run is merged.
     `full_interval_ms`: after this time a clean is due if it would change anything; negative is never.
     `job_bytes`: bytes that one job reads at most; a single log may be larger. `local_max_records`: records that the
-    driver rewrites at most without a Spark job; -1 is none.
+    driver rewrites at most without a Spark job; -1 is none. `has_index`: runs that are written get an index of their
+    keys, and a clean is due for what has none.
     """
 
     level0_files: int = 32
@@ -62,6 +63,7 @@ class FoldPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     full_interval_ms: int = 86_400_000
     job_bytes: int = 8 << 30
     local_max_records: int = -1
+    has_index: bool = False
 
 
 class EngineSettings(Struct, frozen=True, kw_only=True):
@@ -71,7 +73,6 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     `publish_local_max_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
     `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter topic
     (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms`: -1 is only on command.
-    `state_index`: whether runs get an index of their keys: `always`, `never`, or `auto`: if a setting needs it.
     `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
     offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
@@ -85,14 +86,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     bootstrap_fold_enable: bool = True
     publish_local_max_records: int = -1
     tolerate_rejected: bool = False
-    state_index: str = "auto"
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
     snapshot_string_columns: frozenset[str] = frozenset()
     position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000
-
-    @property
-    def has_index(self) -> bool:
-        """Whether new runs get an index of their keys. Nothing needs one yet, so `auto` means no."""
-        return self.state_index == "always"

@@ -29,7 +29,7 @@ from compactor.clean.rewriter import Rewriter
 from compactor.failpoints import hit
 from compactor.metrics import Counters
 from compactor.model.actions import AnyAction, Clean
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, without_indexes
 from compactor.model.record import OfPartition, TopicPartition
 from compactor.model.state import CatalogState
 from compactor.quarantine.quarantine import QuarantineManager
@@ -107,6 +107,8 @@ class Cleaner:
         self._counters = counters
         self._quarantine = quarantine
         self._uncertain = uncertain
+        # Paths of index files that are gone: their logs count as having none (`replace_indexes`).
+        self._lost_indexes: frozenset[str] = frozenset()
         # The queue that the last choice ended with; the next one begins with the other (`schedule.choose`).
         self._last: Queue | None = None
 
@@ -136,6 +138,10 @@ class Cleaner:
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
         _announce("cleaning", [(log.tp, "Asked for, or for a snapshot.") for log in chosen[:_NAMED]], len(chosen))
         return self._clean(chosen, now_ms, asked=asked)
+
+    def replace_indexes(self, lost: frozenset[str]) -> None:
+        """Lets the next rounds clean the logs that name one of the index files `lost`, if runs get an index."""
+        self._lost_indexes = lost
 
     def _retain(self, now_ms: int) -> int:
         """Moves the start of logs by retention; their files go with the next vacuum. Returns how many logs."""
@@ -201,7 +207,8 @@ class Cleaner:
 
     def _decisions(self, state: CatalogState, now_ms: int) -> tuple[CleaningDecision, ...]:
         settings = self._settings
-        return schedule.evaluate_all(state.logs, settings.policy, settings.fold, now_ms, self._held(state))
+        logs = [without_indexes(log, self._lost_indexes) for log in state.logs] if self._lost_indexes else state.logs
+        return schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, self._held(state))
 
     def _held(self, state: CatalogState) -> dict[TopicPartition, Reason]:
         """Returns the logs that are left alone now, each with the reason."""
@@ -276,7 +283,7 @@ class Cleaner:
             storage=self._catalog.storage,
             prefix=named,
             max_bytes=self._settings.policy.segment_bytes,
-            is_indexed=self._settings.has_index,
+            is_indexed=self._settings.fold.has_index,
         )
 
 

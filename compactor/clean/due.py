@@ -30,6 +30,7 @@ class Reason(Enum):
     EXPIRED = "tombstones expired"
     UNSTAMPED = "tombstones without a horizon"
     DIRTY = "dirty enough"
+    UNINDEXED = "keys without an index"
     UNMEASURED = "to be measured"
     CLEAN_ENOUGH = "clean enough"
     HELD = "held"
@@ -55,6 +56,7 @@ _QUEUES: Final = {
     Reason.INTERVAL: Queue.OVERDUE,
     Reason.EXPIRED: Queue.OVERDUE,
     Reason.UNSTAMPED: Queue.OVERDUE,
+    Reason.UNINDEXED: Queue.OVERDUE,
     Reason.DIRTY: Queue.FILTHY,
 }
 
@@ -64,6 +66,7 @@ _TEXTS: Final = {
     Reason.EXPIRED: "Due since {when}: the delete horizon of tombstones has passed.",
     Reason.UNSTAMPED: "Due since {when}: tombstones have no delete horizon yet.",
     Reason.DIRTY: "Due: its dirty ratio is {ratio:.3f}, above min.cleanable.dirty.ratio {limit:g}.",
+    Reason.UNINDEXED: "Due: keys of it are in no index, and state.index asks for one.",
     Reason.UNMEASURED: "Not decided: {straddling} bytes lie across the published offset and have to be counted first.",
     Reason.CLEAN_ENOUGH: "Not due: its dirty ratio is {ratio:.3f}, not above min.cleanable.dirty.ratio {limit:g}; "
     "due by time {next}.",
@@ -136,7 +139,7 @@ def evaluate(
     except CatalogError as error:
         return CleaningDecision(tp=log.tp, reason=Reason.FAULTY, fault=error.message)
     case = _Case(log, LogToClean.of(log), policy, fold, now_ms)
-    reason = _overdue(case) or _by_interval(case) or _by_ratio(case) or _idle(case)
+    reason = _overdue(case) or _by_interval(case) or _by_ratio(case) or _by_index(case) or _idle(case)
     due_ms = _due_ms(case, reason)
     return CleaningDecision(
         tp=log.tp, reason=reason, measured=case.measured, limit=policy.min_cleanable_dirty_ratio, due_ms=due_ms
@@ -203,6 +206,16 @@ def _by_ratio(case: _Case) -> Reason | None:
     by_time = case.late(measured.straddling_oldest_ms) or (case.interval_passed and measured.straddling_records)
     depends = measured.max_ratio > limit or by_time
     return Reason.UNMEASURED if depends else None
+
+
+def _by_index(case: _Case) -> Reason | None:
+    """Asks for a clean if keys of published records are in no index: of before the setting, or of a rebuilt log.
+
+    The clean rewrites the log once, index included: an index alone would need an action that older versions refuse.
+    """
+    published = (run for run in case.log.kept if run.end <= case.log.published)
+    is_whole = all(file.index is not None for run in published for file in run.files)
+    return None if is_whole or not case.fold.has_index else Reason.UNINDEXED
 
 
 def _idle(case: _Case) -> Reason:

@@ -23,17 +23,18 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError
 from compactor.failpoints import hit
 from compactor.model.state import CatalogState
-from compactor.runs.paths import RUNS, job_of
+from compactor.runs.paths import RUNS, is_index, job_of
 from compactor.storage.base import FileInfo, Storage
 
 _log = structlog.get_logger()
 
 
 class Vacuumed(Struct, frozen=True):
-    """The number of files that were removed, and their bytes."""
+    """The number of files that were removed, their bytes, and the paths of indexes that are named and not there."""
 
     files: int
     bytes: int
+    lost_indexes: frozenset[str] = frozenset()
 
 
 def vacuum(
@@ -58,7 +59,7 @@ def vacuum(
     for info in gone:
         catalog.forget(info.path)
     catalog.trim(now_ms)
-    done = Vacuumed(len(gone), sum(info.bytes for info in gone))
+    done = Vacuumed(len(gone), sum(info.bytes for info in gone), _lost_indexes(storage, files, state))
     _log.info("vacuumed", connector=state.connector, files=done.files, bytes=done.bytes)
     return done
 
@@ -83,6 +84,12 @@ def removable(
         return max(quiet_since[job], unreferenced_since(info.path)) < before_ms
 
     return [info for info in files if goes(info)]
+
+
+def _lost_indexes(storage: Storage, files: Sequence[FileInfo], state: CatalogState) -> frozenset[str]:
+    """Returns the paths of index files that `state` names and that are gone; `files` were listed before."""
+    unlisted = {path for path in state.paths if is_index(path)} - {info.path for info in files}
+    return frozenset(path for path in unlisted if not storage.exists(path))
 
 
 def _quiet_since(files: Sequence[FileInfo]) -> dict[tuple[int, str], int]:

@@ -28,7 +28,10 @@ _AT_ONCE: Final = 8 << 20
 _REMEMBERED: Final = 64 << 20
 """Bytes of directories that a process remembers: those of 2,500 million records."""
 
-REMADE: Final = "Nothing is lost: looking keys up takes longer until the next clean of the partition makes it again."
+REMADE: Final = (
+    "Nothing is lost, looking keys up takes longer. Remove that file: the worker cleans its partitions, which writes "
+    "another one."
+)
 
 
 class Directories:

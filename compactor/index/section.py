@@ -43,8 +43,3 @@ def from_text(text: str) -> IndexSection:
         log=int(log),
         first=int(first),
     )
-
-
-def path_of(text: str) -> str:
-    """Returns the path of the file of a section as a RunFile keeps it."""
-    return text.partition(":")[0]

@@ -19,10 +19,11 @@ from compactor.errors import DamagedFileError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.index.reader import NO_OFFSET, newest_offsets
 from compactor.index.section import from_text
+from compactor.lookup.records_at import read_offsets
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import KEY_IDENTITY
-from compactor.runs.reader import read_file_range, read_offsets
+from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
 

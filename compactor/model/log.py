@@ -10,6 +10,8 @@ because a later one of the fold has its key, so an offset inside it stands for n
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -45,6 +47,11 @@ class RunFile(Struct, frozen=True, kw_only=True):
     entire: bool = False
     key_encodings: str | None = None
     index: str | None = None
+
+    @property
+    def index_path(self) -> str | None:
+        """The path of the index file that has the keys of its records."""
+        return None if self.index is None else self.index.partition(":")[0]
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -193,8 +200,8 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     def paths(self) -> frozenset[str]:
         """Paths of all files that the log still needs, of records and of their keys."""
         files = [file for run in self.kept for file in run.files]
-        indexes = {file.index for file in files if file.index is not None}
-        return frozenset((*(file.path for file in files), *(text.partition(":")[0] for text in indexes)))
+        indexes = (file.index_path for file in files)
+        return frozenset((*(file.path for file in files), *(path for path in indexes if path is not None)))
 
 
 def empty(tp: TopicPartition, bucket: int, start: int, backlog_end: int | None) -> PartitionLog:
@@ -255,6 +262,17 @@ def closed_run_around(log: PartitionLog, offset: int) -> Run | None:
         if run.start < offset:
             return run if run.is_closed else None
     return None
+
+
+def without_indexes(log: PartitionLog, paths: Container[str]) -> PartitionLog:
+    """Returns `log` as if no file of it was in the index files at `paths`."""
+
+    def changed(run: Run) -> Run:
+        files = (replace(file, index=None) if file.index_path in paths else file for file in run.files)
+        return replace(run, files=tuple(files))
+
+    base = changed(log.base) if log.base else None
+    return replace(log, base=base, runs=tuple(map(changed, log.runs)))
 
 
 def exact(run: Run) -> bool:

@@ -40,16 +40,20 @@ def verify_footer(storage: Storage, file: RunFile) -> None:
 
 
 @contextmanager
-def open_verified(storage: Storage, file: RunFile) -> Iterator[pq.ParquetFile]:
+def open_verified(storage: Storage, file: RunFile, footer: pq.FileMetaData | None = None) -> Iterator[pq.ParquetFile]:
     """Opens `file` after its footer is verified, so that reads can be planned with it; damaged pages raise when read.
+
+    `footer`: that of an earlier call, which is then not read and verified again.
 
     Raises MissingFileError, DamagedFileError; StorageError if the store does not answer, also within the block.
     """
     with readable(storage, file.path), storage.open_input(file.path, file.file_bytes) as source:
-        _verify_footer(storage, file, source)
-        source.seek(0)
+        if footer is None:
+            _verify_footer(storage, file, source)
+            source.seek(0)
         # Of an object store the columns of a row group are asked for together, not one by one.
-        with pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=not storage.is_folder) as opened:
+        together = not storage.is_folder
+        with pq.ParquetFile(source, metadata=footer, page_checksum_verification=True, pre_buffer=together) as opened:
             yield opened
 
 

@@ -16,6 +16,8 @@ from typing import Final
 from msgspec import Struct
 
 RUNS: Final = "runs"
+INDEX: Final = "index"
+"""The kind of an index file."""
 _FILE: Final = re.compile(rf"{RUNS}/(\d+)-([^-/]+)-[^/]+")
 
 
@@ -28,6 +30,11 @@ def job_of(path: str) -> tuple[int, str] | None:
 def prefix(epoch: int, job: str) -> str:
     """Returns what the names of all files of a job begin with."""
     return f"{epoch}-{job}"
+
+
+def is_index(path: str) -> bool:
+    """Returns whether a file of a job is an index."""
+    return path.endswith(f".{INDEX}")
 
 
 def file_name(begins: str, kind: str = "parquet") -> str:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from compactor.model import record
 from compactor.model.record import PARTITION, TopicPartition, partition_spans
@@ -48,29 +47,9 @@ def read_file_range(
             needed = {*names, "offset", *(() if alone else ("topic", "partition"))}
             # One by one: a batch would otherwise gather the rows of several.
             for batch in file.iter_batches(_ROWS, row_groups=[group], columns=[*needed]):
-                rows = trimmed(batch if alone else _of(batch, file_range.tp), file_range.start, file_range.end)
+                rows = trimmed(batch if alone else of_partition(batch, file_range.tp), file_range.start, file_range.end)
                 if rows.num_rows:
-                    yield _completed(rows, names)
-
-
-def read_offsets(storage: Storage, file_range: FileRange, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
-    """Reads the records (record.RUN) of `file_range` at `offsets`, which rise; no other row group than theirs.
-
-    Raises as `read_file_range`.
-    """
-    with checksums.open_verified(storage, file_range.file) as file:
-        for group in range(file.num_row_groups):
-            held = bounds_of(file.metadata.row_group(group))
-            own = offsets[np.searchsorted(offsets, held.first) : np.searchsorted(offsets, held.last, side="right")]
-            if not len(own) or not held.overlap(file_range.tp, file_range.start, file_range.end):
-                continue
-            for batch in file.iter_batches(_ROWS, row_groups=[group]):
-                rows = batch if held.tp is not None else _of(batch, file_range.tp)
-                wanted = np.isin(rows["offset"].to_numpy(), own)
-                if wanted.any():
-                    yield _completed(rows.filter(pa.array(wanted)), record.RUN.names)
-                if rows.num_rows and rows["offset"][-1].as_py() >= own[-1]:
-                    break
+                    yield completed(rows, names)
 
 
 class Bounds(Struct, frozen=True):
@@ -101,7 +80,7 @@ def bounds_of(group: pq.RowGroupMetaData) -> Bounds:
     return Bounds(TopicPartition(*least), TopicPartition(*most), offset.min, offset.max)
 
 
-def _completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+def completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     """Returns `columns` of `batch`, null if a file of an older version has none of that name."""
     held = set(batch.schema.names)
     for name in columns:
@@ -110,7 +89,8 @@ def _completed(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     return batch.select(columns)
 
 
-def _of(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
+def of_partition(batch: pa.RecordBatch, tp: TopicPartition) -> pa.RecordBatch:
+    """Returns the rows of `tp` of a row group that several partitions share."""
     return batch.filter(pc.and_(pc.equal(batch["topic"], tp.topic), pc.equal(batch["partition"], tp.partition)))
 
 
@@ -142,7 +122,7 @@ def read_ranges(
         yield from shared.rest()
         rows = opened.read_row_group(group, list(columns), use_threads=about.total_byte_size > _TOGETHER)
         for batch in rows.to_batches():
-            whole = _completed(batch, columns)
+            whole = completed(batch, columns)
             yield from (_numbered(whole, file_range) for file_range in inside)
     yield from shared.rest()
 
@@ -210,7 +190,7 @@ def _of_shared(batch: pa.RecordBatch, wanted: _Wanted, columns: Sequence[str]) -
     which = np.arange(sizes.sum()) + np.repeat(spans[:, 0] - np.cumsum(sizes) + sizes, sizes)
     if not len(which):
         return
-    rows, logs = _completed(batch, columns), np.repeat(spans[:, 2], sizes)
+    rows, logs = completed(batch, columns), np.repeat(spans[:, 2], sizes)
     if not np.array_equal(which, np.arange(batch.num_rows)):
         rows = rows.take(pa.array(which))
     yield rows.append_column(SCAN.field(LOG), pa.array(logs, pa.int32()))

@@ -42,6 +42,11 @@ SHARED_GROUP_BYTES: Final = 1 << 20
 SHARING: Final = 16
 """How many partitions share a row group at most: a reader of one reads all, and damage concerns all."""
 
+INDEXED_GROUP_BYTES: Final = 1 << 20
+"""Arrow bytes of a row group if single records are looked up, each of which costs a row group: 1.5 ms instead of 20.
+
+Reading all of them takes as long, but a request each in an object store: there they stay large."""
+
 _LOOSE: Final = 4 << 20
 """How many bytes of other rows a slice may keep alive; beyond that it is copied."""
 
@@ -177,7 +182,7 @@ class RunWriter:
 
     def _indexed(self, index: IndexBuilder) -> Iterator[FileStats]:
         """Writes `index`, and yields the statistics of all files of this writer, each with its section."""
-        path = f"{self._target.folder}/{paths.file_name(self._target.prefix, 'index')}"
+        path = f"{self._target.folder}/{paths.file_name(self._target.prefix, paths.INDEX)}"
         sections = index.write(self._target.storage, path)
         closed, self._closed, self._index = self._closed, [], IndexBuilder()
         yield from (file_stats.with_index(part, section.to_text(sections[part.tp])) for part in closed)
@@ -228,11 +233,17 @@ class RunWriter:
         if self._index is not None:
             for tp, start, end in partition_spans(rows):
                 self._index.add(tp, rows.slice(start, end - start))
-        file.write(pa.Table.from_batches([rows]))
+        file.write(pa.Table.from_batches([rows]), self._group_rows(rows) if len(tps) == 1 else rows.num_rows)
         if len(tps) > 1:
             self._shared.append((tps[0], tps[-1]))
         if file.bytes >= self._target.max_bytes:
             yield from self._close()
+
+    def _group_rows(self, rows: pa.RecordBatch) -> int:
+        """Returns how many of `rows`, which are of one partition, become a row group."""
+        if not (self._target.is_indexed and self._target.storage.is_folder):
+            return rows.num_rows
+        return max(1, rows.num_rows * INDEXED_GROUP_BYTES // max(1, rows.nbytes))
 
     def _open(self) -> ParquetFile:
         if self._file is None:
@@ -293,9 +304,9 @@ class ParquetFile:
         """What `compactor.runs.checksums` keeps of the closed file."""
         return checksums.fingerprint(self._tee.tail)
 
-    def write(self, table: pa.Table) -> None:
-        """Adds `table` as one row group."""
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+    def write(self, table: pa.Table, group_rows: int | None = None) -> None:
+        """Adds `table` as one row group, or as several of `group_rows` rows."""
+        self._writer.write_table(table, row_group_size=max(1, group_rows or table.num_rows))
 
     def __enter__(self) -> Self:
         return self

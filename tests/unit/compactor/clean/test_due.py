@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from compactor.clean.due import CleaningDecision, Reason, evaluate, would_change
 from compactor.clean.log_to_clean import LogToClean
-from compactor.model.log import PartitionLog
+from compactor.model.log import PartitionLog, without_indexes
 from compactor.model.times import moment
 from compactor.settings import CompactionPolicy, FoldPolicy
 from tests.support.logs import DAY, HOUR, base, log, run
@@ -285,3 +285,34 @@ def test_a_log_that_may_not_be_folded_is_still_described() -> None:
     assert found == CleaningDecision(tp=DIRTY.tp, reason=Reason.BUSY, measured=LogToClean.of(DIRTY), limit=0.5)
     broken = replace(DIRTY, clean_end=7)
     assert judge(broken).tp == broken.tp
+
+
+INDEXED = FoldPolicy(has_index=True)
+
+
+def with_index(kept: PartitionLog, text: str | None) -> PartitionLog:
+    """`kept`, the files of its base run in the index section `text`."""
+    assert kept.base is not None
+    files = tuple(replace(file, index=text) for file in kept.base.files)
+    return replace(kept, base=replace(kept.base, files=files))
+
+
+@pytest.mark.parametrize(
+    ("text", "fold", "reason"),
+    [
+        pytest.param(None, INDEXED, Reason.UNINDEXED, id="an index is asked for, and there is none"),
+        pytest.param("runs/x.index:1:1:a:0:0", INDEXED, Reason.NOTHING, id="there is one"),
+        pytest.param(None, FOLD, Reason.NOTHING, id="none is asked for"),
+    ],
+)
+def test_a_log_without_an_index_is_due_if_one_is_asked_for(text: str | None, fold: FoldPolicy, reason: Reason) -> None:
+    """A clean writes it: of a storage of before the setting, or of a log that was rebuilt."""
+    kept = with_index(log(clean=base(10, 9), folded_ms=T0), text)
+    assert judge(kept, fold=fold).reason is reason
+
+
+def test_an_index_that_is_gone_counts_as_none() -> None:
+    """The logs that name it are due, and no others."""
+    kept = with_index(log(clean=base(10, 9), folded_ms=T0), "runs/x.index:1:1:a:0:0")
+    assert judge(without_indexes(kept, {"runs/y.index"}), fold=INDEXED).reason is Reason.NOTHING
+    assert judge(without_indexes(kept, {"runs/x.index"}), fold=INDEXED).reason is Reason.UNINDEXED

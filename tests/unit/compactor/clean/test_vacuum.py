@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from compactor import failpoints
 from compactor.catalog import requests
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.commits import FOLDER, commit_path
 from compactor.catalog.requests import Answer
-from compactor.clean.vacuum import removable, vacuum
+from compactor.clean.vacuum import Vacuumed, removable, vacuum
 from compactor.errors import CatalogError, FailpointError, FencedError, StorageError
 from compactor.model.actions import PlanFold
 from compactor.model.state import CatalogState
@@ -244,3 +245,20 @@ def test_file_dropped_twice_counts_from_the_last_time() -> None:
     catalog.commit(lambda state: [publish(2)], NOW + 2)
     catalog.commit(lambda state: [clean(2, "runs/1-c-x.parquet")], clock.advance(GRACE))
     assert catalog.unreferenced_since("runs/1-a-x.parquet") == NOW + GRACE
+
+
+def test_an_index_stays_while_a_log_names_it_and_is_missed_if_it_is_gone() -> None:
+    """Its path is no file of records; a vacuum says which indexes are gone, so that they are made again."""
+    clock, storage = _store()
+    catalog = owned(storage)
+    for path in ("runs/1-aa-x.parquet", "runs/1-aa-x.index", "runs/1-bb-x.index"):
+        storage.create(path, b"1234")
+    appended = append(1, "runs/1-aa-x.parquet")
+    assert appended.run is not None
+    files = tuple(replace(file, index="runs/1-aa-x.index:4:4:ab:0:0") for file in appended.run.files)
+    catalog.commit(deciding(replace(appended, run=replace(appended.run, files=files))), clock.now_ms())
+    clock.advance(10 * GRACE)
+    assert vacuum(storage, catalog, clock.now_ms(), GRACE) == Vacuumed(1, 4)
+    assert storage.exists("runs/1-aa-x.index")
+    storage.delete("runs/1-aa-x.index")
+    assert vacuum(storage, catalog, clock.now_ms(), GRACE) == Vacuumed(0, 0, frozenset({"runs/1-aa-x.index"}))

@@ -137,7 +137,6 @@ def test_a_section_is_the_same_after_it_was_kept_as_text() -> None:
     """A RunFile keeps it in one column."""
     of = IndexSection(path=PATH, bytes=7, directory_bytes=3, checksum="ab", log=2, first=-4)
     assert section.from_text(section.to_text(of)) == of
-    assert section.path_of(section.to_text(of)) == PATH
 
 
 def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> None:

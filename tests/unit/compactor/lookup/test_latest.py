@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,12 +17,14 @@ from compactor.errors import MissingFileError
 from compactor.index import section
 from compactor.index.builder import IndexBuilder
 from compactor.lookup.latest import latest_records
+from compactor.lookup.records_at import FileOutlines
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run, empty
 from compactor.model.record import TopicPartition
 from compactor.runs import writer
 from compactor.runs.file_stats import level0_run
 from compactor.runs.writer import RunTarget
+from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, row
 from tests.support.memory.storage import MemoryStorage
 
@@ -56,7 +60,8 @@ def log_of(runs: Sequence[Run], start: int = 0) -> PartitionLog:
 
 def spoil(storage: MemoryStorage, run: Run, how: str) -> None:
     """Removes or damages the index of `run`."""
-    (path,) = {section.path_of(file.index) for file in run.files if file.index}
+    (path,) = {file.index_path for file in run.files}
+    assert path is not None
     if how == "lost":
         storage.delete(path)
     elif how == "damaged":
@@ -139,3 +144,29 @@ def test_what_the_files_of_a_log_are_includes_its_indexes() -> None:
     storage = MemoryStorage()
     log = log_of([written(storage, rows_of([b"a", b"b"], 0), is_indexed=True)])
     assert log.paths == {info.path for info in storage.walk("runs")}
+
+
+def test_a_record_is_read_out_of_a_small_row_group(tmp_path: Path) -> None:
+    """On a local disk the row groups of an indexed file have a MiB, so a look-up decodes little; all are found."""
+    storage = LocalStorage(str(tmp_path))
+    rows = [row(0, at, b"%d" % at, bytes(1 << 14)) for at in range(300)]
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 27, is_indexed=True)
+    (part,) = writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write")
+    outline = FileOutlines().of(storage, part.file)
+    assert len(outline.groups) == 5
+    assert [group for group, _ in outline.groups_at(part.tp, np.array([0, 299]))] == [0, 4]
+    log = log_of([level0_run(0, 300, [part], 0)])
+    asked = [b"0", b"63", b"64", b"299"]
+    assert {key: offset for key, (offset, _) in kept(storage, log, asked).items()} == {key: int(key) for key in asked}
+
+
+def test_outlines_are_remembered_up_to_a_number_of_files(tmp_path: Path) -> None:
+    """That of the file that was asked for longest ago is forgotten first."""
+    storage, outlines = LocalStorage(str(tmp_path)), FileOutlines(most=1)
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1)
+    batches = [pa.RecordBatch.from_pylist([row(0, at, b"k", b"")], record.RUN) for at in range(2)]
+    first, second = (next(iter(writer.write([batch], target, "ingest.write"))).file for batch in batches)
+    known = outlines.of(storage, first)
+    assert outlines.of(storage, first) is known
+    outlines.of(storage, second)
+    assert outlines.of(storage, first) is not known
