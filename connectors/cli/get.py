@@ -63,7 +63,7 @@ def get(
     from connectors.operations.get import logs_of
 
     storage, name = connector_storage(config, settings.name), settings.name
-    records = operation(
+    answer = operation(
         storage,
         settings,
         lambda: Catalog.open(storage, name).state,
@@ -72,9 +72,9 @@ def get(
     )
     out = JsonLines()
     is_text = writes_to_terminal() if text is None else text
-    out.write(shown(record, text=is_text) for record in records)
+    out.write(shown(record, text=is_text) for record in answer.records)
     out.flush()
-    if not records:
+    if not answer.records:
         typer.echo("Nothing is kept of it." if len(wanted) == 1 else "Nothing is kept of any of them.", err=True)
 
 

@@ -34,10 +34,15 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
     return EngineSettings(
         connector=connector.name,
         policy=CompactionPolicy(**{**_named(CompactionPolicy, connector), "cleanup_policy": cleanup_policy}),
-        fold=FoldPolicy(**_named(FoldPolicy, connector, "fold_")),
+        fold=FoldPolicy(**_named(FoldPolicy, connector, "fold_"), has_index=needs_index(connector)),
         tolerate_rejected=connector.errors_tolerance == "all",
         **_named(EngineSettings, connector),
     )
+
+
+def needs_index(connector: ConnectorConfig) -> bool:
+    """Returns whether runs get an index of their keys. No setting needs one yet, so `auto` means no."""
+    return connector.state_index == "always"
 
 
 def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> dict[str, Any]:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KeyRecord(Struct, frozen=True, kw_only=True):
     """The latest record that one partition keeps of a key; times in ms.
 
-    `published`: all up to it is in the output. `delete_horizon`: until when a tombstone is kept, None before the first
-    clean that meets it. `end`: the answer holds for the source's records below this offset.
+    `published`: it is below the published offset. `delete_horizon`: until when a tombstone is kept, None before the
+    first clean that meets it. `end`: the answer holds for the source's records below this offset.
     """
 
     topic: str
@@ -43,13 +43,20 @@ class KeyRecord(Struct, frozen=True, kw_only=True):
     end: int
 
 
+class KeyAnswer(Struct, frozen=True):
+    """The records of a look-up, in the order of the keys, and the logs that were asked, as they were then."""
+
+    records: tuple[KeyRecord, ...]
+    logs: tuple[PartitionLog, ...]
+
+
 def get(
     storage: Storage,
     connector: ConnectorConfig,
     state_of: Callable[[], CatalogState],
     keys: Sequence[bytes],
     chosen: Callable[[CatalogState], Collection[PartitionLog]],
-) -> tuple[KeyRecord, ...]:
+) -> KeyAnswer:
     """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
 
     `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
@@ -60,7 +67,7 @@ def get(
     while True:
         logs = chosen(state)
         try:
-            return tuple(_in_order(_records(storage, logs, compared), compared))
+            return KeyAnswer(tuple(_in_order(_records(storage, logs, compared), compared)), tuple(logs))
         except MissingFileError:
             newer = state_of()
             if newer == state:

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from compactor.errors import KeyfoldError
-from connectors.rest import connectors, errors, lifecycle, loggers, offsets, plugins, worker_info
+from connectors.rest import connectors, errors, lifecycle, loggers, offsets, plugins, records, worker_info
 from connectors.rest.context import RestContext
 from connectors.rest.views import VERSION
 
@@ -58,7 +58,7 @@ def make_app(context: RestContext, *, admin: bool = True, others: bool = True) -
     )
     app.state.context = context
     if others:
-        for module in (worker_info, connectors, lifecycle, offsets, plugins):
+        for module in (worker_info, connectors, lifecycle, offsets, plugins, records):
             app.include_router(module.router)
     if admin:
         app.include_router(loggers.router)

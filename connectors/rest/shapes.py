@@ -193,3 +193,29 @@ class LoggerLevel(BaseModel):
 def without_none(value: BaseModel) -> dict[str, Any]:
     """Returns the JSON of an answer without fields that have no value: clients look whether `trace` is there."""
     return value.model_dump(exclude_none=True, by_alias=True)
+
+
+Bytes = str | dict[str, str] | None
+"""Bytes as base64, or as text; with `text=true` those that are no text as `{"base64": …}`."""
+
+
+class KeptRecordEntity(BaseModel):
+    """The latest record that a partition keeps of a key; times in ms, as `keyfold get` shows them."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: str
+    key: Bytes
+    value: Bytes
+    headers: list[tuple[str, Bytes]]
+    delete_horizon: int | None
+    published: bool
+
+
+class KeptRecords(BaseModel):
+    """The records of some keys; `ends`, by topic and partition: the answer holds below these source offsets."""
+
+    records: list[KeptRecordEntity]
+    ends: dict[str, dict[str, int]]

@@ -108,6 +108,8 @@ class Slow:
         self.changes = SlowCalls("changes", 16, wait_s=wait_s)
         # Reads catalogs of connectors that do not run.
         self.reads = SlowCalls("reads", 8, wait_s=wait_s)
+        # Look keys up, each by some reads of the store.
+        self.look_ups = SlowCalls("look-ups", 8, wait_s=wait_s)
         # Checks configs, which takes a core each.
         self.checks = SlowCalls("checks", 4, wait_s=wait_s)
         # Changes offsets, each for as long as reading an output topic takes.

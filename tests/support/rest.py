@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import httpx
 
 from compactor.metrics import Freshness
+from compactor.storage.base import Storage
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import ConnectorFile, load_worker
@@ -101,9 +102,13 @@ class AskedHerder(Herder):
 class RestWorker:
     """A worker that listens; a test lets calls of its connectors' `storage` fail."""
 
-    def __init__(self, herder: AskedHerder, storage: FailingStorage, url: str, admin_url: str) -> None:
+    def __init__(
+        self, herder: AskedHerder, storage: FailingStorage, location: Storage, url: str, admin_url: str
+    ) -> None:
         self.herder = herder
         self.storage = storage
+        # storage.location, with a folder for each connector.
+        self.location = location
         self.url = url
         self.admin_url = admin_url
         self.health = "healthy"
@@ -158,7 +163,7 @@ def _listening(
     herder.changed = herder.reconcile
     herder.begin(RunContext(Mock(), Mock(), once=False, over=Mock()))
     urls: list[str] = []
-    found = RestWorker(herder, storage, "", "")
+    found = RestWorker(herder, storage, worker_storage(config), "", "")
     bound = bind(config, limits.connections)
     # Nothing asks the brokers for the cluster's id: there are none, and its thread would log to a command's stdout.
     with listening(config, herder, found, bound, urls.append, limits, lambda _: Mock(get=lambda: ""), commit):

@@ -233,7 +233,6 @@ class Simulation:
             tolerate_rejected=True,
             publish_local_max_records=settings.local,
             snapshot_retention_count=2,
-            state_index=settings.index,
         )
         stopping = threading.Event()
         quarantine = _Strict(catalog, stopping)

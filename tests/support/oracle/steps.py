@@ -81,7 +81,12 @@ class Settings(NamedTuple):
     @property
     def fold(self) -> FoldPolicy:
         """The engine's fold policy."""
-        return FoldPolicy(level0_files=self.level0, tier_runs=self.tiers, full_interval_ms=self.interval)
+        return FoldPolicy(
+            level0_files=self.level0,
+            tier_runs=self.tiers,
+            full_interval_ms=self.interval,
+            has_index=self.index == "always",
+        )
 
 
 class Ingest(NamedTuple):

@@ -18,7 +18,7 @@ from connectors.config.worker import WorkerConfig
 NO_SETTINGS = {
     EngineSettings: {"connector", "policy", "fold", "tolerate_rejected", "position_refresh_ms", "first_refresh_ms"},
     CompactionPolicy: set[str](),
-    FoldPolicy: {"job_bytes"},
+    FoldPolicy: {"job_bytes", "has_index"},
 }
 
 
@@ -47,7 +47,7 @@ def test_every_setting_reaches_the_engine() -> None:
     assert (found.connector, found.policy.min_cleanable_dirty_ratio, found.fold.tier_runs) == ("c", 0.25, 7)
     assert found.policy.cleanup_policy == ("compact", "delete")
     assert (found.fold_io_max_bytes_per_second, found.publish_local_max_records) == (1000, 5)
-    assert (found.state_index, found.has_index) == ("always", True)
+    assert found.fold.has_index
     assert (found.bootstrap_fold_enable, found.tolerate_rejected, found.snapshot_retention_count) == (False, True, 9)
 
 

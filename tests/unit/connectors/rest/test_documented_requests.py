@@ -16,15 +16,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from compactor.model import record
 from compactor.model.log import PartitionLog, empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
+from compactor.runs import writer
+from compactor.runs.file_stats import level0_run
+from compactor.runs.writer import RunTarget
 from connectors.config.files import load_connector
 from connectors.operations import offsets
 from tests.support.cli import connector_file
+from tests.support.engine import row
 from tests.support.rest import RestWorker, rest_worker
 
 PAGE = Path(__file__).parents[4] / "docs" / "rest.md"
@@ -142,6 +148,17 @@ def _log(partition: int, published: int) -> PartitionLog:
     return replace(begun, end=published, folded_end=published, published=published)
 
 
+def _keep(worker: RestWorker) -> None:
+    rows = [
+        {**row(0, at, key, value), "topic": "customers", "timestamp": RESTARTED_MS}
+        for at, (key, value) in enumerate(((b"customer-7", b"order 6"), (b"customer-7", b"order 7")))
+    ]
+    target = RunTarget(storage=worker.location.sub("customers"), prefix="1-j", max_bytes=1 << 20, is_indexed=True)
+    stats = list(writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write"))
+    log = replace(_log(0, 2), runs=(level0_run(0, 2, stats, RESTARTED_MS),))
+    worker.supervisor("customers").catalog_state = CatalogState(connector="customers", buckets=2, logs=(log,))
+
+
 def _stop(worker: RestWorker) -> None:
     worker.ask("PUT", "/connectors/customers/stop")
 
@@ -153,6 +170,7 @@ def _resume(worker: RestWorker) -> None:
 GIVEN: Mapping[str, Callable[[RestWorker], None]] = {
     "customers has failed": _fail,
     "customers has published": _publish,
+    "customers keeps records": _keep,
     "customers is stopped": _stop,
     "customers runs": _resume,
 }

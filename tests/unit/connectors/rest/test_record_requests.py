@@ -1,0 +1,88 @@
+"""What is kept of keys, asked over REST."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from compactor.model import record
+from compactor.model.log import PartitionLog, empty
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+from compactor.runs import writer
+from compactor.runs.file_stats import level0_run
+from compactor.runs.writer import RunTarget
+from tests.support.engine import row
+from tests.support.rest import RestWorker, message
+
+PATH = "/keyfold/connectors/a/records"
+
+
+def keep(worker: RestWorker, *partitions: Sequence[tuple[bytes, bytes | None]]) -> None:
+    """Makes the connector `a`, which keeps these records of topic t, all but the last of a partition published."""
+    worker.create("a")
+    target = RunTarget(storage=worker.location.sub("a"), prefix="1-j", max_bytes=1 << 20, is_indexed=True)
+    logs = [_log(target, number, records) for number, records in enumerate(partitions)]
+    worker.supervisor("a").catalog_state = CatalogState(connector="a", logs=tuple(logs))
+
+
+def _log(target: RunTarget, number: int, records: Sequence[tuple[bytes, bytes | None]]) -> PartitionLog:
+    rows = [row(number, at, key, value) for at, (key, value) in enumerate(records)]
+    stats = list(writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write"))
+    end = len(rows)
+    begun = replace(empty(TopicPartition("t", number), 0, 0, None), end=end, folded_end=end, published=end - 1)
+    return replace(begun, runs=(level0_run(0, end, stats, 0),))
+
+
+def test_the_latest_record_of_each_key_is_shown(worker: RestWorker) -> None:
+    """In the order of the keys, from each partition that has it; with the offsets below which that holds."""
+    keep(worker, [(b"a", b"1"), (b"b", b"1"), (b"a", None)], [(b"a", b"\xff"), (b"c", b"2")])
+    answer = worker.ask("GET", PATH, params={"key": ["b", "a", "no"], "text": "true"}).json()
+    fields = ("key", "partition", "offset", "value", "published")
+    assert [tuple(each[name] for name in fields) for each in answer["records"]] == [
+        ("b", 0, 1, "1", True),
+        ("a", 0, 2, None, False),
+        ("a", 1, 0, {"base64": "/w=="}, True),
+    ]
+    assert answer["ends"] == {"t": {"0": 3, "1": 2}}
+
+
+def test_bytes_are_base64_and_keys_may_be_hexadecimal(worker: RestWorker) -> None:
+    """As those of `keyfold get` elsewhere than on a terminal."""
+    keep(worker, [(b"\x00\xff", b"v"), (b"", b"")])
+    answer = worker.ask("GET", PATH, params={"key": "00ff", "hex": "true", "topic": "t", "partition": "0"}).json()
+    assert [(each["key"], each["value"]) for each in answer["records"]] == [("AP8=", "dg==")]
+
+
+def test_a_connector_that_keeps_nothing_has_no_record(worker: RestWorker) -> None:
+    """It has not read anything yet."""
+    worker.create("a")
+    assert worker.ask("GET", PATH, params={"key": "k"}).json() == {"records": [], "ends": {}}
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "said"),
+    [
+        ({}, 400, "The request has 0 keys."),
+        ({"key": ["k"] * 101}, 400, "The request has 101 keys."),
+        ({"key": "xy", "hex": "true"}, 400, 'The key "xy" is not in hexadecimal digits.'),
+        ({"key": "k", "partition": "-1"}, 400, 'The partition "-1" is no number.'),
+        ({"key": "k", "partition": "7"}, 400, "Connector a keeps no partition 7."),
+        ({"key": "k", "topic": "u"}, 400, "It keeps partitions of t."),
+    ],
+)
+def test_a_request_that_cannot_be_answered_says_why(
+    worker: RestWorker, params: dict[str, str | list[str]], status: int, said: str
+) -> None:
+    """And what to send instead."""
+    keep(worker, [(b"a", b"1")])
+    answer = worker.ask("GET", PATH, params=params)
+    assert (answer.status_code, said in message(answer)) == (status, True), answer.text
+
+
+def test_a_connector_that_does_not_exist_is_not_found(worker: RestWorker) -> None:
+    """As with every other path of a connector."""
+    assert worker.ask("GET", PATH, params={"key": "k"}).status_code == 404
