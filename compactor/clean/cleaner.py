@@ -109,6 +109,8 @@ class Cleaner:
         self._uncertain = uncertain
         # Paths of index files that are gone: their logs count as having none (`replace_indexes`).
         self._lost_indexes: frozenset[str] = frozenset()
+        # Logs that were chosen for want of an index: once is enough, as one may fail (`writer`).
+        self._reindexed: set[TopicPartition] = set()
         # The queue that the last choice ended with; the next one begins with the other (`schedule.choose`).
         self._last: Queue | None = None
 
@@ -142,6 +144,8 @@ class Cleaner:
     def replace_indexes(self, lost: frozenset[str]) -> None:
         """Lets the next rounds clean the logs that name one of the index files `lost`, if runs get an index."""
         self._lost_indexes = lost
+        if lost:
+            self._reindexed.clear()
 
     def _retain(self, now_ms: int) -> int:
         """Moves the start of logs by retention; their files go with the next vacuum. Returns how many logs."""
@@ -168,7 +172,9 @@ class Cleaner:
 
     def _choose(self, state: CatalogState, decisions: Sequence[CleaningDecision]) -> list[PartitionLog]:
         """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
-        choice = schedule.choose(decisions, self._last, self._settings.fold.job_bytes)
+        due = [each for each in decisions if each.reason is not Reason.UNINDEXED or each.tp not in self._reindexed]
+        choice = schedule.choose(due, self._last, self._settings.fold.job_bytes)
+        self._reindexed.update(each.tp for each in choice.picked if each.reason is Reason.UNINDEXED)
         _announce("cleaning", [(log.tp, log.text) for log in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()

@@ -8,6 +8,7 @@ run without one, or with one that is lost or damaged, has its keys read instead:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from compactor.errors import DamagedFileError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.index.reader import NO_OFFSET, newest_offsets
 from compactor.index.section import from_text
-from compactor.lookup.records_at import read_offsets
+from compactor.lookup.records_at import FileOutlines, read_offsets
 from compactor.model import record
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import KEY_IDENTITY
@@ -27,15 +28,20 @@ from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
 
-_COMPARED = ("offset", "key", "rejected", KEY_IDENTITY)
+_COMPARED: Final = ("offset", "key", "rejected", KEY_IDENTITY)
 
 _log = structlog.get_logger()
 
 
-def latest_records(storage: Storage, log: PartitionLog, keys: pa.Array) -> pa.Table:
+OUTLINES: Final = FileOutlines()
+"""Those that this process has read."""
+
+
+def latest_records(storage: Storage, log: PartitionLog, keys: pa.Array, outlines: FileOutlines = OUTLINES) -> pa.Table:
     """Returns the latest kept record (record.RUN) of each of `keys` (binary, as compared) that `log` has, in no order.
 
-    What is published and what is not yet both count. Raises StorageError; MissingFileError if a file of records is
+    What is published and what is not yet both count. `outlines` remember the files, and verify them. Raises
+    DamagedFileError, StorageError; MissingFileError if a file of records is
     gone: the caller's state of the catalog may be older than a vacuum.
     """
     left = pc.unique(keys.drop_null())
@@ -43,13 +49,13 @@ def latest_records(storage: Storage, log: PartitionLog, keys: pa.Array) -> pa.Ta
     for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
         if not len(left):
             break
-        of_run = _latest_of_run(storage, log, run, left)
+        of_run = _latest_of_run(storage, log, run, left, outlines)
         records.append(of_run)
         left = left.filter(pc.invert(pc.is_in(left, record.as_compared(of_run)["key"].combine_chunks())))
     return pa.concat_tables(records)
 
 
-def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, keys: pa.Array) -> pa.Table:
+def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, keys: pa.Array, outlines: FileOutlines) -> pa.Table:
     """Returns the latest records of `keys` in `run`."""
     pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
     by_index: dict[str | None, list[FileRange]] = {}
@@ -62,14 +68,14 @@ def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, keys: pa.Array
             scanned.extend(covered)
         else:
             offsets = np.maximum(offsets, by_hash)
-    offsets = np.maximum(offsets, _by_scan(storage, scanned, keys))
-    records = _records_at(storage, pieces, offsets)
+    offsets = np.maximum(offsets, _by_scan(storage, scanned, keys, outlines))
+    records = _records_at(storage, pieces, offsets, outlines)
     is_hers = _have_keys(records, keys, offsets)
     if is_hers.all():
         return records
     # Another key with the same hash lies above: the keys tell them apart.
-    offsets[~is_hers] = _by_scan(storage, pieces, keys.filter(pa.array(~is_hers)))
-    return _records_at(storage, pieces, offsets)
+    offsets[~is_hers] = _by_scan(storage, pieces, keys.filter(pa.array(~is_hers)), outlines)
+    return _records_at(storage, pieces, offsets, outlines)
 
 
 def _by_index(storage: Storage, index: str, keys: pa.Array, covered: Sequence[FileRange]) -> NDArray[np.int64] | None:
@@ -82,9 +88,13 @@ def _by_index(storage: Storage, index: str, keys: pa.Array, covered: Sequence[Fi
         return None
 
 
-def _by_scan(storage: Storage, pieces: Sequence[FileRange], keys: pa.Array) -> NDArray[np.int64]:
+def _by_scan(
+    storage: Storage, pieces: Sequence[FileRange], keys: pa.Array, outlines: FileOutlines
+) -> NDArray[np.int64]:
     """Reads all keys of `pieces`; returns the newest offset of each of `keys`, NO_OFFSET if there is none."""
     offsets = np.full(len(keys), NO_OFFSET)
+    for piece in pieces:
+        outlines.of(storage, piece.file)  # so that it is verified
     for batch in (batch for piece in pieces for batch in read_file_range(storage, piece, _COMPARED)):
         compared = record.as_compared(batch)
         places = pc.index_in(compared["key"], keys)
@@ -94,18 +104,22 @@ def _by_scan(storage: Storage, pieces: Sequence[FileRange], keys: pa.Array) -> N
     return offsets
 
 
-def _records_at(storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64]) -> pa.Table:
+def _records_at(
+    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], outlines: FileOutlines
+) -> pa.Table:
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
     wanted = np.unique(offsets[offsets != NO_OFFSET])
-    return pa.Table.from_batches(_batches_at(storage, pieces, wanted), record.RUN)
+    return pa.Table.from_batches(_batches_at(storage, pieces, wanted, outlines), record.RUN)
 
 
-def _batches_at(storage: Storage, pieces: Sequence[FileRange], wanted: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+def _batches_at(
+    storage: Storage, pieces: Sequence[FileRange], wanted: NDArray[np.int64], outlines: FileOutlines
+) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         first, end = max(piece.start, piece.file.first), min(piece.end, piece.file.last + 1)
         own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, end)]
         if len(own):
-            yield from read_offsets(storage, piece, own)
+            yield from read_offsets(storage, piece, own, outlines)
 
 
 def _have_keys(records: pa.Table, keys: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:

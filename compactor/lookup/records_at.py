@@ -13,10 +13,12 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from compactor.errors import DamagedFileError
 from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums
+from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of, completed, of_partition
 from compactor.runs.scan import FileRange
 from compactor.storage.base import Storage
@@ -52,21 +54,31 @@ class FileOutline(Struct, frozen=True, kw_only=True):
 
 
 class FileOutlines:
-    """Remembers outlines of files, which never change; threads share it."""
+    """Remembers outlines of files, which never change; threads share it.
 
-    def __init__(self, most: int = _REMEMBERED) -> None:
+    `is_whole`: before its first use each file is held, byte for byte, against its checksum, not its footer alone. To
+    decode a damaged page may end the process, which a worker is not to do because of a question.
+    """
+
+    def __init__(self, most: int = _REMEMBERED, *, is_whole: bool = False) -> None:
         self._most = most
+        self._is_whole = is_whole
         # By location and path, the one that was asked for last at the end.
         self._known: OrderedDict[tuple[str, str], FileOutline] = OrderedDict()
         self._lock = Lock()
 
     def of(self, storage: Storage, file: RunFile) -> FileOutline:
-        """Returns the outline of `file`, which is read and verified if it is not remembered. Raises StorageError."""
+        """Returns the outline of `file`, which is read and verified if it is not remembered.
+
+        Raises DamagedFileError, MissingFileError; StorageError if the store does not answer.
+        """
         place = storage.location, file.path
         with self._lock:
             if place in self._known:
                 self._known.move_to_end(place)
                 return self._known[place]
+        if self._is_whole and not checksums.verify_file(storage, file):
+            raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
         with checksums.open_verified(storage, file) as opened:
             footer = opened.metadata
         outline = FileOutline.of(footer)
@@ -77,12 +89,8 @@ class FileOutlines:
         return outline
 
 
-OUTLINES: Final = FileOutlines()
-"""Those that this process has read."""
-
-
 def read_offsets(
-    storage: Storage, file_range: FileRange, offsets: NDArray[np.int64], outlines: FileOutlines = OUTLINES
+    storage: Storage, file_range: FileRange, offsets: NDArray[np.int64], outlines: FileOutlines
 ) -> Iterator[pa.RecordBatch]:
     """Reads the records (record.RUN) of `file_range` at `offsets`, which rise. Raises StorageError."""
     outline = outlines.of(storage, file_range.file)

@@ -17,12 +17,13 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import structlog
 from msgspec import Struct
 
 from compactor.bin_packing import AtMost, pack, unit_weight
 from compactor.failpoints import hit
 from compactor.index import section
-from compactor.index.builder import IndexBuilder
+from compactor.index.builder import HELD, IndexBuilder
 from compactor.model import record
 from compactor.model.log import Run
 from compactor.model.record import TopicPartition, partition_spans, split_by_partition
@@ -65,13 +66,17 @@ _REPEATED: Final = [
 _PRUNED_BY: Final = ["topic", "partition", "offset", "timestamp", "delete_horizon"]
 
 
+_log = structlog.get_logger()
+
+
 class RunTarget(Struct, frozen=True, kw_only=True):
     """A job's files: `folder`/`prefix`-<random>.parquet of `storage`; a file is closed once it has `max_bytes`.
 
     `arrived_ms`: when the micro-batch of records that are new was planned; None if they are rewritten.
     `held_bytes`: Arrow bytes that a task holds at most: beyond, its largest buffer becomes a row group; if even that is
     small, all buffers are written.
-    `is_indexed`: the keys of all files go into an index file in addition, once the last of them is closed.
+    `is_indexed`: the keys of all files go into an index file in addition, once the last of them is closed;
+    `held_entries` of it are in memory at most.
     """
 
     storage: Storage
@@ -81,6 +86,7 @@ class RunTarget(Struct, frozen=True, kw_only=True):
     arrived_ms: int | None = None
     held_bytes: int = 128 << 20
     is_indexed: bool = False
+    held_entries: int = HELD
 
 
 def cut(batch: pa.RecordBatch, group_bytes: int = ROW_GROUP_BYTES) -> Iterator[pa.RecordBatch]:
@@ -147,7 +153,7 @@ class RunWriter:
         self._parts: dict[TopicPartition, FileStats] = {}
         self._shared: list[tuple[TopicPartition, TopicPartition]] = []
         # The index of what was written, None without one; and the statistics that wait until it is complete.
-        self._index = IndexBuilder() if target.is_indexed else None
+        self._index = IndexBuilder(target.held_entries) if target.is_indexed else None
         self._closed: list[FileStats] = []
 
     def __enter__(self) -> Self:
@@ -177,15 +183,31 @@ class RunWriter:
         """Writes what waits, closes the file, and writes the index; yields the statistics that were not yielded yet."""
         yield from self._flush_all(self._groups())
         yield from self._close()
-        if self._index is not None and self._closed:
-            yield from self._indexed(self._index)
-
-    def _indexed(self, index: IndexBuilder) -> Iterator[FileStats]:
-        """Writes `index`, and yields the statistics of all files of this writer, each with its section."""
+        closed, self._closed = self._closed, []
+        if self._index is None or not closed:
+            yield from closed
+            return
         path = f"{self._target.folder}/{paths.file_name(self._target.prefix, paths.INDEX)}"
-        sections = index.write(self._target.storage, path)
-        closed, self._closed, self._index = self._closed, [], IndexBuilder()
-        yield from (file_stats.with_index(part, section.to_text(sections[part.tp])) for part in closed)
+        try:
+            sections = self._index.write(self._target.storage, path)
+        except OSError as error:
+            self._without_index(error)
+            yield from closed
+        else:
+            self._index = IndexBuilder(self._target.held_entries)
+            yield from (file_stats.with_index(part, section.to_text(sections[part.tp])) for part in closed)
+
+    def _add_to_index(self, index: IndexBuilder, rows: pa.RecordBatch) -> None:
+        try:
+            for tp, start, end in partition_spans(rows):
+                index.add(tp, rows.slice(start, end - start))
+        except OSError as error:
+            self._without_index(error)
+
+    def _without_index(self, error: OSError) -> None:
+        """Goes on without an index: the disk for what waits to be sorted is full, and records are kept all the same."""
+        self._index = None
+        _log.warning("no index written", job=self._target.prefix, reason=error.strerror or str(error))
 
     def _is_large(self, tp: TopicPartition) -> bool:
         return self._buffers[tp].bytes >= SHARED_BYTES
@@ -231,8 +253,7 @@ class RunWriter:
             known = self._parts.get(part.tp)
             self._parts[part.tp] = combine(known, part) if known else part
         if self._index is not None:
-            for tp, start, end in partition_spans(rows):
-                self._index.add(tp, rows.slice(start, end - start))
+            self._add_to_index(self._index, rows)
         file.write(pa.Table.from_batches([rows]), self._group_rows(rows) if len(tps) == 1 else rows.num_rows)
         if len(tps) > 1:
             self._shared.append((tps[0], tps[-1]))

@@ -12,7 +12,8 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.errors import MissingFileError
-from compactor.lookup.latest import latest_records
+from compactor.lookup.latest import OUTLINES, latest_records
+from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.record import KEY_IDENTITY, TIMESTAMP_TYPES
 from compactor.model.state import CatalogState
@@ -56,18 +57,21 @@ def get(
     state_of: Callable[[], CatalogState],
     keys: Sequence[bytes],
     chosen: Callable[[CatalogState], Collection[PartitionLog]],
+    outlines: FileOutlines = OUTLINES,
 ) -> KeyAnswer:
     """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
 
     `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
-    logs of it that are asked. Raises StorageError, DataError for a key that has no identity, and what these two raise.
+    logs of it that are asked. `outlines` remember and verify files.
+
+    Raises StorageError, DataError for a key that has no identity, and what these two raise.
     """
     state = state_of()
     compared = _compared(connector, state, keys)
     while True:
         logs = chosen(state)
         try:
-            return KeyAnswer(tuple(_in_order(_records(storage, logs, compared), compared)), tuple(logs))
+            return KeyAnswer(tuple(_in_order(_records(storage, logs, compared, outlines), compared)), tuple(logs))
         except MissingFileError:
             newer = state_of()
             if newer == state:
@@ -106,12 +110,12 @@ def _compared(connector: ConnectorConfig, state: CatalogState, keys: Sequence[by
 
 
 def _records(
-    storage: Storage, logs: Iterable[PartitionLog], keys: Sequence[bytes]
+    storage: Storage, logs: Iterable[PartitionLog], keys: Sequence[bytes], outlines: FileOutlines
 ) -> Iterator[tuple[bytes, KeyRecord]]:
     """Yields each record with what its key is compared by."""
     wanted = pa.array(keys, pa.binary())
     for log in logs:
-        for row in latest_records(storage, log, wanted).to_pylist():
+        for row in latest_records(storage, log, wanted, outlines).to_pylist():
             yield row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from msgspec import Struct
 
+from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
 from connectors.config.stores import connector_storage
@@ -23,6 +24,9 @@ router = APIRouter(prefix="/keyfold/connectors/{connector}", tags=["records"])
 
 MOST_KEYS: Final = 100
 """How many keys a request has at most: each takes some 2 ms of processor time, ten times that without an index."""
+
+OUTLINES: Final = FileOutlines(is_whole=True)
+"""Of the files that look-ups of this worker have read."""
 
 _DIGITS: Final = 10
 """Of the largest number that a partition can have."""
@@ -93,7 +97,7 @@ def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shape
         return operation.logs_of(state, connector.name, asked.topic, asked.partition)
 
     storage, config = connector_storage(context.worker, connector.name), connector.spec.config
-    answer = operation.get(storage, config, lambda: _state(context, connector), asked.keys, chosen)
+    answer = operation.get(storage, config, lambda: _state(context, connector), asked.keys, chosen, OUTLINES)
     form: Callable[[bytes | None], shapes.Bytes] = _readable if asked.is_text else _base64
     ends: dict[str, dict[str, int]] = {}
     for log in answer.logs:

@@ -143,7 +143,7 @@ class _Chance:
             most=self._of((100, 1, 2)),
             local=self._of((1_000, -1)),
             fold_method=self._of(WAYS),
-            index=self._of(("always", "auto")),
+            state_index=self._of(("always", "auto")),
         )
 
     def _of(self, choice: Sequence[T]) -> T:

@@ -62,7 +62,7 @@ class Settings(NamedTuple):
     most: int = 100
     local: int = 1_000
     fold_method: FoldMethod = FoldMethod.MEMORY
-    index: str = "auto"
+    state_index: str = "auto"
 
     @property
     def policy(self) -> CompactionPolicy:
@@ -85,7 +85,7 @@ class Settings(NamedTuple):
             level0_files=self.level0,
             tier_runs=self.tiers,
             full_interval_ms=self.interval,
-            has_index=self.index == "always",
+            has_index=self.state_index == "always",
         )
 
 

@@ -45,7 +45,7 @@ U0, U1 = (TopicPartition("u", number) for number in range(2))
 W0: Final = TopicPartition("w", 0)
 """A topic that is not published."""
 
-PLAIN: Final = Settings(buckets=2, level0=2, ratio=1.0, delete_retention=100_000, index="always")
+PLAIN: Final = Settings(buckets=2, level0=2, ratio=1.0, delete_retention=100_000, state_index="always")
 """Nothing is cleaned by itself; two runs are merged; each run has an index."""
 LAG: Final = PLAIN._replace(lag=1_000, level0=32)
 EXPIRING: Final = PLAIN._replace(retention_ms=10_000, level0=32)

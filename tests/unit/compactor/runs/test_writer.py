@@ -351,3 +351,14 @@ def test_without_an_index_nothing_is_written_in_addition() -> None:
     (part,) = writer.write([batch([row(0, 1, b"a", b"")])], target(storage), "ingest.write")
     assert part.file.index is None
     assert [info.path for info in storage.walk("runs")] == [part.file.path]
+
+
+def test_records_are_kept_without_an_index_if_its_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be sorted has no room: the files name no index, and none is left."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "full"))
+    storage = MemoryStorage()
+    named = RunTarget(storage=storage, prefix="1-j", max_bytes=1, is_indexed=True, held_entries=1)
+    rows = [batch([row(0, at, b"%d" % at, bytes(17 * MIB))]) for at in range(3)]
+    parts = list(writer.write(rows, named, "ingest.write"))
+    assert sorted((part.file.first, part.file.index) for part in parts) == [(0, None), (1, None), (2, None)]
+    assert {info.path for info in storage.walk("runs")} == {part.file.path for part in parts}
