@@ -65,8 +65,8 @@ class IndexBuilder:
         if self._count > self._held:
             self._spill()
 
-    def write(self, storage: Storage, path: str) -> dict[TopicPartition, IndexSection]:
-        """Writes the file `path` of `storage`; returns the section of each partition that was added.
+    def write(self, storage: Storage, path: str, failpoint: str | None = None) -> dict[TopicPartition, IndexSection]:
+        """Writes the file `path` of `storage`, and hits `failpoint`; returns the section of each partition.
 
         Raises StorageError, and OSError as `add`.
         """
@@ -76,7 +76,8 @@ class IndexBuilder:
                 written += output.write(writer.add(*in_order(hashes, deltas)))
             rest, directory = writer.finish()
             written += output.write(rest) + output.write(directory)
-        hit("index.write")
+        if failpoint is not None:
+            hit(failpoint)
         checksum = fingerprint(directory)
         return {
             tp: IndexSection(

@@ -18,7 +18,7 @@ IN_TASKS: Final = frozenset(
     {
         "source.read",
         "ingest.write",
-        "index.write",
+        "ingest.index",
         "publish.fence",
         "publish.position",
         "publish.begin",
@@ -26,7 +26,9 @@ IN_TASKS: Final = frozenset(
         "publish.offsets",
         "publish.committed",
         "merge.write",
+        "merge.index",
         "clean.write",
+        "clean.index",
     }
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
@@ -48,8 +50,8 @@ BEHIND: Final = ("merge.", "clean.", "snapshot.", "vacuum.")
 
 def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
     """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read, publish and rewrite."""
-    if step.startswith("index."):
-        return {**(TASKS if tasks else CALM), "state.index": "always"}
+    if step.endswith(".index"):
+        return {**settings(step.replace(".index", ".write"), tasks=tasks), "state.index": "always"}
     if tasks and step.startswith(("publish.", "source.", "ingest.")):
         return TASKS
     if tasks and step.startswith(("merge.", "clean.")):

@@ -31,7 +31,8 @@ def large(tmp_path_factory: pytest.TempPathFactory, broker: EmbeddedKafka) -> It
 
 
 def settings(step: str) -> Mapping[str, Any]:
-    return MERGING if step.startswith("merge.") else PUBLISHING
+    index = {"state.index": "always"} if step.endswith(".index") else {}
+    return {**(MERGING if step.startswith("merge.") else PUBLISHING), **index}
 
 
 @pytest.mark.parametrize("step", LARGE_STEPS)
