@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -173,3 +174,53 @@ def test_directories_are_remembered_up_to_a_number_of_bytes() -> None:
     assert known.get(a) is decoded
     known.put(c, decoded, 10)
     assert (known.get(a), known.get(b), known.get(c)) == (decoded, None, decoded)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 1 << 63, (1 << 63) + 1, 5])), max_size=30))
+def test_entries_are_put_in_order_whatever_bits_they_differ_in(entries: list[tuple[int, int]]) -> None:
+    """Also hashes that only differ in bits that are sorted last, and deltas that do not come in order."""
+    deltas, hashes = (list(column) for column in zip(*entries, strict=True)) if entries else ([], [])
+    ordered = in_order(np.array(hashes, np.uint64), np.array(deltas, np.int64))
+    assert list(zip(*(column.tolist() for column in ordered), strict=True)) == sorted(
+        (hash_, delta) for delta, hash_ in entries
+    )
+
+
+class Counted(io.BytesIO):
+    """Counts the reads of an object, each of which is a request."""
+
+    def __init__(self, data: bytes, reads: list[int]) -> None:
+        super().__init__(data)
+        self._reads = reads
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self._reads.append(len(data))
+        return data
+
+
+class CountingStorage(MemoryStorage):
+    """`reads` has the bytes of each request for a part of a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[int] = []
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        return pa.PythonFile(Counted(self.read(path), self.reads), mode="r")
+
+
+@pytest.mark.parametrize("records", [1_024, 102_400])
+def test_the_number_of_requests_does_not_grow_with_the_log(records: int) -> None:
+    """A key takes the directory, once in a process, and a block; many keys of a log as few requests as they lie in."""
+    index, storage = IndexBuilder(), CountingStorage()
+    keys = [b"%d" % n for n in range(records)]
+    add(index, 0, keys)
+    (of,) = index.write(storage, PATH).values()
+    known = Directories()
+    for asked in range(3):
+        found = newest_offsets(storage, of, pa.array([keys[asked]], pa.binary()), 0, records, known)
+        assert found.tolist() == [asked]
+    assert storage.reads == [of.directory_bytes, *[6_144] * 3]
+    newest_offsets(storage, of, pa.array(keys, pa.binary()), 0, records, known)
+    assert len(storage.reads) == 5
