@@ -37,8 +37,9 @@ Kept = dict[bytes, tuple[int, bytes | None]]
 
 
 def rows_of(keys: Sequence[bytes | None], first: int, partition: int = 0) -> list[Row]:
+    """Records at offsets from `first` on: some are tombstones, some are rejected, as are all without a key."""
     return [
-        row(partition, at, key, b"%d" % at if at % 3 else None, rejected=None if key is not None else "none")
+        row(partition, at, key, b"%d" % at if at % 3 else None, rejected="no" if key is None or at % 7 == 6 else None)
         for at, key in enumerate(keys, first)
     ]
 
