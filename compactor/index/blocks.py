@@ -104,7 +104,7 @@ class BlocksWriter:
         blocks[:, : size * _HASH] = hashes.astype("<u8").view(np.uint8).reshape(len(blocks), -1)
         blocks[:, size * _HASH :] = deltas.astype(f"<u{self._width}").view(np.uint8).reshape(len(blocks), -1)
         self.entries += count
-        self._firsts.append(hashes[::size])
+        self._firsts.append(hashes[::size].copy())  # a view would keep all hashes in memory
         self._checksums.extend(zlib.crc32(block.data) for block in blocks)
         return blocks.tobytes()
 

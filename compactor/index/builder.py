@@ -22,8 +22,10 @@ from compactor.model.record import TopicPartition, as_compared
 from compactor.storage.base import Storage
 from compactor.storage.spill_file import SpillFile
 
-HELD: Final = 4_000_000
-"""Entries in memory, 16 bytes each; sorting them takes as much again. Beyond, all wait on disk."""
+HELD: Final = 1_000_000
+"""Entries in memory, 16 bytes each; sorting them takes several times as much. Beyond, all wait on disk.
+
+A task with 20 million takes some 130 MiB for its index; with four times as many held, 300 MiB and as long."""
 
 _BITS: Final = 6
 """Upper bits of a hash by which entries wait on disk: 64 parts, of less than a million entries for 50 million keys."""
@@ -106,10 +108,11 @@ class IndexBuilder:
         hashes, deltas = self._taken()
         parts = (hashes >> np.uint64(64 - _BITS)).astype(np.uint8)
         order = np.argsort(parts, kind="stable")
-        rows = pa.RecordBatch.from_arrays([pa.array(hashes[order]), pa.array(deltas[order])], schema=_WAITING)
-        ends = np.cumsum(np.bincount(parts, minlength=1 << _BITS)).tolist()
-        for part, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            self._spilled[part].add(rows.slice(start, end - start))
+        ends = np.cumsum(np.bincount(parts, minlength=1 << _BITS))
+        for part, own in enumerate(np.split(order, ends[:-1])):
+            # Arrays of its own: a slice would keep all of them in memory for as long as it waits.
+            rows = [pa.array(hashes[own]), pa.array(deltas[own])]
+            self._spilled[part].add(pa.RecordBatch.from_arrays(rows, schema=_WAITING))
 
     def _taken(self) -> tuple[Hashes, Numbers]:
         """Takes the entries that are in memory out of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -184,6 +185,27 @@ def test_entries_are_put_in_order_whatever_bits_they_differ_in(entries: list[tup
     assert list(zip(*(column.tolist() for column in ordered), strict=True)) == sorted(
         (hash_, delta) for delta, hash_ in entries
     )
+
+
+def test_what_is_held_does_not_grow_with_entries() -> None:
+    """Those that wait on disk are read in parts; of each part nothing stays but its directory."""
+    index, storage, size = IndexBuilder(held=20_000), MemoryStorage(), 100_000
+    for at in range(0, 10 * size, size):
+        add_many(index, at, size)
+    tracemalloc.start()
+    (of,) = index.write(storage, PATH).values()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - of.bytes < 4 << 20  # all hashes would be 8 MiB; the file itself is in memory, as the storage is
+
+
+def add_many(index: IndexBuilder, first: int, size: int) -> None:
+    """Adds records with keys of 8 bytes, each another."""
+    offsets = np.arange(first, first + size)
+    ends = pa.py_buffer(np.arange(0, 8 * size + 8, 8, dtype=np.int32))
+    keys = pa.Array.from_buffers(pa.binary(), size, [None, ends, pa.py_buffer(offsets.tobytes())])
+    nulls = {"rejected": pa.nulls(size, pa.string()), record.KEY_IDENTITY: pa.nulls(size, pa.binary())}
+    index.add(tp(0), pa.RecordBatch.from_pydict({"offset": offsets, "key": keys, **nulls}))
 
 
 class Counted(io.BytesIO):
