@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from compactor.errors import MissingFileError
+from compactor.errors import DamagedFileError, MissingFileError
 from compactor.index import section
 from compactor.index.builder import IndexBuilder
 from compactor.lookup.latest import latest_records
@@ -171,3 +171,16 @@ def test_outlines_are_remembered_up_to_a_number_of_files(tmp_path: Path) -> None
     assert outlines.of(storage, first) is known
     outlines.of(storage, second)
     assert outlines.of(storage, first) is not known
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_worker_decodes_nothing_of_a_file_that_is_not_what_was_written(is_indexed: bool) -> None:
+    """A damaged page may end its process: the whole file is held against its checksum, whether keys are read or not."""
+    storage = MemoryStorage()
+    run = written(storage, rows_of([b"a"], 0), is_indexed=is_indexed)
+    (file,) = run.files
+    data = bytearray(storage.read(file.path))
+    data[10] ^= 1
+    storage.write(file.path, bytes(data))
+    with pytest.raises(DamagedFileError, match="is not what was written"):
+        latest_records(storage, log_of([run]), pa.array([b"a"], pa.binary()), FileOutlines(is_whole=True))
