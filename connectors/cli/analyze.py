@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, configs_of
+from connectors.cli.options import ConnectorArgument, JsonOption, WorkerOption, configs_of, parts_of
 from connectors.cli.output import show
-from connectors.cli.parts import parts_of
 from connectors.errors import UsageError
 
 WithOption = Annotated[

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from connectors.cli.options import ConnectorArgument, WorkerOption, configs_of
+from connectors.cli.options import ConnectorArgument, WorkerOption, configs_of, parts_of
 from connectors.cli.output import say
-from connectors.cli.parts import parts_of
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from connectors.cli.options import (
     SomeTopicOption,
     WorkerOption,
     configs_of,
+    parts_of,
 )
 from connectors.cli.output import readable, say, say_json
-from connectors.cli.parts import parts_of
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 from connectors.rejection import Stage

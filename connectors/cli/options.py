@@ -1,22 +1,29 @@
-"""Defines the options of commands, and finds the worker file if none is named."""
+"""Defines the options of commands and what a caller may give them, and finds the worker file if none is named."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import structlog
 import typer
+from msgspec import Struct
 
 from connectors import logging_setup
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import ConfigError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
     from connectors.config.worker import WorkerConfig
+    from connectors.kafka.access import KafkaAccess
+    from connectors.operations.redrive.run import DeadLetters
+    from connectors.runtime.worker import Worker
+    from connectors.spark.session import SparkStart
 
 DEFAULT_WORKER_FILES: Final = (Path("worker.json"), Path("configs/worker.json"))
 BOOTSTRAP_VARIABLE: Final = "KEYFOLD_BOOTSTRAP_SERVERS"
@@ -104,3 +111,23 @@ def warn_of_variables() -> None:
 
     for sentence in strange(os.environ):
         _log.warning("unknown variable in the environment", reason=sentence)
+
+
+class CommandParts(Struct, frozen=True):
+    """What commands use that is not of this process: brokers, Spark, the worker, the time.
+
+    None stands for the real one, which a command imports when it needs it: the imports are slow.
+
+    They are given as Typer's `obj`: `app(obj=CommandParts(...))`, or `CliRunner().invoke(app, ..., obj=...)`.
+    """
+
+    kafka: KafkaAccess | None = None
+    dead_letters: Callable[[WorkerConfig, ConnectorConfig], DeadLetters] | None = None
+    spark_start: Callable[..., SparkStart] | None = None
+    worker: Callable[..., Worker] | None = None
+    clock: Clock = SYSTEM_CLOCK
+
+
+def parts_of(context: typer.Context) -> CommandParts:
+    """Returns what the command that runs in `context` was given."""
+    return context.find_object(CommandParts) or CommandParts()

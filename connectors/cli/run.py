@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
-from connectors.cli.options import JsonOption, WorkerOption, worker_of
+from connectors.cli.options import CommandParts, JsonOption, WorkerOption, parts_of, worker_of
 from connectors.cli.output import say, say_json
-from connectors.cli.parts import CommandParts, parts_of
 from connectors.clock import SYSTEM_CLOCK
 from connectors.errors import UsageError
 from connectors.progress.observer import observing

@@ -47,7 +47,7 @@ class LookUp(Struct, frozen=True, kw_only=True):
     is_text: bool
 
 
-@router.get("/records", response_model=shapes.KeptRecords, responses=error_responses(400, 404, 503))
+@router.get("/records", response_model=shapes.LookUpAnswer, responses=error_responses(400, 404, 503))
 async def get_records(
     context: ContextDependency,
     connector: str,
@@ -56,7 +56,7 @@ async def get_records(
     partition: Partition = None,
     is_hex: Hex = None,
     is_text: Text = None,
-) -> shapes.KeptRecords:
+) -> shapes.LookUpAnswer:
     """Shows the latest record that is kept of each key, and below which source offsets the answer holds."""
     asked = LookUp(
         keys=_keys(keys or [], is_hex=bodies.flag(is_hex)),
@@ -88,7 +88,7 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shapes.KeptRecords:
+def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shapes.LookUpAnswer:
     """Raises UsageError if the connector keeps no such partition, StorageError."""
 
     def chosen(state: CatalogState) -> tuple[PartitionLog, ...]:
@@ -102,7 +102,7 @@ def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shape
     ends: dict[str, dict[str, int]] = {}
     for log in answer.logs:
         ends.setdefault(log.topic, {})[str(log.partition)] = log.end
-    return shapes.KeptRecords(records=[_shown(record, form) for record in answer.records], ends=ends)
+    return shapes.LookUpAnswer(records=[_shown(record, form) for record in answer.records], ends=ends)
 
 
 def _state(context: RestContext, connector: Connector) -> CatalogState:

@@ -214,7 +214,7 @@ class KeptRecordEntity(BaseModel):
     published: bool
 
 
-class KeptRecords(BaseModel):
+class LookUpAnswer(BaseModel):
     """The records of some keys; `ends`, by topic and partition: the answer holds below these source offsets."""
 
     records: list[KeptRecordEntity]

@@ -25,7 +25,7 @@ from compactor.storage.base import Storage
 from compactor.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from connectors.cli.parts import CommandParts
+    from connectors.cli.options import CommandParts
     from connectors.config.files import ConnectorFile
     from connectors.config.worker import WorkerConfig
     from connectors.runtime.worker import Worker, WorkerParts

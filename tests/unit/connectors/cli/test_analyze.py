@@ -15,7 +15,7 @@ from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
 from connectors.cli import analyze
-from connectors.cli.parts import CommandParts
+from connectors.cli.options import CommandParts
 from connectors.errors import ConfigError
 from connectors.operations import analyze as operation
 from connectors.operations.analyze import AnalyzeReport, PartitionReport, SplitKey, SplitKeyCount, TopicReport, readable

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from connectors.cli import dlq
-from connectors.cli.parts import CommandParts
+from connectors.cli.options import CommandParts
 from connectors.errors import ConflictError
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.operations.redrive.plan import RedrivenRecords, RedrivePosition, RedriveSelection

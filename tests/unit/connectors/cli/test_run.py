@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from connectors.cli.parts import CommandParts
+from connectors.cli.options import CommandParts
 from connectors.jvm.java import find_java
 from tests.support.cli import NAME, NOBODY, connector_file, invoke, keep, row, worker_file, write_json
 from tests.support.spark_standins import up
