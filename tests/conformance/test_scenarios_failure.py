@@ -71,8 +71,9 @@ CRASHES = [
     ("snapshot.before-latest", FOLDED, RAW[:2]),
 ]
 """After a crash at each step: what the log keeps, and what the snapshot has that LATEST names."""
-_ELSEWHERE = {"catalog.replace", "catalog.checkpoint"}
-"""Steps that cleaning comes to only in a catalog of 50 versions, or in one that was replaced: tests/faults has them."""
+_ELSEWHERE = {"catalog.replace", "catalog.checkpoint", "merge.index", "clean.index"}
+"""Steps that cleaning comes to only in a catalog of 50 versions, in one that was replaced, or with an index of keys:
+tests/faults has them."""
 
 
 def test_scenario_21_crash_at_every_step(spark: SparkSession, kept_of: KeptOf, tmp_path: Path) -> None:
