@@ -176,6 +176,10 @@ class FoldError(KeyfoldError):
     """A fold or a snapshot could not be made from the runs it was given."""
 
 
+class LookUpError(KeyfoldError):
+    """What is kept of some keys is more than a look-up may read or answer with."""
+
+
 class FoldFailedError(FoldError):
     """A fold on command failed, and left everything as it was."""
 

@@ -7,7 +7,7 @@ run without one, or with one that is lost or damaged, has its keys read instead:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import structlog
 from numpy.typing import NDArray
 
-from compactor.errors import DamagedFileError, MissingFileError
+from compactor.errors import DamagedFileError, LookUpError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.index.reader import NO_OFFSET, newest_offsets
 from compactor.index.section import from_text
@@ -37,25 +37,58 @@ OUTLINES: Final = FileOutlines()
 """Those that this process has read."""
 
 
-def latest_records(storage: Storage, log: PartitionLog, keys: pa.Array, outlines: FileOutlines = OUTLINES) -> pa.Table:
+def latest_records(
+    storage: Storage,
+    log: PartitionLog,
+    keys: pa.Array,
+    outlines: FileOutlines = OUTLINES,
+    most_bytes: int | None = None,
+) -> pa.Table:
     """Returns the latest kept record (record.RUN) of each of `keys` (binary, as compared) that `log` has, in no order.
 
     What is published and what is not yet both count. `outlines` remember the files, and verify them. Raises
-    DamagedFileError, StorageError; MissingFileError if a file of records is
-    gone: the caller's state of the catalog may be older than a vacuum.
+    DamagedFileError, StorageError; MissingFileError if a file of records is gone: the caller's state of the catalog may
+    be older than a vacuum; LookUpError once the records take more than `most_bytes`, before others are read.
     """
     left = pc.unique(keys.drop_null())
     records = [record.RUN.empty_table()]
+    room = _Room(most_bytes)
     for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
         if not len(left):
             break
-        of_run = _latest_of_run(storage, log, run, left, outlines)
+        of_run = _latest_of_run(storage, log, run, left, outlines, room)
         records.append(of_run)
         left = left.filter(pc.invert(pc.is_in(left, record.as_compared(of_run)["key"].combine_chunks())))
     return pa.concat_tables(records)
 
 
-def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, keys: pa.Array, outlines: FileOutlines) -> pa.Table:
+class _Room:
+    """Counts the bytes of the records that a look-up holds."""
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self._most = most_bytes
+        # What the records read so far take in Arrow; those of another key with the same hash are among them.
+        self._held = 0
+
+    def counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yields `batches`; raises LookUpError if they and those before take more than there is room for."""
+        for batch in batches:
+            self._held += batch.nbytes
+            if self._most is not None and self._held > self._most:
+                raise LookUpError(
+                    f"The records of these keys take more than {self._most:,} bytes.", "Ask for fewer keys at a time."
+                )
+            yield batch
+
+
+def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
+    """Returns how many bytes of records a look-up in `logs` reads for their keys, as no index has these."""
+    return sum(file.bytes for log in logs for run in log.kept for file in run.files if file.index is None)
+
+
+def _latest_of_run(
+    storage: Storage, log: PartitionLog, run: Run, keys: pa.Array, outlines: FileOutlines, room: _Room
+) -> pa.Table:
     """Returns the latest records of `keys` in `run`."""
     pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
     by_index: dict[str | None, list[FileRange]] = {}
@@ -69,13 +102,13 @@ def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, keys: pa.Array
         else:
             offsets = np.maximum(offsets, by_hash)
     offsets = np.maximum(offsets, _by_scan(storage, scanned, keys, outlines))
-    records = _records_at(storage, pieces, offsets, outlines)
+    records = _records_at(storage, pieces, offsets, outlines, room)
     is_hers = _have_keys(records, keys, offsets)
     if is_hers.all():
         return records
     # Another key with the same hash lies above: the keys tell them apart.
     offsets[~is_hers] = _by_scan(storage, pieces, keys.filter(pa.array(~is_hers)), outlines)
-    return _records_at(storage, pieces, offsets, outlines)
+    return _records_at(storage, pieces, offsets, outlines, room)
 
 
 def _by_index(storage: Storage, index: str, keys: pa.Array, covered: Sequence[FileRange]) -> NDArray[np.int64] | None:
@@ -105,11 +138,11 @@ def _by_scan(
 
 
 def _records_at(
-    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], outlines: FileOutlines
+    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], outlines: FileOutlines, room: _Room
 ) -> pa.Table:
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
     wanted = np.unique(offsets[offsets != NO_OFFSET])
-    return pa.Table.from_batches(_batches_at(storage, pieces, wanted, outlines), record.RUN)
+    return pa.Table.from_batches(room.counted(_batches_at(storage, pieces, wanted, outlines)), record.RUN)
 
 
 def _batches_at(

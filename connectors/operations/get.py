@@ -58,20 +58,23 @@ def get(
     keys: Sequence[bytes],
     chosen: Callable[[CatalogState], Collection[PartitionLog]],
     outlines: FileOutlines = OUTLINES,
+    most_bytes: int | None = None,
 ) -> KeyAnswer:
     """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
 
     `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
     logs of it that are asked. `outlines` remember and verify files.
 
-    Raises StorageError, DataError for a key that has no identity, and what these two raise.
+    Raises StorageError, DataError for a key that has no identity, LookUpError if the records take more than
+    `most_bytes`, and what these two raise.
     """
     state = state_of()
     compared = _compared(connector, state, keys)
     while True:
         logs = chosen(state)
         try:
-            return KeyAnswer(tuple(_in_order(_records(storage, logs, compared, outlines), compared)), tuple(logs))
+            records = _records(storage, logs, compared, outlines, most_bytes)
+            return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs))
         except MissingFileError:
             newer = state_of()
             if newer == state:
@@ -110,12 +113,18 @@ def _compared(connector: ConnectorConfig, state: CatalogState, keys: Sequence[by
 
 
 def _records(
-    storage: Storage, logs: Iterable[PartitionLog], keys: Sequence[bytes], outlines: FileOutlines
+    storage: Storage,
+    logs: Iterable[PartitionLog],
+    keys: Sequence[bytes],
+    outlines: FileOutlines,
+    most_bytes: int | None,
 ) -> Iterator[tuple[bytes, KeyRecord]]:
     """Yields each record with what its key is compared by."""
     wanted = pa.array(keys, pa.binary())
     for log in logs:
-        for row in latest_records(storage, log, wanted, outlines).to_pylist():
+        rows = latest_records(storage, log, wanted, outlines, most_bytes)
+        most_bytes = None if most_bytes is None else most_bytes - rows.nbytes
+        for row in rows.to_pylist():
             yield row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
 
 

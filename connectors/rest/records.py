@@ -9,6 +9,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from msgspec import Struct
 
+from compactor.errors import LookUpError
+from compactor.lookup.latest import unindexed_bytes
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
@@ -24,6 +26,12 @@ router = APIRouter(prefix="/keyfold/connectors/{connector}", tags=["records"])
 
 MOST_KEYS: Final = 100
 """How many keys a request has at most: each takes some 2 ms of processor time, ten times that without an index."""
+
+MOST_BYTES: Final = 32 << 20
+"""What the records of one answer may take: as JSON, which has bytes as base64, four times that for some moments."""
+
+UNINDEXED_BYTES: Final = 256 << 20
+"""How much of a storage one request may read because no index has its keys: about a second of a core's time."""
 
 OUTLINES: Final = FileOutlines(is_whole=True)
 """Of the files that look-ups of this worker have read."""
@@ -89,15 +97,27 @@ def _number(text: str | None) -> int | None:
 
 
 def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shapes.LookUpAnswer:
-    """Raises UsageError if the connector keeps no such partition, StorageError."""
+    """Raises UsageError if the connector keeps no such partition, or too much without an index; StorageError."""
 
     def chosen(state: CatalogState) -> tuple[PartitionLog, ...]:
         if not state.logs and asked.topic is None and asked.partition is None:
             return ()
-        return operation.logs_of(state, connector.name, asked.topic, asked.partition)
+        logs = operation.logs_of(state, connector.name, asked.topic, asked.partition)
+        if (unindexed := unindexed_bytes(logs)) > UNINDEXED_BYTES:
+            raise UsageError(
+                f"Connector {connector.name} keeps {unindexed:,} bytes of records there without an index of keys; over "
+                f"REST at most {UNINDEXED_BYTES:,} are read for an answer.",
+                "Set state.index=always, and the next clean indexes what is kept; name a partition; or use keyfold get.",
+            )
+        return logs
 
     storage, config = connector_storage(context.worker, connector.name), connector.spec.config
-    answer = operation.get(storage, config, lambda: _state(context, connector), asked.keys, chosen, OUTLINES)
+    try:
+        answer = operation.get(
+            storage, config, lambda: _state(context, connector), asked.keys, chosen, OUTLINES, MOST_BYTES
+        )
+    except LookUpError as error:
+        raise UsageError(error.message, error.action) from None
     form: Callable[[bytes | None], shapes.Bytes] = _readable if asked.is_text else _base64
     ends: dict[str, dict[str, int]] = {}
     for log in answer.logs:

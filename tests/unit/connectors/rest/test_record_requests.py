@@ -83,6 +83,31 @@ def test_a_request_that_cannot_be_answered_says_why(
     assert (answer.status_code, said in message(answer)) == (status, True), answer.text
 
 
+def test_records_that_are_too_large_together_are_refused(worker: RestWorker) -> None:
+    """Each is answered alone; what is read of them is bounded, whatever is kept."""
+    keys = [b"a", b"b", b"c"]
+    keep(worker, [(key, key * (12 << 20)) for key in keys], [(b"d", b"1")])
+    answer = worker.ask("GET", PATH, params={"key": ["a", "b", "c"]})
+    assert (answer.status_code, message(answer)) == (
+        400,
+        "The records of these keys take more than 33,554,432 bytes. Ask for fewer keys at a time.",
+    )
+    assert len(worker.ask("GET", PATH, params={"key": ["a", "d"]}).json()["records"]) == 2
+
+
+def test_a_large_storage_without_an_index_is_not_read_for_a_request(worker: RestWorker) -> None:
+    """A viewer cannot keep the worker reading; a partition that is small is answered."""
+    keep(worker, [(b"a", b"1")], [(b"a", b"2")])
+    supervisor = worker.supervisor("a")
+    large, small = supervisor.catalog_state.logs
+    unindexed = [replace(file, index=None, bytes=257 << 20) for file in large.runs[0].files]
+    large = replace(large, runs=(replace(large.runs[0], files=tuple(unindexed)),))
+    supervisor.catalog_state = CatalogState(connector="a", logs=(large, small))
+    answer = worker.ask("GET", PATH, params={"key": "a"})
+    assert (answer.status_code, "269,484,032 bytes of records there without an index" in message(answer)) == (400, True)
+    assert len(worker.ask("GET", PATH, params={"key": "a", "partition": "1"}).json()["records"]) == 1
+
+
 def test_a_connector_that_does_not_exist_is_not_found(worker: RestWorker) -> None:
     """As with every other path of a connector."""
     assert worker.ask("GET", PATH, params={"key": "k"}).status_code == 404
