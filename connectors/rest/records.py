@@ -107,7 +107,7 @@ def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shape
             raise UsageError(
                 f"Connector {connector.name} keeps {unindexed:,} bytes of records there without an index of keys; over "
                 f"REST at most {UNINDEXED_BYTES:,} are read for an answer.",
-                "Set state.index=always, and the next clean indexes what is kept; name a partition; or use keyfold get.",
+                "Set state.index=always: the next clean indexes what is kept. Or name a partition, or use keyfold get.",
             )
         return logs
 
