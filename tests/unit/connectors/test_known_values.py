@@ -87,23 +87,19 @@ def test_a_placeholder_is_the_same_one_however_its_path_is_written(form: str, mo
     assert hide_in("value-of-k", ["${file:/x/s.json:j}", "${directory:/x/s.json:k}"]) == "value-of-k"
 
 
-def test_rest_pushes_out_nothing_of_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rest_pushes_out_nothing_of_the_operators() -> None:
     """Neither placeholders nor secrets that are written out in files, however many come over REST."""
-    monkeypatch.setattr(known_values, "_known", known_values.KnownValues())
-    monkeypatch.setattr(known_values, "_MOST", 3)
-    monkeypatch.setattr(known_values, "_MOST_TEXTS", 100)
     remember("${env:OWN}", "value-of-the-worker")
     remember_setting("Password-of-the-worker-1", is_secret=True, over_rest=False)
-    for number in range(50):
+    for number in range(2_010):
         remember(f"${{env:R{number}}}", f"value-of-{number}", over_rest=True)
         remember_setting(f"Password-{number}-of-rest", is_secret=True, over_rest=True)
-    said = "value-of-the-worker Password-of-the-worker-1 Password-49-of-rest Password-9-of-rest"
+    said = "value-of-the-worker Password-of-the-worker-1 Password-2009-of-rest Password-9-of-rest"
     assert hide_all(said) == "${env:OWN} [hidden] [hidden] Password-9-of-rest"
 
 
-def test_what_is_only_checked_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_only_checked_is_forgotten() -> None:
     """It is hidden while the check lasts, beside what is known already."""
-    monkeypatch.setattr(known_values, "_known", known_values.KnownValues())
     remember("${env:OWN}", "value-of-the-worker")
     said = "value-of-the-worker value-of-a-check Password-of-a-check-1"
     with forgotten_after():
