@@ -76,8 +76,8 @@ def get(
     is_text = writes_to_terminal() if text is None else text
     out.write(shown(record, text=is_text) for record in answer.records)
     out.flush()
-    if not answer.records:
-        typer.echo("Nothing is kept of it." if len(wanted) == 1 else "Nothing is kept of any of them.", err=True)
+    for key in answer.absent:
+        typer.echo(f"Nothing is kept of {_printable(key)}.", err=True)
 
 
 class _NoPandas:
@@ -128,6 +128,11 @@ def _of_json(key: str) -> bytes:
         return json.dumps(json.loads(key), separators=(",", ":"), ensure_ascii=False).encode()
     except ValueError as error:
         raise UsageError(f'The key "{key}" is no JSON: {error}.', "For example --json '{\"id\":7}'.") from None
+
+
+def _printable(key: bytes) -> str:
+    """Returns a key as a message shows it: at most 100 characters, in quotes, nothing that a terminal obeys."""
+    return json.dumps(key.decode(errors="backslashreplace")[:100], ensure_ascii=False)
 
 
 def shown(record: KeyRecord, *, text: bool) -> LookedUp:

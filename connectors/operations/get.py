@@ -45,10 +45,14 @@ class KeyRecord(Struct, frozen=True, kw_only=True):
 
 
 class KeyAnswer(Struct, frozen=True):
-    """The records of a look-up, in the order of the keys, and the logs that were asked, as they were then."""
+    """The records of a look-up, in the order of the keys, and the logs that were asked, as they were then.
+
+    `absent` are the keys of which none of these logs keeps a record, in their order.
+    """
 
     records: tuple[KeyRecord, ...]
     logs: tuple[PartitionLog, ...]
+    absent: tuple[bytes, ...]
 
 
 def get(
@@ -73,8 +77,10 @@ def get(
     while True:
         logs = chosen(state)
         try:
-            records = _records(storage, logs, compared, outlines, most_bytes)
-            return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs))
+            records = list(_records(storage, logs, compared, outlines, most_bytes))
+            kept = {key for key, _ in records}
+            absent = (key for key, as_compared in zip(keys, compared, strict=True) if as_compared not in kept)
+            return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs), tuple(absent))
         except MissingFileError:
             newer = state_of()
             if newer == state:
