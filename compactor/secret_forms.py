@@ -30,9 +30,12 @@ def forms(text: str) -> Iterator[str]:
     yield repr(text)[1:-1]
     yield json.dumps(text)[1:-1]
     plain = json.dumps(text, ensure_ascii=False)[1:-1]
-    # Go and Gson write these as Unicode has them, XML by their names.
+    # Go and Gson write these as Unicode has them.
     yield from (plain, *(re.sub(some, lambda found: f"\\u{ord(found[0]):04x}", plain) for some in ("[&<>]", "[&<>'=]")))
+    yield plain.replace("/", "\\/")  # PHP, json-simple
+    yield re.sub("[&<>'+`\\x7f-\\uffff]", lambda found: f"\\u{ord(found[0]):04X}", plain)  # .NET
     yield from (html.escape(text, quote=False), html.escape(text))
+    yield from (html.escape(text).replace("&#x27;", quoted) for quoted in ("&#39;", "&apos;"))  # Go, XML
     data = text.encode("utf-8", "surrogatepass")
     escaped = quote(data, safe="")
     yield from (escaped, re.sub("%..", lambda byte: byte[0].lower(), escaped), quote_plus(data))

@@ -62,6 +62,10 @@ def latest_records(
     return pa.concat_tables(records)
 
 
+_A_HEADER: Final = 256
+"""Bytes that a header takes once it is an object of Python's, however few it has in Arrow."""
+
+
 class _Room:
     """Counts the bytes of the records that a look-up holds."""
 
@@ -73,7 +77,7 @@ class _Room:
     def counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields `batches`; raises LookUpError if they and those before take more than there is room for."""
         for batch in batches:
-            self._held += batch.nbytes
+            self._held += batch.nbytes + _A_HEADER * len(batch["headers"].flatten())
             if self._most is not None and self._held > self._most:
                 raise LookUpError(
                     f"The records of these keys take more than {self._most:,} bytes.", "Ask for fewer keys at a time."

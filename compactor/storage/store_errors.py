@@ -28,8 +28,9 @@ _CODE: Final = re.compile(
     r"<Code>([A-Za-z]{1,64})</Code>|\"(?:code|reason|error)\"\s*:\s*\"([A-Za-z_]{1,64})\"|\(code: ([A-Za-z]{1,64})\)"
 )
 """A code as S3 and Azure, Google and servers of tokens, and obstore write it."""
-_REPEATED: Final = re.compile(r" for url \([^)]*\)|(?<=string )\".*\"", re.DOTALL)
-"""Where a message repeats a part of an answer: the place of a redirection, a text that is not of the right type."""
+_REPEATED: Final = re.compile(r" for url \([^)]*\)|(?<!\w)(?P<quote>['\"`]).*(?P=quote)", re.DOTALL)
+"""Where a message repeats a part of an answer: the place of a redirection, and all that obstore quotes, such as a
+header, a path or an element of XML that is not as it has to be."""
 
 
 class StoreCredentials:

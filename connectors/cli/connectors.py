@@ -125,6 +125,11 @@ def asks_worker(command: Callable[..., None]) -> Callable[..., None]:
 def _auth(user: str | None) -> tuple[str, str] | None:
     if user is None:
         return None
+    if ":" in user:
+        raise UsageError(
+            "--user has a colon, as if a password stood behind it.",
+            f"Give the user's name alone; the password is asked for, or is in {PASSWORD_VARIABLE}.",
+        )
     password = os.environ.get(PASSWORD_VARIABLE)
     return user, typer.prompt(f"Password of {user}", hide_input=True, err=True) if password is None else password
 

@@ -39,6 +39,7 @@ from connectors.config.fields import (
     OutputTopic,
     Ratio,
     Short,
+    Tasks,
     Text,
     TopicName,
     TopicNames,
@@ -86,8 +87,8 @@ class ConnectorConfig(BaseModel):
     connector runs.
 
     keyfold's own output and dead letter topics and topics that begin with `__` never match."""
-    tasks_max: Int | None = _connector("tasks.max", None, ge=1, importance="high")
-    """Upper bound of publishing tasks, and of tasks that read for this connector alone.
+    tasks_max: Tasks | None = _connector("tasks.max", None, ge=1, importance="high")
+    """Upper bound of publishing tasks, and of tasks that read for this connector alone; at most 10000.
 
     Small portions that connectors read together have up to as many tasks as Spark has cores. Not set: the number of
     Spark's cores, divided by the number of the worker's connectors, at least 1."""

@@ -26,6 +26,8 @@ CONNECTOR_CLASS: Final = "keyfold.CompactedTopic"
 SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+_MOST_TASKS: Final = 10_000
+"""As many transactional ids as a committed position names (`compactor.model.position.MOST_BUCKETS`), one a task."""
 _WHOLE = re.compile(r"\+?\d{1,19}|-(?!0\d)\d{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
@@ -334,6 +336,7 @@ WORDS_OR_NONE: Final = _of_text(_words_or_none)
 Short = Annotated[int, Le(SHORT_MAX), _of_text(_whole)]
 Int = Annotated[int, Le(INT_MAX), _of_text(_whole)]
 Long = Annotated[int, Le(LONG_MAX), _of_text(_whole)]
+Tasks = Annotated[int, Le(_MOST_TASKS), _of_text(_whole)]
 LongOrUnlimited = Annotated[
     Annotated[int, Ge(1), Le(LONG_MAX)] | None,
     _of_text(_unlimited),

@@ -162,15 +162,16 @@ def _list_text(schema: Schema | None, value: list[Any]) -> str:
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
-    return "{" + ",".join(_pair(schema, name, item) for name, item in value.items()) + "}"
-
-
-def _pair(schema: Schema | None, name: Any, value: Any) -> str:
     if schema is not None and schema.type is Type.STRUCT:
-        field = schema.field(name)
-        return f"{name}:{_text(field.schema if field else None, value, embedded=True)}"
-    key_schema, value_schema = (schema.key_schema, schema.value_schema) if schema else (None, None)
-    return f"{_text(key_schema, name, embedded=True)}:{_text(value_schema, value, embedded=True)}"
+        of_fields = {field.name: field.schema for field in schema.fields}
+        pairs = (f"{name}:{_text(of_fields.get(name), item, embedded=True)}" for name, item in value.items())
+    else:
+        of_keys, of_values = (schema.key_schema, schema.value_schema) if schema else (None, None)
+        pairs = (
+            f"{_text(of_keys, name, embedded=True)}:{_text(of_values, item, embedded=True)}"
+            for name, item in value.items()
+        )
+    return "{" + ",".join(pairs) + "}"
 
 
 def _quoted(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
@@ -183,7 +184,7 @@ def worker_status(said: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus |
     updated_ms = int(said.get("updated_ms", 0))
     return WorkerStatus(
         state=str(said.get("state", "UNASSIGNED")),
-        error=said.get("error"),
+        error=logged_text(str(said["error"])) if said.get("error") else None,
         failures=int(said.get("failures", 0)),
         next_restart_ms=said.get("next_restart_ms"),
         waiting_since_ms=said.get("waiting_since_ms"),
@@ -193,6 +194,11 @@ def worker_status(said: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus |
         age_ms=max(0, now_ms - updated_ms),
         stale=now_ms - updated_ms > STALE_MS,
     )
+
+
+def _without_secrets(trouble: SnapshotFailure | None) -> SnapshotFailure | None:
+    """Returns `trouble` as it may be shown: its error is what a store's client said."""
+    return None if trouble is None else replace(trouble, error=logged_text(trouble.error))
 
 
 def _topic(state: CatalogState, topic: Topic, others: tuple[str, ...], news: str | None) -> TopicDescription:
@@ -311,7 +317,7 @@ def describing(
         ),
         status=worker_status(status.read(storage), now_ms),
         broker_error=logged_text(ends.error) if ends.error else None,
-        snapshots=location.read_note(storage),
+        snapshots=_without_secrets(location.read_note(storage)),
         topics=topics(state, others, news),
         partitions=partitions(state, offsets, engine_settings(connector), now_ms),
     )

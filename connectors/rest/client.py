@@ -126,12 +126,15 @@ def _secrets_of(body: Any) -> Iterator[str]:
 
 
 def _hidden(answer: Any, sent: Sequence[str]) -> Any:
-    """Returns `answer` without what was `sent` in its texts and names."""
+    """Returns `answer` without what was `sent` in its texts, names and numbers."""
     if isinstance(answer, dict):
         return {without(name, sent): _hidden(value, sent) for name, value in answer.items()}
     if isinstance(answer, list):
         return [_hidden(value, sent) for value in answer]
-    return without(answer, sent) if isinstance(answer, str) else answer
+    if isinstance(answer, str):
+        return without(answer, sent)
+    is_sent = isinstance(answer, int | float) and not isinstance(answer, bool) and str(answer) in sent
+    return HIDDEN if is_sent else answer
 
 
 def _error(answer: httpx.Response, sent: Sequence[str]) -> KeyfoldError:

@@ -91,6 +91,11 @@ def test_an_answer_is_shown_by_its_status_and_its_code(said: str, shown: str) ->
             "HTTP error: following redirect: too many",
         ),
         ('invalid type: string "4711 "x", expected u64', "invalid type: string , expected u64"),
+        ("Invalid last modified '4711'", "Invalid last modified "),
+        ('Failed to parse value for CONTENT_RANGE header: "4711"', "Failed to parse value for CONTENT_RANGE header: "),
+        ("expected `</x>`, but `</4711>` was found", "expected  was found"),
+        ('invalid path: Path "//4711" has an empty segment', "invalid path: Path  has an empty segment"),
+        ("the store's object k doesn't exist", "the store's object k doesn't exist"),
         ("HTTP error: builder error", "HTTP error: builder error"),
     ],
 )

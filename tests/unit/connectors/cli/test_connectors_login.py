@@ -117,6 +117,13 @@ def test_a_password_is_asked_for(secured: RestWorker) -> None:
     assert asked("list", "--url", secured.url, "--user", "bob", typed="").exit_code == 1
 
 
+def test_a_password_behind_the_user_is_refused_unseen() -> None:
+    """As curl takes it: it would be in the prompt, and in the list of processes."""
+    found = failed(asked("list", "--user", "bob:S3cretPw99"), 2)
+    assert "--user has a colon" in found
+    assert "S3cretPw99" not in found
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("certificates") / "ca")

@@ -19,6 +19,7 @@ from compactor.storage.locations import open_storage
 from connectors.cli.views import describe as describe_view
 from connectors.cli.views.describe import text
 from connectors.config.files import load_connector
+from connectors.known_values import remember_setting
 from connectors.operations import describe as operation
 from connectors.operations import source_ends
 from connectors.operations.describe import describing
@@ -149,6 +150,14 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
     shown = operation.topics(apply(CatalogState(), [topic, SNAPSHOT, later]), {}, {})[0].newest_snapshot
     assert shown is not None
     assert shown.id == later.id
+
+
+def test_the_error_in_a_status_is_shown_without_secrets() -> None:
+    """A store may say what it likes in the place of the worker's file."""
+    remember_setting("Token-of-the-store-4711", is_secret=True, over_rest=False)
+    status = operation.worker_status({"state": "FAILED", "error": "sent Token-of-the-store-4711", "updated_ms": 0}, 0)
+    assert status is not None
+    assert status.error == "sent [hidden]"
 
 
 @pytest.mark.parametrize(("age_ms", "stale"), [(0, False), (operation.STALE_MS, False), (operation.STALE_MS + 1, True)])
