@@ -33,7 +33,7 @@ def forms(text: str) -> Iterator[str]:
     # Go and Gson write these as Unicode has them.
     yield from (plain, *(re.sub(some, lambda found: f"\\u{ord(found[0]):04x}", plain) for some in ("[&<>]", "[&<>'=]")))
     yield plain.replace("/", "\\/")  # PHP, json-simple
-    yield re.sub("[&<>'+`\\x7f-\\uffff]", lambda found: f"\\u{ord(found[0]):04X}", plain)  # .NET
+    yield re.sub("[&<>'+`\\x7f-\\uffff]", lambda char: f"\\u{ord(char[0]):04X}", plain)  # .NET
     yield from (html.escape(text, quote=False), html.escape(text))
     yield from (html.escape(text).replace("&#x27;", quoted) for quoted in ("&#39;", "&apos;"))  # Go, XML
     data = text.encode("utf-8", "surrogatepass")

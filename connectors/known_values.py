@@ -182,12 +182,16 @@ class KnownValues:
         return newest
 
     def _newest_first(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yields the values of files before those of REST, which must not take their room."""
+        """Yields the values of files before those of REST, which must not take their room.
+
+        Of each, values with few parts come first: a password must not be left out for the lines of many keystores.
+        """
         for origin in (self._of_files, self._of_rest):
-            for known in reversed(origin.placeholders.values()):
-                yield known.shown, known.parts
+            values = [(known.shown, known.parts) for known in reversed(origin.placeholders.values())]
             for setting, parts in reversed(origin.settings.items()):
-                yield HIDDEN, _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
+                own = _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
+                values.append((HIDDEN, own))
+            yield from sorted(values, key=lambda value: len(value[1]))
 
 
 _known = KnownValues()

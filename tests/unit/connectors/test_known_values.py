@@ -98,6 +98,14 @@ def test_rest_pushes_out_nothing_of_the_operators() -> None:
     assert hide_all(said) == "${env:OWN} [hidden] [hidden] Password-9-of-rest"
 
 
+def test_keystores_leave_passwords_known() -> None:
+    """However many lines they have: one that is written out is hidden beside them."""
+    remember_setting("Password-of-the-worker-1", is_secret=True, over_rest=False)
+    for number in range(250):
+        remember(f"${{directory:/secrets:{number}.pem}}", "\n".join(f"{number}-line-{line}" for line in range(90)))
+    assert hide_all("Password-of-the-worker-1 249-line-7") == "[hidden] ${directory:/secrets:249.pem}"
+
+
 def test_what_is_only_checked_is_forgotten() -> None:
     """It is hidden while the check lasts, beside what is known already."""
     remember("${env:OWN}", "value-of-the-worker")

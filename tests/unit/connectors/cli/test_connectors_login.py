@@ -119,9 +119,9 @@ def test_a_password_is_asked_for(secured: RestWorker) -> None:
 
 def test_a_password_behind_the_user_is_refused_unseen() -> None:
     """As curl takes it: it would be in the prompt, and in the list of processes."""
-    found = failed(asked("list", "--user", "bob:S3cretPw99"), 2)
-    assert "--user has a colon" in found
-    assert "S3cretPw99" not in found
+    refused = failed(asked("list", "--user", "bob:S3cretPw99"), 2)
+    assert "--user has a colon" in refused
+    assert "S3cretPw99" not in refused
 
 
 @pytest.fixture(scope="module")
