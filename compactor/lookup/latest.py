@@ -42,17 +42,17 @@ def latest_records(
     log: PartitionLog,
     keys: pa.Array,
     outlines: FileOutlines = OUTLINES,
-    most_bytes: int | None = None,
+    room: LookUpRoom | None = None,
 ) -> pa.Table:
     """Returns the latest kept record (record.RUN) of each of `keys` (binary, as compared) that `log` has, in no order.
 
     What is published and what is not yet both count. `outlines` remember the files, and verify them. Raises
     DamagedFileError, StorageError; MissingFileError if a file of records is gone: the caller's state of the catalog may
-    be older than a vacuum; LookUpError once the records take more than `most_bytes`, before others are read.
+    be older than a vacuum; LookUpError once there is no `room` for the records, before others are read.
     """
     left = pc.unique(keys.drop_null())
     records = [record.RUN.empty_table()]
-    room = _Room(most_bytes)
+    room = room or LookUpRoom(None)
     for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
         if not len(left):
             break
@@ -66,8 +66,8 @@ _A_HEADER: Final = 256
 """Bytes that a header takes once it is an object of Python's, however few it has in Arrow."""
 
 
-class _Room:
-    """Counts the bytes of the records that a look-up holds."""
+class LookUpRoom:
+    """Counts the bytes of the records that one look-up holds, of all the logs that it asks; None: without a bound."""
 
     def __init__(self, most_bytes: int | None) -> None:
         self._most = most_bytes
@@ -91,7 +91,7 @@ def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
 
 
 def _latest_of_run(
-    storage: Storage, log: PartitionLog, run: Run, keys: pa.Array, outlines: FileOutlines, room: _Room
+    storage: Storage, log: PartitionLog, run: Run, keys: pa.Array, outlines: FileOutlines, room: LookUpRoom
 ) -> pa.Table:
     """Returns the latest records of `keys` in `run`."""
     pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
@@ -142,7 +142,7 @@ def _by_scan(
 
 
 def _records_at(
-    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], outlines: FileOutlines, room: _Room
+    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], outlines: FileOutlines, room: LookUpRoom
 ) -> pa.Table:
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
     wanted = np.unique(offsets[offsets != NO_OFFSET])

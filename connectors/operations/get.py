@@ -12,7 +12,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.errors import MissingFileError
-from compactor.lookup.latest import OUTLINES, latest_records
+from compactor.lookup.latest import OUTLINES, LookUpRoom, latest_records
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.record import KEY_IDENTITY, TIMESTAMP_TYPES
@@ -77,7 +77,7 @@ def get(
     while True:
         logs = chosen(state)
         try:
-            records = list(_records(storage, logs, compared, outlines, most_bytes))
+            records = list(_records(storage, logs, compared, outlines, LookUpRoom(most_bytes)))
             kept = {key for key, _ in records}
             absent = (key for key, as_compared in zip(keys, compared, strict=True) if as_compared not in kept)
             return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs), tuple(absent))
@@ -123,14 +123,12 @@ def _records(
     logs: Iterable[PartitionLog],
     keys: Sequence[bytes],
     outlines: FileOutlines,
-    most_bytes: int | None,
+    room: LookUpRoom,
 ) -> Iterator[tuple[bytes, KeyRecord]]:
     """Yields each record with what its key is compared by."""
     wanted = pa.array(keys, pa.binary())
     for log in logs:
-        rows = latest_records(storage, log, wanted, outlines, most_bytes)
-        most_bytes = None if most_bytes is None else most_bytes - rows.nbytes
-        for row in rows.to_pylist():
+        for row in latest_records(storage, log, wanted, outlines, room).to_pylist():
             yield row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
 
 

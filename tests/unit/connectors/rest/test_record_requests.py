@@ -95,16 +95,17 @@ def test_records_that_are_too_large_together_are_refused(worker: RestWorker) -> 
     assert len(worker.ask("GET", PATH, params={"key": ["a", "d"]}).json()["records"]) == 2
 
 
-def test_headers_count_as_what_they_become(worker: RestWorker) -> None:
+@pytest.mark.parametrize("headers", [[200_000], [80_000, 80_000]], ids=["of a record", "over partitions"])
+def test_headers_count_as_what_they_become(worker: RestWorker, headers: list[int]) -> None:
     """A few bytes each in a record, and an object each in an answer."""
-    keep(worker, [(b"a", b"1")])
-    (log,) = worker.supervisor("a").catalog_state.logs
-    rows = [{**row(0, 0, b"a", b"1"), "headers": [{"key": "", "value": None}] * 200_000}]
+    keep(worker, *([(b"a", b"1")] for _ in headers))
     target = RunTarget(storage=worker.location.sub("a"), prefix="2-j", max_bytes=1 << 20, is_indexed=True)
-    stats = list(writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write"))
-    worker.supervisor("a").catalog_state = CatalogState(
-        connector="a", logs=(replace(log, runs=(level0_run(0, 1, stats, 0),)),)
-    )
+    logs = []
+    for log, number in zip(worker.supervisor("a").catalog_state.logs, headers, strict=True):
+        rows = [{**row(log.partition, 0, b"a", b"1"), "headers": [{"key": "", "value": None}] * number}]
+        stats = list(writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write"))
+        logs.append(replace(log, runs=(level0_run(0, 1, stats, 0),)))
+    worker.supervisor("a").catalog_state = CatalogState(connector="a", logs=tuple(logs))
     assert "Ask for fewer keys" in message(worker.ask("GET", PATH, params={"key": "a"}))
 
 
