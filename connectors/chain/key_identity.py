@@ -78,21 +78,22 @@ class AvroKeyIdentity:
     def __init__(self, converter: AvroConverter) -> None:
         self._converter = converter
         self._room = Room()
-        self._kept: Kept[tuple[tuple[Header, ...], bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
+        # By the id of the schema, the position of the data, and the key: of the headers nothing is kept, which may be
+        # many and long.
+        self._kept: Kept[tuple[int, int, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
-        ids = tuple(header for header in headers if self._converter.wire.is_id(header))
-        kept = self._kept.get((ids, key))
-        return kept if kept is not None else _remembered(self._kept, (ids, key), key, self._of(ids, key))
+        asked = *self._converter.wire.read(headers, key), key
+        kept = self._kept.get(asked)
+        return kept if kept is not None else _remembered(self._kept, asked, key, self._of(headers, *asked))
 
-    def _of(self, ids: tuple[Header, ...], key: bytes) -> Compared:
+    def _of(self, headers: Sequence[Header], schema_id: int, start: int, key: bytes) -> Compared:
         converter = self._converter
-        schema, value = converter.to_connect_data("", list(ids), key)
+        schema, value = converter.to_connect_data("", headers, key)
         self._room.check(len(key), schema, value)
         identity = _identity(text_of(plain(schema, value)), key)
-        is_exact = has_one_encoding(schema) and converter.writes_again(list(ids), key)
-        schema_id, start = converter.wire.read(ids, key)
+        is_exact = has_one_encoding(schema) and converter.writes_again(headers, key)
         return Compared(identity, f"{schema_id}{'' if start else 'h'}" if is_exact else None)  # h: it is in a header
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import fastavro
 from msgspec import Struct
 
+from connectors.converters.avro.branches import writer_of_branches
 from connectors.converters.avro.parsed import parsed_schema, without_defaults
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
@@ -37,7 +38,8 @@ class AvroReader(Struct, frozen=True):
     """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
 
     `weight` is about how many bytes it takes. `room` checks data before any of it is read. `some`: what reads the
-    fields alone that anything looks at; None: all are read.
+    fields alone that anything looks at; None: all are read. `branches`: what names the branches of unions in keys that
+    are written again, if anything.
     """
 
     avro: Any
@@ -46,16 +48,21 @@ class AvroReader(Struct, frozen=True):
     weight: int
     room: RoomOfRecords
     some: PartialReader | None = None
+    branches: Convert | None = None
 
 
 class AvroWriter(Struct, frozen=True):
-    """How values of one schema are written: the text that is registered, parsed for fastavro, and its record's name."""
+    """How values of one schema are written: the text that is registered, parsed for fastavro, and its record's name.
+
+    `convert` makes fastavro's values of Connect's, and `branches` names those of unions in them, if anything does.
+    """
 
     text: str
     avro: Any
     name: str | None
     convert: Convert | None
     form: str
+    branches: Convert | None
 
 
 class AvroConverter(RegisteredConverter):
@@ -121,9 +128,9 @@ class AvroConverter(RegisteredConverter):
         buffer = io.BytesIO()
         buffer.write(self.wire.written(schema_id))
         try:
-            fastavro.schemaless_writer(
-                buffer, written.avro, value if written.convert is None else written.convert(value)
-            )
+            for convert in (written.convert, written.branches):
+                value = value if convert is None else convert(value)
+            fastavro.schemaless_writer(buffer, written.avro, value)
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         return buffer.getvalue()
@@ -138,7 +145,8 @@ class AvroConverter(RegisteredConverter):
         buffer, again = io.BytesIO(data), io.BytesIO()
         buffer.seek(start)
         try:
-            fastavro.schemaless_writer(again, read.avro, fastavro.schemaless_reader(buffer, read.avro, None))
+            value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.branches else {}))
+            fastavro.schemaless_writer(again, read.avro, value if read.branches is None else read.branches(value))
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return again.getvalue() == data[start:]
@@ -171,7 +179,8 @@ class AvroConverter(RegisteredConverter):
         for own in (*map(json.loads, texts), avro):
             collect(own, "", defined)
         room = RoomOfRecords(alone(avro, defined))
-        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), room, some)
+        branches = writer_of_branches(parsed, named) if self.is_key else None
+        return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), room, some, branches)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:
         """Returns what reads some fields; None if all are wanted, or types come from other subjects."""
@@ -200,7 +209,8 @@ class AvroConverter(RegisteredConverter):
             avro = maker.schema(schema)
             if isinstance(avro, list) and schema.name != UNION:  # a null is no Avro: it is a tombstone
                 avro = next(branch for branch in avro if branch != "null")
-            parsed = parsed_schema(without_logical_types(avro), {})
+            named: dict[str, Any] = {}
+            parsed = parsed_schema(without_logical_types(avro), named)
         except DataError:
             raise
         except Exception as error:  # noqa: BLE001  # names that Avro does not take, for one
@@ -210,7 +220,8 @@ class AvroConverter(RegisteredConverter):
             ) from None
         name = (schema.name or DEFAULT_NAME) if schema.type is Type.STRUCT else None
         text, form = json.dumps(avro, separators=(",", ":")), form_of(without_logical_types(avro))
-        return AvroWriter(text, parsed, name, writer_of_unions(schema, enums=maker.enums), form)
+        convert, branches = writer_of_unions(schema, enums=maker.enums), writer_of_branches(parsed, named)
+        return AvroWriter(text, parsed, name, convert, form, branches)
 
 
 def without_logical_types(avro: Any) -> Any:
