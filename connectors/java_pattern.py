@@ -8,13 +8,15 @@ goes on without the GIL, so that other threads work meanwhile, and counts agains
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import islice
+from sys import getsizeof
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from connectors.errors import PatternError
-from connectors.java_regex import translate
+from connectors.java_regex import MEMBER_BYTES, translate
 
 if TYPE_CHECKING:
     import regex
@@ -37,6 +39,13 @@ an hour; what is beyond fails as a match over the limit does.
 """
 _REMEMBERED: Final = 1_000
 """Slow matches of which the result is kept, so that a record after the other of one topic waits only once."""
+_LARGE: Final = 8 * LONGEST_TEXT
+"""Characters of its groups, and groups, from which on a slow match is not remembered: 1,000 take 16 MB at most."""
+_HEAVIEST: Final = 192 << 20
+"""Bytes of all patterns that are kept: those of any connector, a hundred with counts or 256 Ki characters, and so many
+thousands of usual ones. With less, a connector with the largest would compile each of them for every topic."""
+_OWN_MEMBERS: Final = 10
+"""Members that a pattern counts as in addition, for what it takes however short it is."""
 _ACTION: Final = (
     "Write the pattern so that each text can match in one way only: without a repeated group that repeats itself, as "
     "in (a+)+, and with possessive quantifiers, as in a++."
@@ -101,8 +110,9 @@ class JavaPattern:
                 return _groups(self._compiled.fullmatch(text, timeout=_QUICK_S))
             except TimeoutError:
                 groups = self._within_limit(text)
-                newest = islice(slow.items(), max(0, len(slow) - _REMEMBERED + 1), None)
-                self._slow = {**dict(newest), text: groups}
+                if isinstance(groups, str) or _size(groups) <= _LARGE:
+                    newest = islice(slow.items(), max(0, len(slow) - _REMEMBERED + 1), None)
+                    self._slow = {**dict(newest), text: groups}
         if isinstance(groups, str):
             raise PatternError(groups, _ACTION)
         return groups
@@ -130,21 +140,72 @@ class JavaPattern:
         return f'The pattern "{self._pattern:.200}" was not matched against "{text:.250}" to the end: {why}.'
 
 
+def _size(groups: Groups | None) -> int:
+    """Returns how many characters groups have, and how many there are."""
+    return sum(1 + len(group or "") for group in groups or ())
+
+
 def _groups(match: regex.Match[str] | None) -> Groups | None:
     return None if match is None else (match[0], *match.groups())
 
 
-@lru_cache(maxsize=256)
-def java_pattern(pattern: str) -> JavaPattern:
-    """Compiles a pattern. Raises ValueError naming the position of what is refused."""
+class JavaPatterns:
+    """Compiles patterns, and keeps those that were asked for last, within `heaviest` bytes in all; threads share it.
+
+    Only here are compiled patterns kept for long: who matches asks again, so that this bounds all that there are.
+    """
+
+    def __init__(self, heaviest: int = _HEAVIEST) -> None:
+        self._heaviest = heaviest
+        self._weight = 0  # bytes, of all that is in `_kept`
+        # Each pattern with its weight (bytes), by its text, the one that was asked for last at the end.
+        self._kept: OrderedDict[str, tuple[JavaPattern, int]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __call__(self, pattern: str) -> JavaPattern:
+        """Returns a pattern, compiled if it is not kept. Raises ValueError naming the position of what is refused."""
+        with self._lock:
+            if pattern in self._kept:
+                self._kept.move_to_end(pattern)
+                return self._kept[pattern][0]
+        compiled, weight = _compiled(pattern)
+        with self._lock:
+            if pattern in self._kept:  # another thread was quicker: what its matches take is counted there
+                return self._kept[pattern][0]
+            self._kept[pattern] = compiled, weight
+            self._weight += weight
+            while self._weight > self._heaviest and len(self._kept) > 1:
+                self._weight -= self._kept.popitem(last=False)[1][1]
+        return compiled
+
+    def clear(self) -> None:
+        """Lets all of them go."""
+        with self._lock:
+            self._kept.clear()
+            self._weight = 0
+
+
+def _compiled(pattern: str) -> tuple[JavaPattern, int]:
+    """Compiles a pattern; returns it with about how many bytes it takes."""
     import regex  # takes a while, and only patterns need it
 
-    text = translate(pattern)
+    text, members = translate(pattern)
     try:
-        compiled = regex.compile(text, regex.ASCII | regex.VERSION1)
+        compiled = regex.compile(text, regex.ASCII | regex.VERSION1, cache_pattern=False)
     except (regex.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a usable regular expression: {error}") from None
-    return JavaPattern(pattern, compiled)
+    finally:
+        regex.purge()  # it keeps the text of each pattern that it was ever given
+    return JavaPattern(pattern, compiled), MEMBER_BYTES * (members + _OWN_MEMBERS) + getsizeof(pattern) + getsizeof(
+        text
+    )
+
+
+java_pattern: Final = JavaPatterns()
+"""Those of this process."""
 
 
 def check_pattern(pattern: str) -> str | None:

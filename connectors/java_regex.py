@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 _LONGEST: Final = 20_000
 """Characters of a pattern: enough to name a hundred topics by their longest names. It compiles in 0.15 s."""
-_LARGEST: Final = 20_000
-"""Members that a pattern may come to once its counts are written out: `regex` compiles `a{1000}` to a thousand.
+_REPEATED: Final = 3_000
+"""Members that the counts of a pattern may add to its characters: `regex` compiles `a{1000}` to a thousand.
 
-At this size a pattern takes 10 MB and 10 ms to compile, at a thousand times of it the memory of the machine. Topics'
-names have 249 characters, so more is of no use.
+At this size counts take 1 MB, and a connector may have a hundred patterns; at a thousand times of it one takes the
+memory of the machine. Topics' names have 249 characters, so more is of no use.
 """
+MEMBER_BYTES: Final = 350
+"""About how many bytes `regex` takes for a member: 50 for an `a`, 300 for most, 700 for a group that is repeated."""
+_IN_CLASS: Final = 4
+"""How many characters of a class count as one member: 50 ranges take 7,600 bytes each time that they are compiled."""
 _MEMBER: Final = re.compile(r"\\.|\{(?P<least>\d+)(?:,\d*)?\}|.", re.DOTALL)
-"""What `_check_size` counts: an escape, a count, or any other character."""
+"""What `_members_of` counts: an escape, a count, or any other character."""
 _REFUSED: Final = (
     (r"\(\?(?!:|i\)|i:|-i:)[a-zA-Z]*+-?[a-zA-Z]*+[:)]", "of the inline flags only (?i) is supported"),
     (r"\((?:\*|\?(?![:=!>i-]|<[=!]|<[a-zA-Z][a-zA-Z0-9]*>))", "this is not part of Java's regular expressions"),
@@ -60,27 +64,36 @@ _REWRITTEN: Final[dict[str, Callable[[str], str]]] = {
 }
 
 
-def translate(pattern: str) -> str:
-    """Returns a pattern as `regex` has it (ASCII, version 1). Raises ValueError naming the position of what is refused.
+class Translated(NamedTuple):
+    """A pattern as `regex` has it (ASCII, version 1), and how many members it comes to with its counts written out."""
+
+    text: str
+    members: int
+
+
+def translate(pattern: str) -> Translated:
+    """Translates a pattern. Raises ValueError naming the position of what is refused.
 
     `java_pattern` compiles it, with a limit on the time that a match may take.
     """
     if len(pattern) > _LONGEST:
         raise ValueError(f"it has {len(pattern)} characters; allowed are {_LONGEST}")
     text = _Translation(pattern).run()
-    _check_size(text)
-    return text
+    return Translated(text, _members_of(text))
 
 
-def _check_size(text: str) -> None:
-    """Raises ValueError if a translated pattern comes to more than _LARGEST members.
+def _members_of(text: str) -> int:
+    """Counts the members of a translated pattern. Raises ValueError if its counts add more than _REPEATED.
 
-    `sizes` are those of the open groups, the whole first, `last` is the size of what a count would repeat.
+    `sizes` are those of the open groups, the whole first, `last` is the size of what a count would repeat, `in_class`
+    how many characters the open class has so far.
     """
-    sizes, last, in_class = [0], 0, 0
+    sizes, last, depth, in_class = [0], 0, 0, 0
+    most = len(text) + _REPEATED
     for member in _MEMBER.finditer(text):
-        in_class += (member[0] == "[") - (member[0] == "]" and in_class > 0)
-        if in_class:
+        depth += (member[0] == "[") - (member[0] == "]" and depth > 0)
+        if depth:
+            in_class += len(member[0])
             continue
         if member["least"] is not None:
             repeats = max(1, int(member["least"][:9]))  # a longer one is too large in any case
@@ -92,9 +105,11 @@ def _check_size(text: str) -> None:
             last = sizes.pop() + 1
             sizes[-1] += last
         elif member[0] not in "*+?":
-            sizes[-1], last = sizes[-1] + 1, 1
-        if sizes[-1] > _LARGEST:
-            raise ValueError(f"its counts, as {{1000}}, make it larger than {_LARGEST} members; use lower ones")
+            last, in_class = 1 + in_class // _IN_CLASS, 0
+            sizes[-1] += last
+        if sizes[-1] > most:
+            raise ValueError(f"its counts, as {{1000}}, add more than {_REPEATED} members to it; use lower ones")
+    return sum(sizes)
 
 
 class _Translation:

@@ -46,8 +46,13 @@ class TopicNameMatches(Predicate):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        self._pattern = java_pattern(options["pattern"])
+        java_pattern(options["pattern"])  # so that a wrong one is an error now
+        # Whether each topic that records had so far matches: a match is made once a topic.
+        self._matches: dict[str, bool] = {}
 
     def test(self, record: ConnectRecord) -> bool:
         """See `Predicate`."""
-        return self._pattern.matches(record.topic)
+        matches = self._matches.get(record.topic)
+        if matches is None:
+            matches = self._matches[record.topic] = java_pattern(self.options["pattern"]).matches(record.topic)
+        return matches

@@ -29,9 +29,9 @@ class RegexRouter(Transform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        self._pattern = java_pattern(options["regex"])
+        pattern = java_pattern(options["regex"])
         try:
-            self._template = _template(options["replacement"], self._pattern.group_count, self._pattern.group_names)
+            self._template = _template(options["replacement"], pattern.group_count, pattern.group_names)
         except ValueError as error:
             raise OptionsError([("replacement", str(error))]) from None
         # The new name of each topic that records had so far: a match is made once a topic.
@@ -45,7 +45,7 @@ class RegexRouter(Transform):
         return record if topic == record.topic else replace(record, topic=topic)
 
     def _routed(self, topic: str) -> str:
-        groups = self._pattern.groups(topic)
+        groups = java_pattern(self.options["regex"]).groups(topic)
         if groups is None:
             return topic
         parts = [part if isinstance(part, str) else groups[part] or "" for part in self._template]

@@ -47,7 +47,7 @@ BY_PREDICATE = {
 @pytest.fixture(autouse=True)
 def unknown_patterns() -> None:
     """Lets no pattern begin with what it took in another test."""
-    java_pattern.cache_clear()
+    java_pattern.clear()
 
 
 def seconds(began: float) -> float:
