@@ -98,11 +98,13 @@ class OfSchema:
 
     The oldest are let go, so that a source that makes a new schema for each record costs time and no memory. A schema
     of more than HEAVIEST bytes is refused with a DataError before anything is made of it: its names and defaults, each
-    of which may be used many times, would be written that often.
+    of which may be used many times, would be written that often. `own`: about how many bytes of what is made come from
+    settings, whatever the schema is.
     """
 
-    def __init__(self, derive: Callable[[Schema], Any], most: int = 1_000) -> None:
+    def __init__(self, derive: Callable[[Schema], Any], most: int = 1_000, own: int = 0) -> None:
         self._derive = derive
+        self._own = own
         # The schema is kept with what was made of it: its id would else be another one's once it is gone.
         self._kept: Kept[int, tuple[Schema, Any]] = Kept(most)
 
@@ -116,7 +118,7 @@ class OfSchema:
                     f"The schema takes more than {HEAVIEST >> 20} MiB, with its names, texts and defaults at each use.",
                     "Shorten them, or split the schema.",
                 )
-            kept = self._kept.put(id(schema), (schema, self._derive(schema)), 2 * weight)
+            kept = self._kept.put(id(schema), (schema, self._derive(schema)), 2 * weight + self._own)
         return kept[1]
 
 

@@ -97,8 +97,12 @@ class Schema(Struct, frozen=True, kw_only=True):
             )
 
     def field(self, name: str) -> Field | None:
-        """Returns the field `name` of a STRUCT, or None."""
+        """Returns the field `name` of a STRUCT, or None. It looks through all; for many names take `by_name`."""
         return next((field for field in self.fields if field.name == name), None)
+
+    def by_name(self) -> dict[str, Field]:
+        """Returns the fields of a STRUCT by their names."""
+        return {field.name: field for field in self.fields}
 
     def as_optional(self) -> Schema:
         """Returns the same schema, of values that may be null."""

@@ -29,6 +29,8 @@ _PURPOSE: Final = "taking the row out of a change event"
 _DELETED: Final = "__deleted"
 _OF_ENVELOPE: Final = frozenset({"op", "ts_ms", "ts_us", "ts_ns"})
 _OF_TRANSACTION: Final = frozenset({"id", "total_order", "data_collection_order"})
+_ADDED: Final = 800
+"""About how many bytes an added field takes in what is kept of a schema, for changes and deletes together."""
 _MODES: Final = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
 
 
@@ -39,15 +41,29 @@ class AddedField(Struct, frozen=True):
     name: str
     added_as: str
 
-    def find(self, envelope: Schema) -> tuple[str | None, Schema] | None:
+    def find(self, fields: _EventFields) -> tuple[str | None, Schema] | None:
         """Returns the place of the field and its schema; None if the event has none."""
-        parent = envelope.field(self.parent) if self.parent else None
-        inside = (parent.schema if parent else None) if self.parent else envelope
-        field = inside.field(self.name) if inside is not None else None
+        field = fields.of(self.parent).get(self.name)
         if field is not None:
             return self.parent, _optional(field.schema)
-        own = envelope.field(self.name)
+        own = fields.of(None).get(self.name)
         return None if own is None else (None, _optional(own.schema))
+
+
+class _EventFields:
+    """The fields of an event, and of the structs in it, by their names: many may be added of one event."""
+
+    def __init__(self, envelope: Schema) -> None:
+        # By the name of a struct, None for the event itself; the structs as they are asked for.
+        self._fields: dict[str | None, dict[str, Field]] = {None: envelope.by_name()}
+
+    def of(self, parent: str | None) -> Mapping[str, Field]:
+        """Returns the fields of the struct `parent`, those of the event for None; none if there is no such struct."""
+        if parent not in self._fields:
+            assert parent is not None  # the event's are there from the beginning
+            struct = self._fields[None].get(parent)
+            self._fields[parent] = {} if struct is None else struct.schema.by_name()
+        return self._fields[parent]
 
 
 class ExtractNewRecordState(Transform):
@@ -82,8 +98,8 @@ class ExtractNewRecordState(Transform):
         self._headers = _added("add.headers", options)
         self._defaults: bool = options["replace.null.with.default"]
         self._row_schema = OfSchema(_row_schema)
-        self._updated = OfSchema(self._with_added)
-        self._found_headers = OfSchema(self._find_headers)
+        self._updated = OfSchema(self._with_added, own=_ADDED * len(self._added))
+        self._found_headers = OfSchema(self._find_headers, own=_ADDED * len(self._headers))
         # Whether records without a schema were warned of; each of them would write the same line.
         self._has_warned = False
 
@@ -158,12 +174,14 @@ class ExtractNewRecordState(Transform):
         return replace(record, headers=(*record.headers, *new))
 
     def _find_headers(self, schema: Schema) -> list[tuple[str, tuple[str | None, str], Schema]]:
-        places = ((header, header.find(schema)) for header in self._headers)
+        fields = _EventFields(schema)
+        places = ((header, header.find(fields)) for header in self._headers)
         return [(header.added_as, (place[0], header.name), place[1]) for header, place in places if place]
 
     def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
         """Returns schema, added fields and the row's own ones, for a change and for a delete."""
-        pairs = [(field, place) for field in self._added if (place := field.find(schema))]
+        event = _EventFields(schema)
+        pairs = [(field, place) for field in self._added if (place := field.find(event))]
         added = [(field.added_as, (place[0], field.name)) for field, place in pairs]
         fields = [Field(field.added_as, place[1]) for field, place in pairs]
         marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
-from connectors.data.schema import Schema
+from connectors.data.schema import Field, Schema
 from connectors.errors import DataError
 from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.transform import Side, SidedTransform
@@ -32,9 +32,10 @@ class HeaderFrom(SidedTransform):
         if not fields or len(fields) != len(headers):
             raise OptionsError([("headers", f"{len(headers)} headers for {len(fields)} fields; name one for each.")])
         self._pairs: Final = list(zip(fields, headers, strict=True))
+        self._names: Final = frozenset(fields)
         self._moves: bool = options["operation"] == "move"
         self._defaults: bool = options["replace.null.with.default"]
-        self._updated = OfSchema(self._moved)
+        self._of_schema = OfSchema(self._fields_and_rest)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
@@ -43,32 +44,31 @@ class HeaderFrom(SidedTransform):
         if schema is None:
             entries = dict(require_map(value, purpose))
             taken = [Header(header, entries.get(field), None, True) for field, header in self._pairs]  # noqa: FBT003
-            rest = (
-                entries
-                if not self._moves
-                else {name: entry for name, entry in entries.items() if not self._names(name)}
-            )
+            rest = entries
+            if self._moves:
+                rest = {name: entry for name, entry in entries.items() if name not in self._names}
         else:
             struct = require_struct(schema, value, purpose)
-            taken = [self._header(schema, struct, field, header) for field, header in self._pairs]
-            schema, rest = self._rest(schema, struct)
+            fields, updated = self._of_schema(schema)
+            taken = [
+                Header(
+                    header, field_value(fields[name], struct, defaults=self._defaults), fields[name].schema, is_new=True
+                )
+                for name, header in self._pairs
+            ]
+            rest = struct
+            if self._moves:
+                rest = {field.name: field_value(field, struct, defaults=self._defaults) for field in updated.fields}
+            schema = updated
         made = self.new_record(record, schema, rest)
         return replace(made, headers=(*record.headers, *taken))
 
-    def _rest(self, schema: Schema, struct: dict[str, Any]) -> tuple[Schema, dict[str, Any]]:
+    def _fields_and_rest(self, schema: Schema) -> tuple[dict[str, Field], Schema]:
+        """Returns the fields by name, and the schema of what is left. Raises DataError if one is not there."""
+        fields = schema.by_name()
+        missing = next((field for field, _ in self._pairs if field not in fields), None)
+        if missing is not None:
+            raise DataError(f"There is no field {missing} in the schema {schema.name or ''}.")
         if not self._moves:
-            return schema, struct
-        updated = self._updated(schema)
-        return updated, {field.name: field_value(field, struct, defaults=self._defaults) for field in updated.fields}
-
-    def _header(self, schema: Schema, struct: dict[str, Any], name: str, header: str) -> Header:
-        field = schema.field(name)
-        if field is None:
-            raise DataError(f"There is no field {name} in the schema {schema.name or ''}.")
-        return Header(header, field_value(field, struct, defaults=self._defaults), field.schema, is_new=True)
-
-    def _names(self, name: str) -> bool:
-        return any(field == name for field, _ in self._pairs)
-
-    def _moved(self, schema: Schema) -> Schema:
-        return with_fields(basics(schema), (field for field in schema.fields if not self._names(field.name)))
+            return fields, schema
+        return fields, with_fields(basics(schema), (field for field in schema.fields if field.name not in self._names))

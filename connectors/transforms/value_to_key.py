@@ -48,9 +48,9 @@ class ValueToKey(Transform):
         return replace(record, key_schema=key_schema, key=key)
 
     def _key_of(self, schema: Schema) -> tuple[Schema, tuple[Field, ...]]:
-        fields = []
+        fields, by_name = [], schema.by_name()
         for name in self._fields:
-            field = schema.field(name)
+            field = by_name.get(name)
             if field is None:
                 raise DataError(f"There is no field {name} in the value's schema {schema.name or ''}.")
             fields.append(field)
