@@ -55,6 +55,10 @@ class KeyIdentity(Protocol):
         """Returns what `key` is compared by. Raises DataError, RegistryError."""
         ...
 
+    def close(self) -> None:
+        """Lets go of connections; it is not used after that."""
+        ...
+
 
 class JsonKeyIdentity:
     """Keys are JSON: order of members, spaces, escapes and forms of numbers make no difference (RFC 8259)."""
@@ -68,6 +72,9 @@ class JsonKeyIdentity:
         """See `KeyIdentity.of`."""
         kept = self._kept.get(key)
         return kept if kept is not None else _remembered(self._kept, key, key, _of_json(key))
+
+    def close(self) -> None:
+        """See `KeyIdentity.close`: there are none."""
 
 
 class AvroKeyIdentity:
@@ -95,6 +102,10 @@ class AvroKeyIdentity:
         identity = _identity(text_of(plain(schema, value)), key)
         is_exact = has_one_encoding(schema) and converter.writes_again(headers, key)
         return Compared(identity, f"{schema_id}{'' if start else 'h'}" if is_exact else None)  # h: it is in a header
+
+    def close(self) -> None:
+        """See `KeyIdentity.close`."""
+        self._converter.close()
 
 
 def _of_json(key: bytes) -> Compared:

@@ -109,12 +109,14 @@ def _compared(connector: ConnectorConfig, state: CatalogState, keys: Sequence[by
     """Returns what each of `keys` is compared by."""
     if state.key_identity is None:
         return list(keys)
-    from connectors.runtime.offset_change import comparison_of_keys  # Kafka's client, which most look-ups do not need
+    from connectors.chain.idle_identities import IDLE  # converters, which most look-ups do not need
+    from connectors.chain.key_identity import compared
+    from connectors.placeholders import resolve
 
-    compare = comparison_of_keys(connector)
-    if compare is None:
-        return list(keys)
-    identities = [compare(key)[0] for key in keys]
+    with IDLE.lent(connector.chain_spec(), resolve) as identity:
+        if identity is None:
+            return list(keys)
+        identities = [compared(identity, (), key).identity for key in keys]
     return [key if identity is None else identity for key, identity in zip(keys, identities, strict=True)]
 
 
