@@ -93,9 +93,9 @@ class AvroKeyIdentity:
         """See `KeyIdentity.of`."""
         asked = *self._converter.wire.read(headers, key), key
         kept = self._kept.get(asked)
-        return kept if kept is not None else _remembered(self._kept, asked, key, self._of(headers, *asked))
+        return kept if kept is not None else _remembered(self._kept, asked, key, self._of(list(headers), *asked))
 
-    def _of(self, headers: Sequence[Header], schema_id: int, start: int, key: bytes) -> Compared:
+    def _of(self, headers: list[Header], schema_id: int, start: int, key: bytes) -> Compared:
         converter = self._converter
         schema, value = converter.to_connect_data("", headers, key)
         self._room.check(len(key), schema, value)
