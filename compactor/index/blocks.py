@@ -5,7 +5,8 @@
     directory                header (`_HEADER`), then of all blocks the first hashes (uint64) and the CRC-32s (uint32)
 
 All numbers are little-endian. An entry is a record: the hash of its key (`key_hash.hashes_of`, with the number of its
-log in the file) and its offset above the first one of the log in the file. Entries of one hash come by delta.
+log in the file, and the secret of the file, which its sections have) and its offset above the first one of the log in
+the file. Entries of one hash come by delta.
 
 So the directory, 24 bytes for 1,000 entries, says which one or two blocks have a hash, and a block is small enough to
 be read for one key. A hash that is not there is not in its block either: no filter is needed in addition.
@@ -163,12 +164,16 @@ def in_order(hashes: Hashes, deltas: Numbers) -> tuple[Hashes, Numbers]:
     return hashes, deltas
 
 
-def newest(hashes: Hashes, deltas: Numbers, wanted: Hashes, below: int) -> tuple[Numbers, NDArray[np.bool_]]:
+def newest(
+    hashes: Hashes, deltas: Numbers, wanted: Hashes, places: Numbers, below: int
+) -> tuple[Numbers, NDArray[np.bool_]]:
     """Returns the largest delta below `below` of each hash `wanted`, by entries in order; -1 if there is none.
 
-    The second array says which of these may be in an earlier block: the entries begin a block with that hash.
+    `places` are the first entries of the block that each is looked up in: blocks before it, which are there for other
+    hashes, may be followed by some that are not there, with later entries of that hash. The second array says which may
+    be in an earlier block: the entries begin a block with that hash.
     """
-    starts = np.searchsorted(hashes, wanted, side="left")
+    starts = np.maximum(np.searchsorted(hashes, wanted, side="left"), places)
     ends = np.searchsorted(hashes, wanted, side="right")
     last = np.full(len(wanted), -1)
     once = ends - starts == 1

@@ -11,7 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import DamagedFileError
-from compactor.index.blocks import Directory, Hashes, Numbers, decode_blocks, decode_directory, is_intact, newest
+from compactor.index.blocks import (
+    ENTRIES,
+    Directory,
+    Hashes,
+    Numbers,
+    decode_blocks,
+    decode_directory,
+    is_intact,
+    newest,
+)
 from compactor.index.section import IndexSection, fingerprint
 from compactor.model.key_hash import hashes_of
 from compactor.storage.base import Storage
@@ -75,15 +84,15 @@ def newest_offsets(
 
     Raises MissingFileError; DamagedFileError if the file is not what was written; StorageError.
     """
-    return _SectionReader(storage, section, known).newest(_hashes(keys, section.log), start, end)
+    return _SectionReader(storage, section, known).newest(_hashes(keys, section), start, end)
 
 
 NO_OFFSET: Final = np.iinfo(np.int64).min
 """Stands for no offset: those of tombstones that a generation begins with are negative."""
 
 
-def _hashes(keys: pa.Array, log: int) -> Hashes:
-    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)))
+def _hashes(keys: pa.Array, section: IndexSection) -> Hashes:
+    return hashes_of(keys, pa.array(np.full(len(keys), section.log, np.int32)), secret=section.secret)
 
 
 class _SectionReader:
@@ -107,7 +116,8 @@ class _SectionReader:
                 waiting = waiting[np.argsort(blocks[waiting], kind="stable")]
                 again = [waiting[:0]]
                 for places, entries in self._read(source, directory, blocks, waiting):
-                    deltas, is_earlier = newest(*entries, hashes[places], end - first)
+                    _, block = np.unique(blocks[places], return_inverse=True)  # those that were read, in their order
+                    deltas, is_earlier = newest(*entries, hashes[places], block * ENTRIES, end - first)
                     offsets[places] = np.where(deltas < 0, NO_OFFSET, first + deltas)
                     again.append(places[is_earlier])
                 waiting = np.concatenate(again)

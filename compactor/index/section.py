@@ -6,12 +6,15 @@ import hashlib
 
 from msgspec import Struct
 
+from compactor.model.key_hash import KNOWN
+
 
 class IndexSection(Struct, frozen=True, kw_only=True):
     """The part of an index file that is about one log.
 
     `path` is the file's, `bytes` its size; its last `directory_bytes` are the directory, with this `checksum`. Entries
-    of the log have its number `log` in their hashes, and count offsets from `first`, its first one.
+    of the log have its number `log` in their hashes, and count offsets from `first`, its first one. The hashes are made
+    with `secret`, which no producer knows; files of before it was there have the one that everybody knows.
     """
 
     path: str
@@ -20,6 +23,7 @@ class IndexSection(Struct, frozen=True, kw_only=True):
     checksum: str
     log: int
     first: int
+    secret: str = KNOWN
 
 
 def fingerprint(directory: bytes) -> str:
@@ -34,7 +38,7 @@ def to_text(section: IndexSection) -> str:
 
 def from_text(text: str) -> IndexSection:
     """Parses what `to_text` gave. Raises ValueError if it is not of that form."""
-    path, size, directory_bytes, checksum, log, first = text.split(":")
+    path, size, directory_bytes, checksum, log, first, *secret = text.split(":")
     return IndexSection(
         path=path,
         bytes=int(size),
@@ -42,4 +46,5 @@ def from_text(text: str) -> IndexSection:
         checksum=checksum,
         log=int(log),
         first=int(first),
+        secret=secret[0] if secret else KNOWN,
     )

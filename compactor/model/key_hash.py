@@ -1,4 +1,4 @@
-"""The hash of a key: 64 bits, the same in every process and on every machine. Index files hold it."""
+"""The hash of a key: 64 bits, the same in every process and on every machine for one secret. Index files hold it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,29 @@ _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _FEW: Final = 1_000
 """How many keys are hashed here, by 20 µs each, sooner than pandas is imported, which takes half a second."""
 
-_SECRET: Final = b"0123456789123456"
-"""The secret of pandas' hash."""
+KNOWN: Final = "0123456789123456"
+"""The secret of pandas' hash unless there is another one: 16 characters. Whoever knows it can make keys of one hash."""
 
 _64: Final = (1 << 64) - 1
 
 
 def hashes_of(
-    keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray, piece: int = PIECE
+    keys: pa.Array | pa.ChunkedArray, logs: pa.Array | pa.ChunkedArray, piece: int = PIECE, secret: str = KNOWN
 ) -> NDArray[np.uint64]:
     """Returns 64 bits for each key and its log's number (int32): the same for equal ones, in every process.
 
-    By pandas (SipHash, its secret known): Arrow does not expose its hashes. Unequal ones may have the same, and can
-    be chosen so: the caller compares the keys.
+    By pandas (SipHash with `secret`, 16 ASCII characters): Arrow does not expose its hashes. Unequal ones may have the
+    same, and can be chosen so by who knows the secret: the caller compares the keys.
     """
     if len(keys) <= _FEW and "pandas" not in sys.modules:
-        few = [hash_of(key) for key in keys.to_pylist()]
+        few = [hash_of(key, secret) for key in keys.to_pylist()]
         return _mixed(np.array(few, np.uint64), logs)
     from pandas.util import hash_array  # it takes half a second, and most folds need no hash
 
     hashes = np.empty(len(keys), np.uint64)
     for at in range(0, len(keys), piece):
-        hashes[at : at + piece] = hash_array(keys.slice(at, piece).to_numpy(zero_copy_only=False), categorize=False)
+        some = keys.slice(at, piece).to_numpy(zero_copy_only=False)
+        hashes[at : at + piece] = hash_array(some, hash_key=secret, categorize=False)
     return _mixed(hashes, logs)
 
 
@@ -47,16 +48,16 @@ def _mixed(hashes: NDArray[np.uint64], logs: pa.Array | pa.ChunkedArray) -> NDAr
     return hashes ^ (logs.to_numpy().astype(np.uint64) * _ODD)
 
 
-def hash_of(key: bytes | None) -> int:
+def hash_of(key: bytes | None, secret: str = KNOWN) -> int:
     """Returns the hash of one key as pandas' `hash_array` gives it: SipHash-2-4, then a mixing of bits."""
-    word = _siphash(b"None" if key is None else key)
+    word = _siphash(b"None" if key is None else key, secret.encode())
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _64
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _64
     return word ^ (word >> 31)
 
 
-def _siphash(data: bytes) -> int:
-    first, second = (int.from_bytes(_SECRET[at : at + 8], "little") for at in (0, 8))
+def _siphash(data: bytes, secret: bytes) -> int:
+    first, second = (int.from_bytes(secret[at : at + 8], "little") for at in (0, 8))
     state = (
         first ^ 0x736F6D6570736575,
         second ^ 0x646F72616E646F6D,

@@ -19,6 +19,7 @@ from compactor.index.builder import IndexBuilder
 from compactor.index.reader import NO_OFFSET, Directories, newest_offsets
 from compactor.index.section import IndexSection
 from compactor.model import record
+from compactor.model.key_hash import hash_of
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
 from tests.support.engine import row
@@ -139,6 +140,32 @@ def test_a_section_is_the_same_after_it_was_kept_as_text() -> None:
     """A RunFile keeps it in one column."""
     of = IndexSection(path=PATH, bytes=7, directory_bytes=3, checksum="ab", log=2, first=-4)
     assert section.from_text(section.to_text(of)) == of
+    assert section.from_text(f"{PATH}:7:3:ab:2:-4") == of, "It was written before files had secrets."
+
+
+def test_a_key_of_many_blocks_is_looked_up_among_others() -> None:
+    """A block that is read for another key has older records of it, and those after it are not read."""
+    index, storage = IndexBuilder(), MemoryStorage()
+    others = [b"%d" % number for number in range(60)]
+    keys = [b"hot"] * (4 * ENTRIES) + others
+    add(index, 0, keys)
+    (of,) = index.write(storage, PATH).values()
+    for end in range(ENTRIES - 70, 4 * ENTRIES, 60):
+        assert offsets_of(storage, of, [b"hot", *others], end=end) == {b"hot": end - 1}
+
+
+def test_each_file_has_a_secret_of_its_own() -> None:
+    """Keys that have one hash in a file have others in the next, so nobody can choose them."""
+    sections = []
+    for _ in range(2):
+        storage, index = MemoryStorage(), IndexBuilder()
+        add(index, 0, [b"a", b"b"])
+        sections.append(index.write(storage, PATH)[tp(0)])
+        assert offsets_of(storage, sections[-1], [b"a", b"b", b"c"]) == {b"a": 0, b"b": 1}
+        assert len(sections[-1].secret) == 16
+    first, second = (hash_of(b"a", each.secret) for each in sections)
+    assert first != second
+    assert first != hash_of(b"a")
 
 
 def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> None:
@@ -147,8 +174,10 @@ def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> No
     assert (hashes.tolist(), deltas.tolist()) == ([1, 5, 5, 5, 9], [2, 3, 7, 9, 0])
     wanted = np.array([5, 1, 2, 9], np.uint64)
     expected = {10: [9, 2, -1, 0], 8: [7, 2, -1, 0], 3: [-1, 2, -1, 0], 2: [-1, -1, -1, 0]}
-    assert {below: newest(hashes, deltas, wanted, below)[0].tolist() for below in expected} == expected
-    assert newest(hashes, deltas, wanted, 2)[1].tolist() == [False, True, False, False]
+    assert {
+        below: newest(hashes, deltas, wanted, np.zeros(4, np.int64), below)[0].tolist() for below in expected
+    } == expected
+    assert newest(hashes, deltas, wanted, np.zeros(4, np.int64), 2)[1].tolist() == [False, True, False, False]
 
 
 def test_blocks_are_full_whatever_pieces_entries_come_in() -> None:
