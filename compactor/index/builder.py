@@ -42,7 +42,7 @@ class IndexBuilder:
 
     def __init__(self, held: int = HELD) -> None:
         self._held = held
-        # Of the hashes of this file: whoever writes records does not know it, and cannot give many keys one hash.
+        # Of the hashes of this file: who writes records does not know it, and cannot give many keys one hash.
         self._secret = token_hex(_SECRET_BYTES)
         # Of each partition its number in the index, and the offset of its first record here.
         self._logs: dict[TopicPartition, tuple[int, int]] = {}

@@ -19,7 +19,7 @@ _FEW: Final = 1_000
 """How many keys are hashed here, by 20 µs each, sooner than pandas is imported, which takes half a second."""
 
 KNOWN: Final = "0123456789123456"
-"""The secret of pandas' hash unless there is another one: 16 characters. Whoever knows it can make keys of one hash."""
+"""The secret of pandas' hash unless there is another one: 16 characters. Who knows it can make keys of one hash."""
 
 _64: Final = (1 << 64) - 1
 
