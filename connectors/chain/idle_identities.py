@@ -27,7 +27,7 @@ class IdleIdentities:
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
-        # Those that are not in use now, with the settings that they were made of, the one that was used last at the end.
+        # Those that are not in use, with the settings that they were made of, the one that was used last at the end.
         self._idle: list[tuple[_Settings, KeyIdentity]] = []
         self._lock = Lock()
 
