@@ -7,7 +7,7 @@ run without one, or with one that is lost or damaged, has its keys read instead:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -67,10 +67,14 @@ _A_HEADER: Final = 256
 
 
 class LookUpRoom:
-    """Counts the bytes of the records that one look-up holds, of all the logs that it asks; None: without a bound."""
+    """Counts the bytes of the records that one look-up holds, of all the logs that it asks; None: without a bound.
 
-    def __init__(self, most_bytes: int | None) -> None:
+    `holding` is told of all of them each time that they become more, and may raise.
+    """
+
+    def __init__(self, most_bytes: int | None, holding: Callable[[int], None] | None = None) -> None:
         self._most = most_bytes
+        self._holding = holding
         # What the records read so far take in Arrow; those of another key with the same hash are among them.
         self._held = 0
 
@@ -82,6 +86,8 @@ class LookUpRoom:
                 raise LookUpError(
                     f"The records of these keys take more than {self._most:,} bytes.", "Ask for fewer keys at a time."
                 )
+            if self._holding is not None:
+                self._holding(self._held)
             yield batch
 
 

@@ -63,21 +63,23 @@ def get(
     chosen: Callable[[CatalogState], Collection[PartitionLog]],
     outlines: FileOutlines = OUTLINES,
     most_bytes: int | None = None,
+    holding: Callable[[int], None] | None = None,
 ) -> KeyAnswer:
     """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
 
     `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
-    logs of it that are asked. `outlines` remember and verify files.
+    logs of it that are asked. `outlines` remember and verify files; `holding` is told how many bytes the records take
+    so far.
 
     Raises StorageError, DataError for a key that has no identity, LookUpError if the records take more than
-    `most_bytes`, and what these two raise.
+    `most_bytes`, and what these three raise.
     """
     state = state_of()
     compared = _compared(connector, state, keys)
     while True:
         logs = chosen(state)
         try:
-            records = list(_records(storage, logs, compared, outlines, LookUpRoom(most_bytes)))
+            records = list(_records(storage, logs, compared, outlines, LookUpRoom(most_bytes, holding)))
             kept = {key for key, _ in records}
             absent = (key for key, as_compared in zip(keys, compared, strict=True) if as_compared not in kept)
             return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs), tuple(absent))

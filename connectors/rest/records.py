@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
-from typing import Annotated, Final
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+import msgspec
+from fastapi import APIRouter, Query, Response
 from msgspec import Struct
 
 from compactor.errors import LookUpError
@@ -19,6 +19,7 @@ from connectors.errors import UsageError
 from connectors.operations import get as operation
 from connectors.operations.offsets import kept_state
 from connectors.rest import bodies, shapes
+from connectors.rest.answers import Share, ShareDependency, check_length, json_answer
 from connectors.rest.context import ContextDependency, RestContext, error_responses
 from connectors.runtime.supervised_connector import Connector
 
@@ -28,7 +29,14 @@ MOST_KEYS: Final = 100
 """How many keys a request has at most: each takes some 2 ms of processor time, ten times that without an index."""
 
 MOST_BYTES: Final = 32 << 20
-"""What the records of one answer may take: as JSON, which has bytes as base64, four times that for some moments."""
+"""What the records of one answer may take."""
+
+_COPIES: Final = 2
+"""How often a record is in memory before it is JSON: as Arrow has it, and as Python does."""
+
+_CONTROLS: Final = bytes(range(32)) + b'"\\'
+"""Characters that take up to _ESCAPED bytes in a JSON text."""
+_ESCAPED: Final = 6
 
 UNINDEXED_BYTES: Final = 256 << 20
 """How much of a storage one request may read because no index has its keys: about a second of a core's time."""
@@ -58,13 +66,14 @@ class LookUp(Struct, frozen=True, kw_only=True):
 @router.get("/records", response_model=shapes.LookUpAnswer, responses=error_responses(400, 404, 503))
 async def get_records(
     context: ContextDependency,
+    share: ShareDependency,
     connector: str,
     keys: Keys = None,
     topic: Topic = None,
     partition: Partition = None,
     is_hex: Hex = None,
     is_text: Text = None,
-) -> shapes.LookUpAnswer:
+) -> Response:
     """Shows the latest record that is kept of each key, and below which source offsets the answer holds."""
     asked = LookUp(
         keys=_keys(keys or [], is_hex=bodies.flag(is_hex)),
@@ -72,7 +81,7 @@ async def get_records(
         partition=_number(partition),
         is_text=bodies.flag(is_text),
     )
-    return await context.slow.look_ups.run(_look_up, context, context.herder.connector(connector), asked)
+    return await context.slow.look_ups.run(_look_up, context, share, context.herder.connector(connector), asked)
 
 
 def _keys(texts: list[str], *, is_hex: bool) -> tuple[bytes, ...]:
@@ -96,8 +105,11 @@ def _number(text: str | None) -> int | None:
     return int(text)
 
 
-def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shapes.LookUpAnswer:
-    """Raises UsageError if the connector keeps no such partition, or too much without an index; StorageError."""
+def _look_up(context: RestContext, share: Share, connector: Connector, asked: LookUp) -> Response:
+    """Answers `asked`, and counts what it holds in `share`.
+
+    Raises UsageError if the connector keeps no such partition, or too much without an index; StorageError, BusyError.
+    """
 
     def chosen(state: CatalogState) -> tuple[PartitionLog, ...]:
         if not state.logs and asked.topic is None and asked.partition is None:
@@ -114,15 +126,25 @@ def _look_up(context: RestContext, connector: Connector, asked: LookUp) -> shape
     storage, config = connector_storage(context.worker, connector.name), connector.spec.config
     try:
         answer = operation.get(
-            storage, config, lambda: _state(context, connector), asked.keys, chosen, OUTLINES, MOST_BYTES
+            storage,
+            config,
+            lambda: _state(context, connector),
+            asked.keys,
+            chosen,
+            OUTLINES,
+            MOST_BYTES,
+            lambda size: share.hold(_COPIES * size),
         )
     except LookUpError as error:
         raise UsageError(error.message, error.action) from None
-    form: Callable[[bytes | None], shapes.Bytes] = _readable if asked.is_text else _base64
     ends: dict[str, dict[str, int]] = {}
     for log in answer.logs:
         ends.setdefault(log.topic, {})[str(log.partition)] = log.end
-    return shapes.LookUpAnswer(records=[_shown(record, form) for record in answer.records], ends=ends)
+    size = sum(_json_bytes(data, is_text=asked.is_text) for record in answer.records for data in _bytes_of(record))
+    check_length(size)
+    share.hold(_COPIES * size)  # the records, and the buffer that they are written to
+    records = [_shown(record, is_text=asked.is_text) for record in answer.records]
+    return json_answer(msgspec.json.encode({"records": records, "ends": ends}))
 
 
 def _state(context: RestContext, connector: Connector) -> CatalogState:
@@ -131,30 +153,36 @@ def _state(context: RestContext, connector: Connector) -> CatalogState:
     return kept_state(context.worker, connector.name) if known is None else known
 
 
-def _shown(record: operation.KeyRecord, form: Callable[[bytes | None], shapes.Bytes]) -> shapes.KeptRecordEntity:
-    return shapes.KeptRecordEntity(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        timestamp_type=record.timestamp_type,
-        key=form(record.key),
-        value=form(record.value),
-        headers=[(name, form(value)) for name, value in record.headers],
-        delete_horizon=record.delete_horizon,
-        published=record.published,
-    )
+def _bytes_of(record: operation.KeyRecord) -> Iterator[bytes]:
+    yield record.key
+    yield record.value or b""
+    for name, value in record.headers:
+        yield name.encode()
+        yield value or b""
 
 
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
+def _json_bytes(data: bytes, *, is_text: bool) -> int:
+    """Returns how many bytes `data` may take in an answer: it is known before they are made."""
+    if not is_text:
+        return -(-len(data) // 3) * 4
+    return max(len(data), len(data) // 3 * 4) + (_ESCAPED - 1) * (len(data) - len(data.translate(None, _CONTROLS)))
 
 
-def _readable(data: bytes | None) -> shapes.Bytes:
+def _shown(record: operation.KeyRecord, *, is_text: bool) -> dict[str, Any]:
+    """Returns a shapes.KeptRecordEntity, of which bytes are written as base64."""
+    fields = msgspec.structs.asdict(record)
+    del fields["end"]
+    if is_text:
+        fields["key"], fields["value"] = _readable(record.key), _readable(record.value)
+        fields["headers"] = [(name, _readable(value)) for name, value in record.headers]
+    return fields
+
+
+def _readable(data: bytes | None) -> str | dict[str, bytes] | None:
     """Returns `data` as text if it is UTF-8, else as `{"base64": …}`."""
     if data is None:
         return None
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        return {"base64": data}

@@ -29,12 +29,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.errors import BusyError
 from connectors.rest import errors
+from connectors.rest.answers import HeldBytes
 from connectors.rest.slow_calls import WAIT_S, SlowCalls
 
 _log = structlog.get_logger()
 
 BODY_MAX: Final = 1 << 20
 """The longest body (bytes) that a request may have."""
+_OBJECTS: Final = 20
+"""How many times the bytes of a JSON text its lists, or names, take as Python's objects."""
+BODIES_MAX: Final = 128 << 20
+"""What the bodies of all requests may take as such: of the longest, six at once."""
 _READS: Final = ("GET", "HEAD", "OPTIONS")
 _HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
 LOGIN_THREADS: Final = 4
@@ -231,10 +236,11 @@ class OwnPages:
 
 
 class LimitedBodies:
-    """Refuses bodies that are longer than BODY_MAX, without reading them."""
+    """Refuses bodies that are longer than BODY_MAX, without reading them, and those that there is no room for."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, held: HeldBytes) -> None:
         self._app = app
+        self._held = held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -254,6 +260,8 @@ class LimitedBodies:
             taken += len(message.get("body", b""))
             if taken > BODY_MAX:
                 raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
+            share.hold(_OBJECTS * taken)
             return message
 
-        await self._app(scope, limited, send)
+        with self._held.share() as share:
+            await self._app(scope, limited, send)

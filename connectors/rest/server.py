@@ -110,21 +110,22 @@ class _Protocol(H11Protocol):
     def _note(self) -> None:
         """Notes since when the client is waited for: to send a whole request, or to read its answer."""
         is_answered = self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None at first
-        if is_answered or self._unread is not None or self.conn.their_state not in _WHOLE:
+        if is_answered or self.flow.write_paused or self.conn.their_state not in _WHOLE:
             self._waits_since = self.loop.time() if self._waits_since is None else self._waits_since
         else:
             self._waits_since = None
 
     def pause_writing(self) -> None:
-        """Begins the time in which the client has to read what it was sent."""
+        """Begins the time in which the client has to read the whole answer, if it has not begun."""
         super().pause_writing()
         self._unread = self._unread or self.loop.call_later(self.limits.take_s, self.transport.abort)
         self._note()
 
     def resume_writing(self) -> None:
-        """Ends that time: the client has read everything, or the system has taken it."""
+        """Ends that time if the client has read the whole answer, or the system has taken it."""
         super().resume_writing()
-        self._forget_unread()
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:  # type: ignore[redundant-expr]  # None at first
+            self._forget_unread()
         self._note()
 
     def _forget_unread(self) -> None:
@@ -144,8 +145,10 @@ class _Protocol(H11Protocol):
         self._note()
 
     def on_response_complete(self) -> None:
-        """Ends the time of the request that was answered."""
+        """Ends the time of the request that was answered, and that of the answer if all of it is read."""
         self._disarm()
+        if not self.flow.write_paused:
+            self._forget_unread()
         super().on_response_complete()
         self._note()
 

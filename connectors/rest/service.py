@@ -20,6 +20,7 @@ from connectors.threads import CancellableThread
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from connectors.rest.answers import HeldBytes
     from connectors.rest.context import RestContext, WorkerState
 
 ADMIN: Final = "admin.listeners"
@@ -48,8 +49,10 @@ def listening(
 
     from connectors.metrics.collector import WorkerCollector
     from connectors.metrics.source_lag import SourceEnds
+    from connectors.rest.answers import HeldBytes
     from connectors.rest.context import Identity, RestContext
     from connectors.rest.logger_levels import LoggerLevels
+    from connectors.rest.security import BODIES_MAX
     from connectors.rest.server import RestServer
     from connectors.rest.slow_calls import Slow
     from connectors.runtime.supervised_connector import ActiveTopics
@@ -68,7 +71,8 @@ def listening(
         stack.callback(cluster.stop)
         stack.callback(ends.stop)
         ends.start()
-        server = RestServer(worker, [(each, _app(context, each, limits)) for each in bound], limits)
+        answers, bodies = HeldBytes("Answers", limits.answer_bytes), HeldBytes("Bodies of requests", BODIES_MAX)
+        server = RestServer(worker, [(each, _app(context, each, limits, answers, bodies)) for each in bound], limits)
         stack.callback(server.stop)
         server.start()
         for listener in bound:
@@ -76,16 +80,19 @@ def listening(
         yield
 
 
-def _app(context: RestContext, bound: BoundListener, limits: ClientLimits) -> ASGIApp:
+def _app(
+    context: RestContext, bound: BoundListener, limits: ClientLimits, answers: HeldBytes, bodies: HeldBytes
+) -> ASGIApp:
     from starlette.middleware.cors import CORSMiddleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+    from connectors.rest.answers import CountedAnswers
     from connectors.rest.app import make_app
     from connectors.rest.security import BasicAuth, LimitedBodies, OwnPages, Users
 
     worker, is_admin = context.worker, bound.key == ADMIN
     app: ASGIApp = make_app(context, admin=is_admin or worker.admin_listeners is None, others=not is_admin)
-    app = LimitedBodies(app)
+    app = CountedAnswers(LimitedBodies(app, bodies), answers)
     if worker.rest_auth == "basic":
         assert worker.rest_auth_users_file is not None, "config.rest_rules asks for it"
         app = BasicAuth(app, Users(worker.rest_auth_users_file, limits.wait_s))

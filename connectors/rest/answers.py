@@ -1,0 +1,151 @@
+"""Counts what requests and their answers hold in memory, and sends answers no faster than their clients read them.
+
+Each request may hold a little uncounted, as connections are counted. What is more is taken from a bound for all
+requests, before it is made, and given back once the answer is sent or its connection has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+from fastapi import Depends, Request, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from connectors.errors import BusyError, UsageError
+from connectors.rest import errors
+
+PIECE: Final = 64 << 10
+"""Bytes of an answer that are given to its connection at a time, and bytes that a request holds uncounted: of all
+connections that are served 24 MiB. Smaller pieces take more turns of the event loop, each some 50 µs."""
+
+LONGEST: Final = 64 << 20
+"""Bytes that one answer may have: 300,000 states of tasks, or the records of the largest look-up as base64."""
+
+_SHARE: Final = "answer_share"
+"""The name of a request's share in its scope."""
+
+
+class HeldBytes:
+    """Counts the bytes that requests hold of `what`, of `most` at most; threads share it."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self._what = what
+        self._most = most
+        # Of all shares together, without what each holds uncounted.
+        self._held = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """Yields the share of a request; what it holds is given back at the end of the block."""
+        share = Share(self)
+        try:
+            yield share
+        finally:
+            share.hold(0)
+
+    def change(self, before: int, after: int) -> None:
+        """Counts `after` bytes in place of `before`. Raises BusyError if there is no room for more."""
+        with self._lock:
+            held = self._held - before + after
+            if after > before and held > self._most:
+                raise BusyError(
+                    f"{self._what} would take {held:,} bytes of memory; {self._most:,} are allowed at once.",
+                    "Ask again later, and read each answer to its end.",
+                )
+            self._held = held
+
+
+class Share:
+    """What one request holds; to be used by one thread at a time."""
+
+    def __init__(self, held: HeldBytes) -> None:
+        self._all = held
+        # Bytes beyond the PIECE that each request has.
+        self._counted = 0
+
+    def hold(self, size: int) -> None:
+        """Holds `size` bytes, in place of those before. Raises BusyError if there is no room for more."""
+        counted = max(0, size - PIECE)
+        self._all.change(self._counted, counted)
+        self._counted = counted
+
+    def json_array(self, parts: Iterable[bytes]) -> Response:
+        """Returns the answer of a JSON array of `parts`, which are counted as they are made.
+
+        Raises UsageError if it becomes too long, BusyError.
+        """
+        return json_answer(b"[" + self._joined(parts) + b"]")
+
+    def json_object(self, parts: Iterable[bytes]) -> Response:
+        """Returns the answer of a JSON object of `parts`, each a name with its value, as `json_array` does."""
+        return json_answer(b"{" + self._joined(parts) + b"}")
+
+    def _joined(self, parts: Iterable[bytes]) -> bytes:
+        made, size = [], 0
+        for part in parts:
+            made.append(part)
+            size += len(part) + 1
+            check_length(size)
+            self.hold(2 * size)  # the parts, and what they are joined to
+        return b",".join(made)
+
+
+def check_length(size: int) -> None:
+    """Raises UsageError for an answer of `size` bytes, if that is more than one may have."""
+    if size > LONGEST:
+        raise UsageError(f"The answer would take more than {LONGEST:,} bytes.", "Ask for less at a time.")
+
+
+def json_answer(body: bytes) -> Response:
+    """Returns the answer of a JSON text. To make it takes a thread of its own if it may be long, not the event loop."""
+    return Response(body, media_type="application/json")
+
+
+async def _share(request: Request) -> Share:
+    share: Share = request.scope["state"][_SHARE]
+    return share
+
+
+ShareDependency = Annotated[Share, Depends(_share)]
+
+
+class CountedAnswers:
+    """Gives each request its share, and sends its answer in pieces, each once the one before it is read.
+
+    An answer for which there is no room is replaced by 503.
+    """
+
+    def __init__(self, app: ASGIApp, held: HeldBytes) -> None:
+        self._app = app
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        head: Message = {}  # kept until the body comes: an answer that is refused has another one
+
+        async def counted(message: Message) -> None:
+            nonlocal head
+            if message["type"] == "http.response.start":
+                head = message
+                return
+            body = memoryview(message.get("body", b""))
+            try:
+                share.hold(len(body))
+            except BusyError as error:
+                await errors.busy(error)(scope, receive, send)
+                return
+            await send(head)
+            for at in range(0, len(body) or 1, PIECE):
+                piece = {"body": body[at : at + PIECE], "more_body": at + PIECE < len(body)}
+                await send({"type": "http.response.body", **piece})
+
+        with self._held.share() as share:
+            scope.setdefault("state", {})[_SHARE] = share
+            await self._app(scope, receive, counted)
