@@ -7,8 +7,9 @@ requests, before it is made, and given back once the answer is sent or its conne
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Annotated, Final
 
 from fastapi import Depends, Request, Response
@@ -100,9 +101,9 @@ def check_length(size: int) -> None:
         raise UsageError(f"The answer would take more than {LONGEST:,} bytes.", "Ask for less at a time.")
 
 
-def json_answer(body: bytes) -> Response:
-    """Returns the answer of a JSON text. To make it takes a thread of its own if it may be long, not the event loop."""
-    return Response(body, media_type="application/json")
+def json_answer(body: bytes, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns the answer of a JSON text, which an endpoint that may be asked for a long one makes on a thread."""
+    return Response(body, status, headers, "application/json")
 
 
 async def _share(request: Request) -> Share:

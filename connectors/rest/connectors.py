@@ -7,16 +7,18 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import RefusalError, as_text
 from connectors.config.files import checked
+from connectors.config.flat_file import MOST_SETTINGS
 from connectors.config.secrets import masked
 from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
+from connectors.rest.answers import ShareDependency, json_answer
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
 from connectors.runtime.connectors import ConnectorSpec
 from connectors.runtime.lifecycle import TargetState
@@ -31,19 +33,22 @@ _FLAT = 'Send {"name": "…", "config": {…}}: settings go into config.'
 
 @router.get("", response_model=None, responses={200: {"model": list[str] | dict[str, shapes.Expanded]}})
 def list_connectors(
-    context: ContextDependency, expand: Annotated[list[str] | None, Query()] = None
-) -> list[str] | dict[str, Any]:
+    context: ContextDependency, share: ShareDependency, expand: Annotated[list[str] | None, Query()] = None
+) -> Response:
     """Lists the names of all connectors; with `expand` (`info`, `status`) what is known of each (KIP-465)."""
     if expand is None:
-        return context.herder.names()
-    return {each.name: _expanded(context, each, expand) for each in context.herder.connectors()}
+        return share.json_array(map(msgspec.json.encode, context.herder.names()))
+    return share.json_object(_expanded(context, each, expand) for each in context.herder.connectors())
 
 
-def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> dict[str, Any]:
-    """Returns what is asked for of a connector."""
-    info = views.info(connector) if "info" in expand else None
-    status = views.status(connector, context.identity.worker_id) if "status" in expand else None
-    return shapes.without_none(shapes.Expanded(info=info, status=status))
+def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> bytes:
+    """Returns the JSON of a connector's name with what is asked for of it."""
+    asked = []
+    if "info" in expand:
+        asked.append(b'"info":' + shapes.to_json(views.info(connector)))
+    if "status" in expand:
+        asked.append(b'"status":' + views.status(connector, context.identity.worker_id))
+    return b"%s:{%s}" % (msgspec.json.encode(connector.name), b",".join(asked))
 
 
 @router.post(
@@ -53,7 +58,7 @@ def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> 
     responses=error_responses(400, 409, 415, 503),
     openapi_extra=json_body("CreateConnectorRequest"),
 )
-async def create_connector(context: ContextDependency, request: Request) -> JSONResponse:
+async def create_connector(context: ContextDependency, request: Request) -> Response:
     """Makes a connector, in the state `initial_state` (KIP-980); it is kept when this is answered."""
     body = await bodies.json_object(request)
     if "config" not in body and "connector.class" in body:
@@ -72,7 +77,7 @@ async def create_connector(context: ContextDependency, request: Request) -> JSON
     responses={201: {"model": shapes.ConnectorInfo}, **error_responses(400, 409, 415, 503)},
     openapi_extra=json_body("Config"),
 )
-async def put_config(context: ContextDependency, connector: str, request: Request) -> JSONResponse:
+async def put_config(context: ContextDependency, connector: str, request: Request) -> Response:
     """Changes the config of a connector, or makes one."""
     body = await bodies.json_object(request)
     if isinstance(body.get("config"), Mapping):
@@ -87,7 +92,7 @@ async def put_config(context: ContextDependency, connector: str, request: Reques
     responses=error_responses(400, 404, 409, 415, 503),
     openapi_extra=json_body("ConfigPatch"),
 )
-async def patch_config(context: ContextDependency, connector: str, request: Request) -> JSONResponse:
+async def patch_config(context: ContextDependency, connector: str, request: Request) -> Response:
     """Changes some settings of a connector; `null` removes one (JSON merge patch, KIP-477)."""
     body = await bodies.json_object(request)
     if isinstance(body.get("config"), Mapping):
@@ -131,7 +136,7 @@ def _put(
     target: TargetState | None = None,
     *,
     only_new: bool = False,
-) -> JSONResponse:
+) -> Response:
     """Checks the settings, made of those that there are, and gives them to the herder; answers with the connector."""
 
     def changed(before: Mapping[str, str]) -> ConnectorConfig:
@@ -150,7 +155,7 @@ def _put(
     except NoConnectorError:  # deleted a moment ago, by another client: what was asked here was done
         shown = views.info(Connector(ConnectorSpec(taken[-1]), Status(), None))
     where = {"Location": f"{context.identity.url}/connectors/{quote(name)}"} if made else None
-    return JSONResponse(shapes.without_none(shown), HTTPStatus.CREATED if made else HTTPStatus.OK, where)
+    return json_answer(shapes.to_json(shown), HTTPStatus.CREATED if made else HTTPStatus.OK, where)
 
 
 def _name(body: Mapping[str, Any]) -> str:
@@ -175,6 +180,8 @@ def _settings(raw: object) -> dict[str, str]:
     """Returns the settings of a request as texts. Raises UsageError, FaultyConfigError."""
     if not isinstance(raw, Mapping):
         raise UsageError("config is no JSON object.", _FLAT)
+    if len(raw) > MOST_SETTINGS:  # before each is looked at
+        raise UsageError(f"config has {len(raw)} settings; allowed are {MOST_SETTINGS}.", _FLAT)
     texts = {str(name): as_text(value) for name, value in raw.items()}
     faults = [Fault(name, str(value)) for name, value in texts.items() if isinstance(value, RefusalError)]
     if faults:

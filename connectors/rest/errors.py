@@ -19,6 +19,10 @@ from connectors.rest.slow_calls import RETRY_AFTER_S
 
 _log = structlog.get_logger()
 
+_LONGEST: Final = 64 << 10
+"""Characters of a message: 500 faults of a config. To look for secrets takes the interpreter's lock for 15 ms then, and
+a request may have sent a megabyte that its error quotes."""
+
 _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (NoConnectorError, HTTPStatus.NOT_FOUND),
     (ConflictError, HTTPStatus.CONFLICT),
@@ -37,6 +41,8 @@ def answer(code: int, message: str) -> JSONResponse:
     the request, in which what is hidden would tell a guess that is right.
     """
     shown = logged_text if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text
+    if len(message) > _LONGEST:  # a word that is cut would be no secret any more: it goes as a whole
+        message = f"{message[:_LONGEST].rpartition(' ')[0]} …"
     return JSONResponse({"error_code": code, "message": shown(message)}, code)
 
 

@@ -7,11 +7,11 @@ from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from connectors.errors import NoConnectorError
 from connectors.rest import bodies, shapes, views
+from connectors.rest.answers import ShareDependency, json_answer
 from connectors.rest.context import ContextDependency, RestContext, error_responses
 from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import ConnectorState
@@ -25,34 +25,31 @@ _CHANGE: Final = error_responses(404, 409, 503)
 @router.get(
     "/status",
     response_model=shapes.ConnectorStateInfo,
-    response_model_exclude_none=True,
     responses=error_responses(404),
 )
-def get_status(context: ContextDependency, connector: str) -> shapes.ConnectorStateInfo:
+def get_status(context: ContextDependency, connector: str) -> Response:
     """Shows the states of a connector and its tasks; `trace` is there only where it is FAILED."""
-    return views.status(
-        _existing(context, connector, f"No status found for connector {connector}"), context.identity.worker_id
-    )
+    existing = _existing(context, connector, f"No status found for connector {connector}")
+    return json_answer(views.status(existing, context.identity.worker_id))
 
 
 @router.get("/tasks", response_model=list[shapes.TaskInfo], responses=error_responses(404))
-def get_tasks(context: ContextDependency, connector: str) -> list[shapes.TaskInfo]:
+def get_tasks(context: ContextDependency, share: ShareDependency, connector: str) -> Response:
     """Lists a connector's tasks, one for each transactional id; none while it is stopped."""
-    return views.tasks(context.herder.connector(connector))
+    return share.json_array(views.tasks(context.herder.connector(connector)))
 
 
 @router.get(
     "/tasks/{task}/status",
     response_model=shapes.TaskState,
-    response_model_exclude_none=True,
     responses=error_responses(404),
 )
-def get_task_status(context: ContextDependency, connector: str, task: str) -> shapes.TaskState:
+def get_task_status(context: ContextDependency, connector: str, task: str) -> Response:
     """Shows the state of a task."""
     number = _number(task)
     missing = f"No status found for task {connector}-{number}"
-    status = views.status(_existing(context, connector, missing), context.identity.worker_id)
-    return next((state for state in status.tasks if state.id == number), None) or _not_found(missing)
+    status = views.task_status(_existing(context, connector, missing), context.identity.worker_id, number)
+    return json_answer(status or _not_found(missing))
 
 
 @router.post(
@@ -76,7 +73,7 @@ def restart(
     if not (bodies.flag(include_tasks) or failed_only):
         return Response(status_code=HTTPStatus.NO_CONTENT)
     planned = views.status(existing, context.identity.worker_id, planned=is_due)
-    return JSONResponse(shapes.without_none(planned), HTTPStatus.ACCEPTED)
+    return json_answer(planned, HTTPStatus.ACCEPTED)
 
 
 @router.post(

@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from connectors.errors import UsageError
@@ -48,7 +49,7 @@ async def set_level(context: ContextDependency, logger: str, request: Request, s
         raise UsageError("Desired 'level' parameter was not specified in request.", 'Send {"level": "DEBUG"}.')
     if not isinstance(level, str) or level.upper() not in LEVELS:
         raise HTTPException(HTTPStatus.NOT_FOUND, f"invalid log level '{level}'.")
-    touched = context.loggers.set(logger, level.upper(), context.clock.now_ms())
+    touched = await run_in_threadpool(context.loggers.set, logger, level.upper(), context.clock.now_ms())
     if scope == "cluster":
         return Response(status_code=HTTPStatus.NO_CONTENT)
     return JSONResponse(touched)

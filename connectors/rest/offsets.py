@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, NoReturn
 
-from fastapi import APIRouter, Depends, Query
+import msgspec
+from fastapi import APIRouter, Depends, Query, Response
+from starlette.concurrency import run_in_threadpool
 
+from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.connector import ConnectorConfig
@@ -15,6 +18,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import UsageError
 from connectors.operations import offsets as operation
 from connectors.rest import bodies, shapes
+from connectors.rest.answers import Share, ShareDependency
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
 from connectors.runtime.supervised_connector import Connector
 
@@ -30,17 +34,22 @@ _SHAPE: Final = (
 
 
 @router.get("", response_model=shapes.ConnectorOffsets, responses=error_responses(404, 503))
-async def get_offsets(context: ContextDependency, connector: str) -> shapes.ConnectorOffsets:
+async def get_offsets(context: ContextDependency, share: ShareDependency, connector: str) -> Response:
     """Lists the next source offset to be published of each partition, as the catalog has it, which decides."""
     state = await _state(context, context.herder.connector(connector))
-    offsets = [
-        shapes.ConnectorOffset(
-            partition=shapes.SourcePartition(kafka_topic=log.topic, kafka_partition=log.partition),
-            offset=shapes.SourceOffset(kafka_offset=log.position),
-        )
-        for log in sorted(state.logs, key=lambda log: log.tp)
-    ]
-    return shapes.ConnectorOffsets(offsets=offsets)
+    return await run_in_threadpool(_shown, share, state)
+
+
+def _shown(share: Share, state: CatalogState) -> Response:
+    """Returns the answer of a shapes.ConnectorOffsets."""
+    logs = sorted(state.logs, key=lambda log: log.tp)
+    return share.json_object([b'"offsets":[%s]' % b",".join(map(_offset_of, logs))])
+
+
+def _offset_of(log: PartitionLog) -> bytes:
+    """Returns a shapes.ConnectorOffset as JSON."""
+    partition = {"kafka_topic": log.topic, "kafka_partition": log.partition}
+    return msgspec.json.encode({"partition": partition, "offset": {"kafka_offset": log.position}})
 
 
 @router.patch(
@@ -54,7 +63,7 @@ async def alter_offsets(
 ) -> shapes.Message:
     """Sets from where a stopped connector goes on: forward leaves a gap, back begins a generation."""
     bodies.only(body, "offsets")
-    offsets = _offsets(body.get("offsets"))
+    offsets = await run_in_threadpool(_offsets, body.get("offsets"))
     change = partial(operation.alter_offsets, offsets=offsets, accepts_loss=bodies.flag(accept_loss))
     await context.slow.offsets.run(_change, context, connector, change)
     return shapes.Message(message="The offsets for this connector have been altered successfully")

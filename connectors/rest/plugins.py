@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from connectors.config.connector import ConnectorConfig
@@ -21,6 +21,7 @@ from connectors.config.secrets import printable
 from connectors.errors import UsageError
 from connectors.known_values import forgotten_after
 from connectors.rest import bodies, shapes
+from connectors.rest.answers import json_answer
 from connectors.rest.class_definitions import classes, settings_in, settings_of
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
 from connectors.rest.errors import sentence
@@ -55,7 +56,7 @@ async def get_definitions(context: ContextDependency, plugin: str) -> list[shape
     responses=error_responses(400, 404, 415, 503),
     openapi_extra=json_body("Config"),
 )
-async def validate(context: ContextDependency, plugin: str, request: Request) -> shapes.ConfigInfos:
+async def validate(context: ContextDependency, plugin: str, request: Request) -> Response:
     """Says what is wrong with a config, key by key; asks no broker. It is answered with 200 for a faulty one too."""
     body = await bodies.json_object(request)
     if plugin not in _ALIASES:
@@ -67,7 +68,7 @@ async def validate(context: ContextDependency, plugin: str, request: Request) ->
     return await context.slow.checks.run(_validated, context, body)
 
 
-def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigInfos:
+def _validated(context: RestContext, body: Mapping[str, Any]) -> Response:
     texts = {name: as_text(value) for name, value in body.items()}
     given = {name: text for name, text in texts.items() if isinstance(text, str)}
     check_size(given, "config")
@@ -88,7 +89,8 @@ def _validated(context: RestContext, body: Mapping[str, Any]) -> shapes.ConfigIn
     ]
     groups = list(dict.fromkeys(config.definition.group for config in configs))
     count = sum(map(len, by_key.values()))
-    return shapes.ConfigInfos(name=CONNECTOR_CLASS, error_count=count, groups=groups, configs=configs)
+    infos = shapes.ConfigInfos(name=CONNECTOR_CLASS, error_count=count, groups=groups, configs=configs)
+    return json_answer(infos.model_dump_json().encode())
 
 
 def _info(

@@ -6,7 +6,7 @@ other classes of keyfold have: its WorkerStatus is WorkerHealth here, its Connec
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -190,9 +190,9 @@ class LoggerLevel(BaseModel):
     last_modified: int | None
 
 
-def without_none(value: BaseModel) -> dict[str, Any]:
+def to_json(value: BaseModel) -> bytes:
     """Returns the JSON of an answer without fields that have no value: clients look whether `trace` is there."""
-    return value.model_dump(exclude_none=True, by_alias=True)
+    return value.model_dump_json(exclude_none=True, by_alias=True).encode()
 
 
 Bytes = str | dict[str, str] | None

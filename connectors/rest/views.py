@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Final
+
+from msgspec import json
 
 from compactor.model.state import Topic
 from compactor.model.times import moment
@@ -13,6 +15,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.secrets import masked, printable_text
 from connectors.rest import shapes
+from connectors.rest.answers import check_length
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 from connectors.source.source_errors import FAULTS, UNNAMED, advice
@@ -37,16 +40,33 @@ def info(connector: Connector) -> shapes.ConnectorInfo:
     return shapes.ConnectorInfo(name=connector.name, config=config(connector), tasks=tasks)
 
 
-def status(connector: Connector, worker_id: str, *, planned: bool = False) -> shapes.ConnectorStateInfo:
-    """Returns the states of the connector and its tasks; `planned`: as they are for a restart that was asked for."""
+def status(connector: Connector, worker_id: str, *, planned: bool = False) -> bytes:
+    """Returns a shapes.ConnectorStateInfo as JSON; `planned`: as it is for a restart that was asked for.
+
+    Raises UsageError if it is longer than an answer may be: each task has the connector's trace.
+    """
+    mine = shapes.to_json(_state(connector, worker_id, planned=planned))
+    check_length(len(mine) * (connector.tasks + 1))
+    tasks = b",".join(_task(number, mine) for number in range(connector.tasks))
+    return b'{"name":%s,"connector":%s,"tasks":[%s],"type":"sink"}' % (json.encode(connector.name), mine, tasks)
+
+
+def task_status(connector: Connector, worker_id: str, number: int) -> bytes | None:
+    """Returns a shapes.TaskState as JSON; None if there is no such task."""
+    if number not in range(connector.tasks):
+        return None
+    return _task(number, shapes.to_json(_state(connector, worker_id)))
+
+
+def _state(connector: Connector, worker_id: str, *, planned: bool = False) -> shapes.ConnectorStateEntity:
     state = ConnectorState.RESTARTING if planned else connector.status.state
     trace = None if planned else trace_of(connector)
-    mine = shapes.ConnectorStateEntity(state=state.value, worker_id=worker_id, version=VERSION, trace=trace)
-    tasks = [
-        shapes.TaskState(id=number, state=state.value, worker_id=worker_id, version=VERSION, trace=trace)
-        for number in range(connector.tasks)
-    ]
-    return shapes.ConnectorStateInfo(name=connector.name, connector=mine, tasks=tasks)
+    return shapes.ConnectorStateEntity(state=state.value, worker_id=worker_id, version=VERSION, trace=trace)
+
+
+def _task(number: int, state: bytes) -> bytes:
+    """Returns the JSON of a task, which is in the same state as its connector, for `state` is an object."""
+    return b'{"id":%d,%s' % (number, state[1:])
 
 
 def trace_of(connector: Connector) -> str | None:
@@ -88,10 +108,11 @@ def _why(topic: Topic) -> str:
     )
 
 
-def tasks(connector: Connector) -> list[shapes.TaskInfo]:
-    """Returns the connector's tasks with their configs."""
-    settings = {**config(connector), "task.class": TASK_CLASS}
-    return [shapes.TaskInfo(id=each, config=settings) for each in info(connector).tasks]
+def tasks(connector: Connector) -> Iterator[bytes]:
+    """Yields a shapes.TaskInfo as JSON for each of the connector's tasks, with its config."""
+    settings = json.encode({**config(connector), "task.class": TASK_CLASS})
+    for each in info(connector).tasks:
+        yield b'{"id":%s,"config":%s}' % (shapes.to_json(each), settings)
 
 
 def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,176 @@
+"""No request keeps the others waiting: the largest that is let in is answered while `/health` is."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compactor.model.log import empty
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+from connectors.config.flat_file import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
+from connectors.rest.limits import ClientLimits
+from connectors.rest.security import BODY_MAX
+from tests.support.rest import RestWorker, limited_rest_worker
+from tests.unit.connectors.rest.test_record_requests import keep
+
+HEALTH_S: Final = 0.25
+"""How long `/health` may take meanwhile: the thread of all requests is busy for less than 50 ms at a time; the rest is
+for a machine that does other things too."""
+TRIES: Final = 5
+"""Other programs may take the processors meanwhile, which is not so each time; what the worker itself does is."""
+ANSWER_S: Final = 60.0
+CONNECTORS, TASKS, PARTITIONS = 200, 10_000, 10_000
+NAME = "/connectors/{connector}"
+CLASS = {"connector.class": "keyfold.CompactedTopic"}
+
+
+class Case(Struct, frozen=True):
+    """A request of a route, and the statuses that it may be answered with."""
+
+    method: str
+    route: str
+    statuses: tuple[int, ...]
+    query: str = ""
+    body: Any = None
+
+    @property
+    def is_of_largest(self) -> bool:
+        """Whether the largest connector is asked, which stays as it is."""
+        return self.method == "GET" or "restart" in self.route
+
+
+def _of_all_bytes(make: Any) -> str:
+    """Returns the longest JSON text of what `make` makes of a number, that a body may be."""
+    size = len(json.dumps(make(10_000)))
+    text = json.dumps(make(int(BODY_MAX / size * 9_000)))
+    assert BODY_MAX * 0.8 < len(text) < BODY_MAX
+    return text
+
+
+FLAT = _of_all_bytes(lambda most: {str(number): "" for number in range(most)})
+NESTED = json.dumps({"a": [[]] * (BODY_MAX // 5)})
+TOPICS = {**CLASS, "topics": ",".join(f"t{number}" for number in range((LONGEST_SETTINGS - 1_000) // 7))}
+CHAIN = {
+    **CLASS,
+    "topics": "t",
+    "transforms": ",".join(f"t{number}" for number in range(MOST_STEPS)),
+    **{f"transforms.t{number}.type": "org.apache.kafka.connect.transforms.DropHeaders" for number in range(MOST_STEPS)},
+    **{f"transforms.t{number}.headers": "h" * 2_000 for number in range(MOST_STEPS)},
+}
+WRONG = {**CLASS, **{f"wrong.{number}.{'x' * 200}": "v" for number in range(MOST_SETTINGS - 1)}}
+OFFSETS = _of_all_bytes(
+    lambda most: {
+        "offsets": [
+            {"partition": {"kafka_topic": "t", "kafka_partition": number}, "offset": {"kafka_offset": 1}}
+            for number in range(most)
+        ]
+    }
+)
+PUT, VALIDATE = f"{NAME}/config", "/connector-plugins/{plugin}/config/validate"
+CASES = (
+    Case("GET", "/", (200,)),
+    Case("GET", "/health", (200, 500), "strict=true"),
+    Case("GET", "/metrics", (200,)),
+    Case("GET", "/connectors", (200,)),
+    Case("GET", "/connectors", (200,), "expand=info&expand=status"),
+    *(Case("POST", "/connectors", (201, 400), body=body) for body in (FLAT, NESTED, {"name": "new", "config": TOPICS})),
+    Case("GET", NAME, (200,)),
+    Case("DELETE", NAME, (204,)),
+    Case("GET", f"{NAME}/config", (200,)),
+    *(Case("PUT", PUT, (200, 201, 400), body=body) for body in (FLAT, NESTED, TOPICS, CHAIN, WRONG)),
+    *(Case("PATCH", PUT, (200, 400), body=body) for body in (FLAT, NESTED, TOPICS, CHAIN, WRONG)),
+    Case("GET", f"{NAME}/status", (200,)),
+    Case("GET", f"{NAME}/tasks", (400,)),
+    Case("GET", f"{NAME}/tasks/{{task}}/status", (200,)),
+    Case("POST", f"{NAME}/restart", (202,), "includeTasks=true"),
+    Case("POST", f"{NAME}/tasks/{{task}}/restart", (204,)),
+    *(Case("PUT", f"{NAME}/{verb}", (202, 204)) for verb in ("pause", "resume", "stop")),
+    Case("GET", f"{NAME}/topics", (200,)),
+    Case("PUT", f"{NAME}/topics/reset", (202,)),
+    Case("GET", f"{NAME}/offsets", (200,)),
+    *(Case("PATCH", f"{NAME}/offsets", (400,), body=body) for body in (OFFSETS, FLAT, NESTED)),
+    Case("DELETE", f"{NAME}/offsets", (400,)),
+    Case("GET", "/connector-plugins", (200,), "connectorsOnly=false"),
+    Case("GET", "/connector-plugins/{plugin}/config", (200,)),
+    *(Case("PUT", VALIDATE, (200, 400), body=body) for body in (FLAT, NESTED, TOPICS, CHAIN, WRONG)),
+    Case("GET", "/admin/loggers", (200,)),
+    Case("GET", "/admin/loggers/{logger}", (200, 404)),
+    Case("PUT", "/admin/loggers/{logger}", (200,), body={"level": "INFO"}),
+    Case("PUT", "/admin/loggers/{logger}", (404,), body=json.dumps({"level": "x" * (BODY_MAX - 100)})),
+    Case("GET", "/keyfold/connectors/{connector}/records", (200,), "&".join(f"key=k{at}" for at in range(100))),
+    Case("GET", "/openapi.json", (200,)),
+)
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestWorker]:
+    """A worker of many connectors: `a` is as large as one may be, `c0` is for changes."""
+    with limited_rest_worker(tmp_path_factory.mktemp("rest"), ClientLimits()) as made:
+        for number in range(CONNECTORS):
+            made.create(f"c{number}", topics="t" * 200)
+        keep(made, [(b"k%d" % at, b"v") for at in range(100)])
+        kept = made.supervisor("a").catalog_state.logs
+        config = {**TOPICS, "tasks.max": TASKS}
+        assert made.ask("PUT", "/connectors/a/config", json=config, timeout=ANSWER_S).status_code == 200
+        logs = (replace(empty(TopicPartition("u", at), 0, 0, None), end=1 << 40) for at in range(PARTITIONS))
+        supervisor = made.supervisor("a")
+        supervisor.catalog_state = CatalogState(connector="a", logs=(*kept, *logs), buckets=TASKS)
+        supervisor.fail("trace " * 500)
+        yield made
+
+
+@contextmanager
+def asked_for_health(worker: RestWorker) -> Iterator[list[float]]:
+    """Asks for it in the block, again and again; yields how long each answer took (s), complete after the block."""
+    took, over = [0.0], threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=worker.url, timeout=ANSWER_S) as client:
+            while not over.wait(0.005):
+                began = time.monotonic()
+                client.get("/health")
+                took.append(time.monotonic() - began)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield took
+    finally:
+        over.set()
+        asking.join()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.method} {case.route} {str(case.body or '')[:12]}")
+def test_the_largest_request_of_a_route_keeps_nobody_waiting(worker: RestWorker, case: Case) -> None:
+    """Its values are checked, and its answer is made, elsewhere than on the thread of all requests."""
+    body = case.body if isinstance(case.body, str | None) else json.dumps(case.body)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    slowest = []
+    for again in range(TRIES):
+        name, number = "a" if case.is_of_largest else f"c{again}", 0 if "restart" in case.route else TASKS - 1
+        logger = f"{'a.' * 9}{CASES.index(case)}-{again}"
+        path = case.route.format(connector=name, task=number, plugin="CompactedTopic", logger=logger)
+        with asked_for_health(worker) as took:
+            answer = worker.ask(case.method, f"{path}?{case.query}", content=body, headers=headers, timeout=ANSWER_S)
+        assert answer.status_code in case.statuses, answer.text[:500]
+        slowest.append(max(took))
+        if slowest[-1] < HEALTH_S:
+            return
+    pytest.fail(f"/health took {slowest} s")
+
+
+def test_every_route_has_a_case(worker: RestWorker) -> None:
+    """A new one says what its largest request is."""
+    paths = worker.ask("GET", "/openapi.json").json()["paths"]
+    routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert routes | {("GET", "/openapi.json")} == {(case.method, case.route) for case in CASES}
