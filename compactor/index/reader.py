@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +19,7 @@ from compactor.index.blocks import (
     is_intact,
     newest,
 )
+from compactor.index.remembered import Remembered
 from compactor.index.section import IndexSection, fingerprint
 from compactor.model.key_hash import hashes_of
 from compactor.storage.base import Storage
@@ -43,31 +42,11 @@ REMADE: Final = (
 )
 
 
-class Directories:
-    """Remembers the directories of index files, which never change; threads share it."""
+class Directories(Remembered[Directory]):
+    """Remembers the directories of index files by location and path."""
 
     def __init__(self, most_bytes: int = _REMEMBERED) -> None:
-        self._most_bytes = most_bytes
-        # By location and path, the one that was asked for last at the end; and the bytes of all.
-        self._known: OrderedDict[tuple[str, str], tuple[Directory, int]] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def get(self, place: tuple[str, str]) -> Directory | None:
-        """Returns the directory of the file at `place`, if it is remembered."""
-        with self._lock:
-            if place not in self._known:
-                return None
-            self._known.move_to_end(place)
-            return self._known[place][0]
-
-    def put(self, place: tuple[str, str], directory: Directory, size: int) -> None:
-        """Remembers a directory of `size` bytes, and forgets those that were not asked for longest."""
-        with self._lock:
-            self._bytes += size - self._known.get(place, (None, 0))[1]
-            self._known[place] = directory, size
-            while self._bytes > self._most_bytes and len(self._known) > 1:
-                self._bytes -= self._known.popitem(last=False)[1][1]
+        super().__init__(most_bytes)
 
 
 DIRECTORIES: Final = Directories()

@@ -28,6 +28,8 @@ from compactor.runs.reader import read_file_range
 from compactor.runs.scan import FileRange, OffsetRange
 from compactor.storage.base import Storage
 
+_NOTHING: Final = record.RUN.empty_table()  # to make one takes as long as to read an index
+
 _COMPARED: Final = ("offset", "key", "rejected", KEY_IDENTITY)
 
 _log = structlog.get_logger()
@@ -50,16 +52,20 @@ def latest_records(
     DamagedFileError, StorageError; MissingFileError if a file of records is gone: the caller's state of the catalog may
     be older than a vacuum; LookUpError once there is no `room` for the records, before others are read.
     """
+    if not log.kept:
+        return _NOTHING
     left = pc.unique(keys.drop_null())
-    records = [record.RUN.empty_table()]
+    records = []
     room = room or LookUpRoom(None)
     for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
         if not len(left):
             break
         of_run = _latest_of_run(storage, log, run, left, outlines, room)
+        if not of_run.num_rows:
+            continue
         records.append(of_run)
         left = left.filter(pc.invert(pc.is_in(left, record.as_compared(of_run)["key"].combine_chunks())))
-    return pa.concat_tables(records)
+    return pa.concat_tables(records) if records else _NOTHING
 
 
 _A_HEADER: Final = 256
@@ -112,6 +118,8 @@ def _latest_of_run(
         else:
             offsets = np.maximum(offsets, by_hash)
     offsets = np.maximum(offsets, _by_scan(storage, scanned, keys, outlines))
+    if (offsets == NO_OFFSET).all():
+        return _NOTHING
     records = _records_at(storage, pieces, offsets, outlines, room)
     is_hers = _have_keys(records, keys, offsets)
     if is_hers.all():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
-from threading import Lock
+from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError
+from compactor.index.remembered import Remembered
 from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import TopicPartition
@@ -26,8 +26,17 @@ from compactor.storage.base import Storage
 _ROWS: Final = 1_024
 """How many records are decoded at a time: what comes after the last one that is wanted is not."""
 
-_REMEMBERED: Final = 256
-"""How many files' footers a process remembers: some 1 MB each in memory, if their row groups are small."""
+_REMEMBERED: Final = 128 << 20
+"""Bytes of footers that a process remembers: those of 10 GB of records, if their row groups are small."""
+
+_PARSED: Final = 8
+"""How many times its bytes a footer takes once it is parsed."""
+
+_SMALL_BYTES: Final = 2 << 20
+"""Bytes of a row group that is read as a whole: of rewritten records with an index they have half of it."""
+
+_SMALL_ROWS: Final = 16_384
+"""Records of such a row group: what repeats in it takes few bytes, and many in memory."""
 
 
 class FileOutline(Struct, frozen=True, kw_only=True):
@@ -54,18 +63,18 @@ class FileOutline(Struct, frozen=True, kw_only=True):
 
 
 class FileOutlines:
-    """Remembers outlines of files, which never change; threads share it.
+    """Remembers outlines of files, and `group_bytes` of their row groups, which never change; threads share it.
 
     `is_whole`: before its first use each file is held, byte for byte, against its checksum, not its footer alone. To
     decode a damaged page may end the process, which a worker is not to do because of a question.
     """
 
-    def __init__(self, most: int = _REMEMBERED, *, is_whole: bool = False) -> None:
-        self._most = most
+    def __init__(self, most_bytes: int = _REMEMBERED, *, is_whole: bool = False, group_bytes: int = 0) -> None:
         self._is_whole = is_whole
-        # By location and path, the one that was asked for last at the end.
-        self._known: OrderedDict[tuple[str, str], FileOutline] = OrderedDict()
-        self._lock = Lock()
+        # By location and path.
+        self._known = Remembered[FileOutline](most_bytes)
+        # By location, path and number: the last that were read, as a client that asks for a key often asks again.
+        self.row_groups = Remembered[pa.RecordBatch](group_bytes)
 
     def of(self, storage: Storage, file: RunFile) -> FileOutline:
         """Returns the outline of `file`, which is read and verified if it is not remembered.
@@ -73,19 +82,14 @@ class FileOutlines:
         Raises DamagedFileError, MissingFileError; StorageError if the store does not answer.
         """
         place = storage.location, file.path
-        with self._lock:
-            if place in self._known:
-                self._known.move_to_end(place)
-                return self._known[place]
+        if (known := self._known.get(place)) is not None:
+            return known
         if self._is_whole and not checksums.verify_file(storage, file):
             raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
         with checksums.open_verified(storage, file) as opened:
             footer = opened.metadata
         outline = FileOutline.of(footer)
-        with self._lock:
-            self._known[place] = outline
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
+        self._known.put(place, outline, _PARSED * footer.serialized_size)
         return outline
 
 
@@ -93,14 +97,33 @@ def read_offsets(
     storage: Storage, file_range: FileRange, offsets: NDArray[np.int64], outlines: FileOutlines
 ) -> Iterator[pa.RecordBatch]:
     """Reads the records (record.RUN) of `file_range` at `offsets`, which rise. Raises StorageError."""
-    outline = outlines.of(storage, file_range.file)
-    with checksums.open_verified(storage, file_range.file, outline.footer) as file:
+    file, outline = file_range.file, outlines.of(storage, file_range.file)
+    with ExitStack() as stack:
+        opened: pq.ParquetFile | None = None
         for group, own in outline.groups_at(file_range.tp, offsets):
-            # One thread: a row group is small, and other look-ups go on.
-            for batch in file.iter_batches(_ROWS, row_groups=[group], use_threads=False):
+            place = storage.location, file.path, group
+            known = outlines.row_groups.get(place)
+            if known is None and opened is None:
+                opened = stack.enter_context(checksums.open_verified(storage, file, outline.footer))
+            for batch in [known] if known is not None else _read_group(opened, group, outlines.row_groups, place):
                 rows = batch if outline.groups[group].tp is not None else of_partition(batch, file_range.tp)
-                wanted = np.isin(rows["offset"].to_numpy(), own)
-                if wanted.any():
-                    yield completed(rows.filter(pa.array(wanted)), record.RUN.names)
+                wanted = np.flatnonzero(np.isin(rows["offset"].to_numpy(), own))
+                if len(wanted):
+                    yield completed(rows.take(pa.array(wanted)), record.RUN.names)
                 if rows.num_rows and rows["offset"][-1].as_py() >= own[-1]:
                     break
+
+
+def _read_group(
+    file: pq.ParquetFile, group: int, row_groups: Remembered[pa.RecordBatch], place: tuple[str, str, int]
+) -> Iterator[pa.RecordBatch]:
+    """Reads a row group, as a whole if it is small, and remembers it then."""
+    about = file.metadata.row_group(group)
+    if about.total_byte_size > _SMALL_BYTES or about.num_rows > _SMALL_ROWS:
+        # One thread: a row group is small, and other look-ups go on.
+        yield from file.iter_batches(_ROWS, row_groups=[group], use_threads=False)
+        return
+    for batch in file.read_row_group(group, use_threads=False).combine_chunks().to_batches():
+        if batch.nbytes <= 2 * _SMALL_BYTES:
+            row_groups.put(place, batch, batch.nbytes)
+        yield batch

@@ -26,8 +26,10 @@ hangs."""
 WAITING: Final = 32
 """How many requests of a kind wait so: all kinds together leave connections for what is answered from memory
 (`ClientLimits.connections`)."""
-LOOK_UPS_WAITING: Final = 16
+LOOK_UPS_WAITING: Final = 12
 """The same for look-ups, which take milliseconds: fewer, as the connections that are left are few."""
+WIDE_WAITING: Final = 4
+"""The same for wide look-ups."""
 RETRY_AFTER_S: Final = 5
 """After how long (s) a client that was refused is to ask again, by the header Retry-After."""
 
@@ -111,7 +113,9 @@ class Slow:
         # Reads catalogs of connectors that do not run.
         self.reads = SlowCalls("reads", 8, wait_s=wait_s)
         # Look keys up, each by some reads of the store.
-        self.look_ups = SlowCalls("look-ups", 8, LOOK_UPS_WAITING, wait_s)
+        self.look_ups = SlowCalls("look-ups", 4, LOOK_UPS_WAITING, wait_s)
+        # The same in hundreds of runs, which takes seconds of a core: one, so that others and connectors go on.
+        self.wide_look_ups = SlowCalls("wide look-ups", 1, WIDE_WAITING, wait_s)
         # Checks configs, which takes a core each.
         self.checks = SlowCalls("checks", 4, wait_s=wait_s)
         # Changes offsets, each for as long as reading an output topic takes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -161,9 +162,9 @@ def test_a_record_is_read_out_of_a_small_row_group(tmp_path: Path) -> None:
     assert {key: offset for key, (offset, _) in kept(storage, log, asked).items()} == {key: int(key) for key in asked}
 
 
-def test_outlines_are_remembered_up_to_a_number_of_files(tmp_path: Path) -> None:
+def test_outlines_are_remembered_up_to_a_number_of_bytes(tmp_path: Path) -> None:
     """That of the file that was asked for longest ago is forgotten first."""
-    storage, outlines = LocalStorage(str(tmp_path)), FileOutlines(most=1)
+    storage, outlines = LocalStorage(str(tmp_path)), FileOutlines(1)
     target = RunTarget(storage=storage, prefix="1-j", max_bytes=1)
     batches = [pa.RecordBatch.from_pylist([row(0, at, b"k", b"")], record.RUN) for at in range(2)]
     first, second = (next(iter(writer.write([batch], target, "ingest.write"))).file for batch in batches)
@@ -171,6 +172,25 @@ def test_outlines_are_remembered_up_to_a_number_of_files(tmp_path: Path) -> None
     assert outlines.of(storage, first) is known
     outlines.of(storage, second)
     assert outlines.of(storage, first) is not known
+
+
+def test_a_row_group_that_was_read_is_not_read_again(tmp_path: Path) -> None:
+    """Up to a number of bytes: what is asked for again is answered without its file, another key's is not."""
+    storage = LocalStorage(str(tmp_path))
+    rows = [row(0, at, b"%d" % at, random.Random(at).randbytes(1 << 14)) for at in range(300)]
+    target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 27, is_indexed=True)
+    (part,) = writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write")
+    log, outlines = log_of([level0_run(0, 300, [part], 0)]), FileOutlines(group_bytes=3 << 20)
+
+    def value(key: bytes) -> bytes:
+        (kept,) = latest_records(storage, log, pa.array([key], pa.binary()), outlines).to_pylist()
+        return bytes(kept["value"])
+
+    first, last = value(b"0"), value(b"299")
+    (tmp_path / part.file.path).unlink()
+    assert (value(b"0"), value(b"299"), value(b"1")) == (first, last, rows[1]["value"])
+    with pytest.raises(MissingFileError):
+        value(b"150")
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])

@@ -125,3 +125,28 @@ def test_a_large_storage_without_an_index_is_not_read_for_a_request(worker: Rest
 def test_a_connector_that_does_not_exist_is_not_found(worker: RestWorker) -> None:
     """As with every other path of a connector."""
     assert worker.ask("GET", PATH, params={"key": "k"}).status_code == 404
+
+
+def keep_many(worker: RestWorker, runs: int) -> None:
+    """Makes the connector `a`, which keeps one record of the key `a` in each of so many partitions."""
+    keep(worker, [(b"a", b"1")])
+    (log,) = worker.supervisor("a").catalog_state.logs
+    logs = tuple(replace(log, partition=number) for number in range(runs))
+    worker.supervisor("a").catalog_state = CatalogState(connector="a", logs=logs)
+
+
+@pytest.mark.parametrize(
+    ("runs", "keys", "action"),
+    [
+        (300, 1, ""),
+        (1_200, 100, "Ask for 80 at a time, or name a partition."),
+        (6_000, 1, "Name a topic or partition."),
+    ],
+)
+def test_a_look_up_in_many_runs_is_bounded(worker: RestWorker, runs: int, keys: int, action: str) -> None:
+    """It would take many seconds of a core; nothing is read for one that is refused."""
+    keep_many(worker, runs)
+    answer = worker.ask("GET", PATH, params={"key": [str(number) for number in range(keys)]}, timeout=60)
+    said = message(answer) if answer.status_code == 400 else ""
+    assert said.endswith(action), said
+    assert bool(said) == bool(action)

@@ -16,11 +16,13 @@ import pytest
 from fastapi.routing import APIRoute
 
 from compactor.catalog.catalog import Catalog
+from compactor.model.log import PartitionLog
 from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, worker_info
 from connectors.rest.limits import ClientLimits
 from connectors.rest.slow_calls import Slow
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, limited_rest_worker, message
+from tests.unit.connectors.rest.test_record_requests import keep_many
 
 LATE_S = 30.0
 PATIENT, IMPATIENT = ClientLimits(wait_s=0.2), ClientLimits(wait_s=0.05)
@@ -143,6 +145,37 @@ def test_changes_that_wait_for_the_store(worker: RestWorker, hanging: Hanging, a
     assert worker.ask("PUT", path, json=body).status_code == 200
     hanging.release()
     assert [one.result().status_code for one in made] == [201] * most
+
+
+class LateForWideLookUps:
+    """A connector's catalog, whose logs are late for a look-up that is made apart from the others."""
+
+    key_identity = None
+
+    def __init__(self, logs: tuple[PartitionLog, ...], hanging: Hanging) -> None:
+        self._logs = logs
+        self._hanging = hanging
+
+    @property
+    def logs(self) -> tuple[PartitionLog, ...]:
+        if "wide" in threading.current_thread().name:
+            self._hanging()
+        return self._logs
+
+
+@pytest.mark.parametrize("limits", [PATIENT])
+def test_look_ups_in_many_runs(worker: RestWorker, hanging: Hanging, asking: ThreadPoolExecutor) -> None:
+    """One takes a core for a while: a second waits for it, and those of few runs do not."""
+    keep_many(worker, 300)
+    supervisor = worker.supervisor("a")
+    supervisor.catalog_state = LateForWideLookUps(supervisor.catalog_state.logs, hanging)
+    path = "/keyfold/connectors/a/records?key=b"
+    asked = asking.submit(worker.ask, "GET", path, timeout=LATE_S)
+    wait_until(lambda: hanging.waiting == 1, "it is made")
+    refused(worker.ask("GET", path), "wide look-ups")
+    assert worker.ask("GET", f"{path}&partition=7").status_code == 200
+    hanging.release()
+    assert asked.result().status_code == 200
 
 
 @pytest.mark.parametrize("limits", [PATIENT])

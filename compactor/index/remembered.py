@@ -1,0 +1,38 @@
+"""Remembers values of immutable files, up to a number of bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Remembered(Generic[T]):
+    """Values by the place that they were read from, those that were asked for last; threads share it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        # Each with its bytes, the one that was asked for last at the end; and the bytes of all.
+        self._known: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, place: Hashable) -> T | None:
+        """Returns the value of `place`, if it is remembered."""
+        with self._lock:
+            if place not in self._known:
+                return None
+            self._known.move_to_end(place)
+            return self._known[place][0]
+
+    def put(self, place: Hashable, value: T, size: int) -> None:
+        """Remembers a value of `size` bytes, and forgets those that were not asked for longest."""
+        with self._lock:
+            self._bytes += size - self._known.get(place, (None, 0))[1]
+            self._known[place] = value, size
+            self._known.move_to_end(place)
+            while self._bytes > self._most_bytes and len(self._known) > 1:
+                self._bytes -= self._known.popitem(last=False)[1][1]
