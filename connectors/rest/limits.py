@@ -18,12 +18,12 @@ class ClientLimits(Struct, frozen=True):
     handshake_s: float = 5.0
     # How long (s) a client may take to send the head and the body of a request.
     head_s: float = 10.0
-    # How long (s) a client may take to read an answer, from when it first lags behind.
+    # How long (s) a client may take to read an answer, from when it first does not keep up.
     take_s: float = 60.0
     # How long (s) a request waits for a thread of its kind of slow calls.
     wait_s: float = WAIT_S
     # Bytes that all answers hold together while they are made, and until they are read (answers.py): what one of the
-    # largest look-up takes to be made, or five of its answers that nobody reads.
+    # largest look-up takes to be made, or five of its answers that are not read.
     answer_bytes: int = 256 << 20
 
 
