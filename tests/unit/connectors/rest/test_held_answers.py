@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
+from starlette.responses import Response
+from starlette.types import Message
 
-from connectors.rest.answers import HeldBytes
+from connectors.rest.answers import PIECE, CountedAnswers, HeldBytes
 from connectors.rest.limits import ClientLimits
 from connectors.rest.security import BODY_MAX
 from tests.support.kafka import wait_until
@@ -63,20 +66,24 @@ def test_an_answer_that_nobody_reads_is_counted(worker: RestWorker, connect: Con
 
 
 @pytest.mark.parametrize("limits", [ClientLimits(answer_bytes=ROOM, take_s=1.0)])
-@pytest.mark.parametrize("reads", [0, 4_096])
-def test_a_client_that_reads_too_slowly_is_ended(worker: RestWorker, connect: Connect, reads: int) -> None:
+@pytest.mark.parametrize("at_a_time", [0, 2 * PIECE])
+def test_a_client_that_reads_too_slowly_is_ended(worker: RestWorker, connect: Connect, at_a_time: int) -> None:
     """Its time is for the whole answer: to read a little now and then keeps no room."""
     keep(worker, [(b"large", b"v" * LARGE)])
-    slow = connect(asking("large"))
+    slow, read = connect(asking("large")), 0
     assert b"200 OK" in slow.recv(100)
 
     def is_answered() -> bool:
+        nonlocal read
+        until = read + at_a_time
         with suppress(ConnectionError):
-            slow.recv(reads)
+            while read < until and (data := slow.recv(until - read)):
+                read += len(data)
         return status_of(worker, "large") == 200
 
     assert status_of(worker, "large") == 503
     wait_until(is_answered, "its connection is ended")
+    assert read < LARGE
 
 
 def test_bodies_that_are_not_sent_to_their_end_are_counted(worker: RestWorker, connect: Connect) -> None:
@@ -86,6 +93,25 @@ def test_bodies_that_are_not_sent_to_their_end_are_counted(worker: RestWorker, c
         connect(head + " " * (BODY_MAX - 1))
     wait_until(lambda: b"503" in connect(head + " " * (BODY_MAX - 1)).recv(100), "there is no room for another one")
     assert worker.create("a").status_code == 201
+
+
+@pytest.mark.parametrize(("most", "status", "pieces"), [(150_000, 200, 4), (100_000, 503, 1)])
+def test_any_answer_is_counted_and_sent_in_pieces(most: int, status: int, pieces: int) -> None:
+    """Also one that its endpoint has not counted while it was made."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append({**message, "body": bytes(message.get("body", b""))})
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is asked for")
+
+    app = CountedAnswers(Response(bytes(range(250)) * 800), HeldBytes("Answers", most))
+    asyncio.run(app({"type": "http"}, receive, send))
+    assert (sent[0]["status"], len(sent) - 1) == (status, pieces)
+    if status == 200:
+        assert b"".join(message["body"] for message in sent) == bytes(range(250)) * 800
+        assert [message["more_body"] for message in sent[1:]] == [True] * (pieces - 1) + [False]
 
 
 def test_what_is_held_is_given_back_whatever_happens() -> None:
