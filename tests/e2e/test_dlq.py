@@ -142,7 +142,7 @@ def test_letters_that_a_filter_leaves_stay_for_a_later_run(spark: SparkSession, 
 def test_a_source_that_was_read_anew_sends_one_letter_of_each_record_back(
     spark: SparkSession, strict: Deployment
 ) -> None:
-    """Each generation makes a letter of it; every letter goes only if that is asked for."""
+    """Each generation makes a letter of it; every letter goes only if that is asked for, also if that run is killed."""
     produce(strict.bootstrap, strict.topic, [(number % 2, b"%d" % number, b"{bad") for number in range(4)])
     strict.run_once(spark)
     connector, worker = strict.write()
@@ -153,7 +153,10 @@ def test_a_source_that_was_read_anew_sends_one_letter_of_each_record_back(
     assert (found["sent"], found["left"]) == ({strict.topic: 4}, {REPEATED: 4})
     assert sorted(int(one.key or b"") for one in returned(strict)) == [0, 1, 2, 3]
     assert [one["waiting"] for one in told(strict, "list")] == [0]
-    assert told(strict, "redrive", "--every-letter")["sent"] == {strict.topic: 4}
+    assert keyfold(strict, "redrive", "--every-letter", "--limit", "1", failpoint="redrive.committed=kill").returncode
+    assert keyfold(strict, "redrive", "--every-letter", failpoint="redrive.committed=kill").returncode
+    told(strict, "redrive", "--every-letter")
+    assert sorted(int(one.key or b"") for one in returned(strict)) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert told(strict, "redrive", "--every-letter")["sent"] == {}
 
 

@@ -219,8 +219,10 @@ def record_of(letter: Letter) -> bytes | None:
 class RedrivenRecords:
     """The records of `connector` of which a letter has gone, as far as letters are given by `learn`, or `add`.
 
-    `every`: each letter counts for itself, as it did in runs of earlier versions. Then what this very run sends shows
-    nothing of another letter: only a letter that had gone before can be the reason why a run passed one over.
+    `every`: each letter counts for itself. Of a record that went once for all of its letters, positions do not say
+    which of them went. All are the same record, so it counts as the first that such a run chooses; from then on the
+    position of that letter says that the others have not gone. So what is known depends on positions alone, and a run
+    that is cut off goes on as if it had not been.
     """
 
     def __init__(self, connector: str, *, every: bool = False) -> None:
@@ -228,21 +230,27 @@ class RedrivenRecords:
         self._every = every
         # The `record_of` each record of which a letter has gone; it only grows.
         self._gone: set[bytes] = set()
+        # Those of which a run that sends each letter has come to a letter; it only grows.
+        self._told: set[bytes] = set()
 
     def learn(self, position: RedrivePosition, letters: Iterable[Letter]) -> None:
-        """Takes letters of one partition in their order; `position` is that of the partition."""
+        """Takes letters of one partition; `position` is that of the partition."""
         for letter in letters:
-            self.has_gone(position, letter)
+            if position.is_redriven(letter, self._connector):
+                self._add(letter, itself=self._every and position.is_redriven_itself(letter, self._connector))
 
-    def has_gone(self, position: RedrivePosition, letter: Letter) -> bool:
-        """Returns whether `letter` itself has gone, or by a run that sends one letter of a record another has."""
-        if not position.is_redriven(letter, self._connector):
-            return False
-        stands_for = self._every and not position.is_redriven_itself(letter, self._connector)
-        if stands_for and self.is_known(letter):
-            return False
-        self._add(letter)
-        return True
+    def has_gone(self, position: RedrivePosition, letter: Letter, *, is_chosen: bool) -> bool:
+        """Returns whether `letter` has gone, before this run or as a letter that went for all of its record.
+
+        `is_chosen`: whether the run's selection has it, so that its position will say that it has gone.
+        """
+        gone = position.is_redriven(letter, self._connector)
+        record = record_of(letter) if self._every and is_chosen else None
+        if record is None or position.is_redriven_itself(letter, self._connector):
+            return gone
+        stands_for_all = record in self._gone and record not in self._told
+        self._told.add(record)
+        return stands_for_all
 
     def is_known(self, letter: Letter) -> bool:
         """Returns whether a letter of the same record has gone."""
@@ -250,14 +258,15 @@ class RedrivenRecords:
 
     def add(self, letter: Letter) -> None:
         """Notes that this run sends `letter`."""
-        if not self._every:
-            self._add(letter)
+        self._add(letter, itself=self._every)
 
-    def _add(self, letter: Letter) -> None:
+    def _add(self, letter: Letter, *, itself: bool) -> None:
         if letter.context.get("connector.name", self._connector) == self._connector:
             record = record_of(letter)
             if record is not None:
                 self._gone.add(record)
+                if itself:
+                    self._told.add(record)
 
 
 def batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:

@@ -288,14 +288,15 @@ class _Run:
                 raise self._no_room(number)
 
     def learn(self, positions: Mapping[int, RedrivePosition], ends: Mapping[int, tuple[int, int]]) -> None:
-        """Reads the letters that have gone, to know their records.
+        """Reads the letters that have gone, to know their records; all partitions' before the first is handled.
 
-        If each letter is sent, only those that are not come to again, if a run has ever passed over any.
+        If each letter is sent, that is needed only if a run has ever passed over any.
         """
+        if not self._selection.once and not any(position.has_passed_over for position in positions.values()):
+            return
         for number, position in positions.items():
             low, end = ends[number]
-            until = position.start(self._selection) if position.has_passed_over else low
-            until = min(end, position.offset if self._selection.once else until)
+            until = min(end, position.offset)
             if until > low:
                 self._records.learn(position, self._read(self._clients.consumer(), self._topic, number, low, until))
 
@@ -351,10 +352,10 @@ class _Run:
     def _decide(self, position: RedrivePosition, letter: Letter, targets: list[tuple[Letter, RedriveTarget]]) -> None:
         """Counts a letter that stays, or adds it to `targets`."""
         self._is_met |= self._selection.filter.matches(letter)
-        if self._records.has_gone(position, letter):
+        why = self._selection.why_left(letter, self._connector)
+        if self._records.has_gone(position, letter, is_chosen=why is None):
             self._already += 1
             return
-        why = self._selection.why_left(letter, self._connector)
         if why is None and self._selection.once and self._records.is_known(letter):
             why = REPEATED
         known = {name: count for name, count in self._partitions.items() if count is not None}
