@@ -44,6 +44,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import structlog
@@ -72,7 +73,7 @@ from compactor.catalog.commits import (
 from compactor.catalog.history import ATTEMPTS, History
 from compactor.catalog.owner_lock import shown
 from compactor.catalog.rules import Rules, refuse_others
-from compactor.catalog.trim import trimmable
+from compactor.catalog.trim import is_of, trimmable
 from compactor.errors import (
     DEFECT,
     CatalogError,
@@ -101,8 +102,7 @@ class Catalog:
     """
 
     def __init__(self, storage: Storage, connector: str) -> None:
-        # 0 until `take_over` succeeds; then the epoch that this instance owns. Never set back.
-        self.epoch = 0
+        self.epoch = 0  # until `take_over` succeeds; then the epoch that this instance owns; never set back
         self.commits = 0
         self._connector = connector
         self._storage = storage
@@ -213,7 +213,7 @@ class Catalog:
         with self._turn:  # after the list: its files are this catalog's, or of owners of it that slept
             self._advance()
         gone = trimmable(files, now_ms, self.version)
-        self._storage.delete_all(gone)
+        self._storage.delete_own(gone, partial(is_of, self.state.catalog_id))  # they may be another catalog's by now
         return len(gone)
 
     def unreferenced_since(self, path: str) -> int:
@@ -367,7 +367,7 @@ class Catalog:
         """
         unsure = self._unsure
         if unsure and (listing.commits, listing.checkpoints) == ((unsure.version,), ()) and self._is_ours(unsure):
-            self._storage.delete(commit_path(unsure.version))
+            self._storage.delete_own([commit_path(unsure.version)], encode(unsure).__eq__)
 
     def _confirm(self, commit: Commit) -> None:
         """Checks C2: that nothing of the catalog is above the commit, and that its predecessor is still there."""

@@ -91,6 +91,12 @@ class Listing(Struct, frozen=True):
         """The highest version of all; 0 if there is no catalog."""
         return max(self.commits[-1:] + self.checkpoints[-1:], default=0)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether all that is there are commits that follow nothing: trimming leaves checkpoints below commits."""
+        is_alone = all(version - 1 not in self.commits for version in self.commits)
+        return bool(self.commits) and not self.checkpoints and self.commits[0] > 1 and is_alone
+
     def above(self, version: int) -> list[int]:
         """Returns the versions above `version`, the newest first."""
         return sorted({number for number in (*self.commits, *self.checkpoints) if number > version}, reverse=True)
@@ -211,9 +217,8 @@ def lost_below(storage: Storage, version: int) -> CatalogError:
     path = f"{storage.location}/{commit_path(version)}"
     return CatalogError(
         f"Catalog {storage.location} has a hole: {path} follows a commit that is gone, and so is all before it.",
-        f"See whether storage.location is mounted and complete, or restore the connector's folder from a backup. If it "
-        f"is lost, stop its workers, move {path} away, and make the catalog again from the output with keyfold rebuild "
-        "CONNECTOR.json.",
+        "See whether storage.location is mounted and complete, or restore the connector's folder from a backup. If it "
+        "is lost, stop its workers, and make the catalog again from the output with keyfold rebuild CONNECTOR.json.",
     )
 
 

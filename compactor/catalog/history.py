@@ -79,7 +79,7 @@ class History:
                 return self._replay(listing)
             except (MissingFileError, BrokenChainError) as error:
                 failure = error
-        if not self.view.version and listing.commits and not listing.checkpoints and listing.commits[0] > 1:
+        if not self.view.version and listing.is_lost:
             raise lost_below(self._storage, listing.commits[0]) from failure
         raise CatalogError(f"Catalog {self._storage.location} has a hole: {failure.message}", RESTORE) from failure
 

@@ -1,9 +1,12 @@
-"""Decides which files of a catalog no reader needs any more: pure."""
+"""Decides which files of a catalog no reader needs any more, and which file is the catalog's at all: pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
+
+import msgspec
+from msgspec import Struct
 
 from compactor.catalog.commits import version_of
 from compactor.storage.base import FileInfo
@@ -32,3 +35,21 @@ def trimmable(files: Sequence[FileInfo], now_ms: int, newest: int) -> list[str]:
         for info, (version, _) in named
         if version < keep and (now_ms - info.modified_ms > TRIM_GRACE_MS or version < keep - TRIM_KEEP)
     ]
+
+
+class _Named(Struct):
+    catalog: str | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Named)
+
+
+def is_of(catalog_id: str, data: bytes) -> bool:
+    """Returns whether a catalog's file with the content `data` names no other catalog than `catalog_id`.
+
+    What cannot be read names none, as files of earlier versions do not.
+    """
+    try:
+        return _DECODER.decode(data).catalog in (None, catalog_id)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True

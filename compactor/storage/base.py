@@ -11,7 +11,7 @@ Folders are in `compactor.storage.local`, object stores in `object_store`; `loca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
@@ -148,6 +148,14 @@ class Storage(Protocol):
 
     def delete_all(self, paths: Iterable[str]) -> None:
         """Removes files, those that are there, in as few requests as the store needs."""
+        ...
+
+    def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:
+        """Removes those of the files whose content `is_own`, looking and removing in one step.
+
+        So no file goes that has taken the place of one by `replace`, or in a folder that was removed and made again. A
+        store that cannot compare removes all of them: the caller has looked right before.
+        """
         ...
 
     def delete_folder(self, folder: str) -> None:

@@ -19,7 +19,7 @@ import os
 import secrets
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -157,6 +157,11 @@ class LocalStorage:
     def delete_all(self, paths: Iterable[str]) -> None:
         for path in paths:
             self.delete(path)
+
+    def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:
+        for path in paths:
+            with _storage_errors("delete", self._at(path)) as file:
+                _unlink_own(file, is_own)
 
     def delete_folder(self, folder: str) -> None:
         with _storage_errors("delete", self._at(folder)) as directory, suppress(FileNotFoundError):
@@ -351,6 +356,34 @@ def _replace(temporary: Path, file: Path, seen: bytes) -> bool:
     return True
 
 
+def _unlink_own(file: Path, is_own: Callable[[bytes], bool]) -> None:
+    """Removes `file` if its content `is_own`. Holds its lock, as `_replace` does, and its folder instead of a name.
+
+    So a caller that sleeps before the last call removes nothing from a folder that was made again meanwhile.
+    """
+    with suppress(FileNotFoundError), _opened_folder(file.parent) as folder:
+        descriptor = os.open(file.name, os.O_RDWR | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            if not _flock(descriptor, fcntl.LOCK_EX):
+                return
+            about = os.fstat(descriptor)
+            if is_own(os.pread(descriptor, about.st_size, 0)):
+                there = os.stat(file.name, dir_fd=folder, follow_symlinks=False)
+                if os.path.samestat(about, there):
+                    os.unlink(file.name, dir_fd=folder)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def _opened_folder(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def _copy(original: FileIO, stream: IO[bytes]) -> None:
     """Copies `original` to `stream`, inside the kernel if it can: there some file systems share the blocks."""
     with suppress(OSError):  # not between these file systems, for example; a full disk refuses what follows as well
@@ -382,14 +415,12 @@ def _make_folder(folder: Path, mode: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems have no fsync of folders
-            raise
-    finally:
-        os.close(descriptor)
+    with _opened_folder(folder) as descriptor:
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems have no fsync of folders
+                raise
 
 
 def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:

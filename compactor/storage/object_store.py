@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Final, cast
 
@@ -136,6 +136,9 @@ class ObjectStorage:
 
     def delete_all(self, paths: Iterable[str]) -> None:
         self._delete([self._at(path) for path in paths])
+
+    def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:  # noqa: ARG002 - see base
+        self.delete_all(paths)
 
     def delete_folder(self, folder: str) -> None:
         self._delete([info.key for info in self._client.list_all(self._at(folder))])

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.catalog import commits, owner_lock, requests
+from compactor.catalog.aside import LOST
 from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, MissingFileError
 from compactor.model.position import Position, buckets_of
@@ -32,7 +33,7 @@ from connectors.runtime.takeover import CHECKPOINT, DELETING
 from connectors.sinks.producer_session import read_positions
 
 # What keyfold makes in a connector's storage. Anything else there is not keyfold's, and is left.
-FOLDERS: Final = (commits.FOLDER, RUNS, CHECKPOINT, requests.FOLDER, floor.FOLDER)
+FOLDERS: Final = (commits.FOLDER, LOST, RUNS, CHECKPOINT, requests.FOLDER, floor.FOLDER)
 FILES: Final = (status.NAME, floor.EARLIER, snapshot_location.NOTE, owner_lock.NAME)
 # The files that say which catalog a snapshot is of.
 _SNAPSHOT_FILES: Final = (snapshot_location.MARK, *manifest.NAMES)

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 from msgspec import Struct
 
+from compactor.catalog.aside import set_aside
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError, RebuildError
 from compactor.failpoints import hit
@@ -80,6 +81,7 @@ def rebuild(
     clients, now_ms = ClientSettings.of(worker, connector), SYSTEM_CLOCK.now_ms()
     logs: list[RebuiltLog] = []
     with claimed(storage, connector.name, abandoned_s(storage)), told(logs, report):
+        set_aside(storage)
         buckets = ids_to_have(Catalog.open(storage, connector.name).state, connector)
         _, broker = take_over(
             storage,

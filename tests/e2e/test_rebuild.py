@@ -15,7 +15,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from msgspec.structs import replace
 
-from compactor.errors import FailpointError, NotVisibleError, PositionError
+from compactor.catalog.commits import commit_path, list_versions
+from compactor.errors import CatalogError, FailpointError, NotVisibleError, PositionError
 from compactor.failpoints import STEPS, VARIABLE
 from connectors.errors import EXIT_FAILED
 from connectors.operations import rebuild as operation
@@ -112,6 +113,25 @@ def test_what_was_kept_is_there_again(spark: SparkSession, deployment: Deploymen
     state = deployment.run_once(spark)
     assert deployment.violations() == []
     assert all(log.base is not None for log in state.logs)
+
+
+def test_a_commit_that_a_killed_owner_has_left_is_set_aside(spark: SparkSession, deployment: Deployment) -> None:
+    """A worker does not begin over it; a rebuild does, and a deletion removes it."""
+    deployment.settings["snapshot.location"] = "none"
+    produce(deployment.bootstrap, deployment.topic, random_records(1, 50))
+    deployment.run_once(spark)
+    left = commit_path(list_versions(deployment.storage).newest)
+    data = deployment.storage.read(left)
+    lose(deployment)
+    deployment.storage.create(left, data)
+    with pytest.raises(CatalogError, match="follows a commit that is gone"):
+        deployment.run_once(spark)
+    assert sum(one["records"] for one in rebuild(deployment)) > 0
+    deployment.run_once(spark)
+    assert deployment.violations() == []
+    assert [deployment.storage.read(info.path) for info in deployment.storage.walk("lost")] == [data]
+    assert invoke("delete", *files(deployment), "--yes").exit_code == 0
+    assert deployment.storage.walk("") == []
 
 
 def test_what_was_not_published_is_read_again(spark: SparkSession, lost: Deployment) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO, TypeVar
 
 import pyarrow as pa
@@ -90,6 +91,12 @@ class MemoryStorage:
     def delete_all(self, paths: Iterable[str]) -> None:
         for path in paths:
             self.delete(path)
+
+    def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:
+        for path in paths:
+            entry = self._files.get(self._at(path))
+            if entry is not None and is_own(entry[0]):
+                self.delete(path)
 
     def delete_folder(self, folder: str) -> None:
         for info in self.walk(folder):
@@ -227,6 +234,10 @@ class FailingStorage:
     def delete_all(self, paths: Iterable[str]) -> None:
         for path in paths:
             self.delete(path)
+
+    def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:
+        for path in paths:
+            self._call("delete_own", path, partial(self._inner.delete_own, [path], is_own))
 
     def delete_folder(self, folder: str) -> None:
         self._call("delete_folder", folder, lambda: self._inner.delete_folder(folder))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compactor import failpoints
+from compactor.catalog.aside import LOST, set_aside
 from compactor.catalog.catalog import CREATE_ATTEMPTS, Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, list_versions
 from compactor.catalog.history import ATTEMPTS
@@ -517,16 +518,92 @@ def test_a_commit_in_a_folder_that_is_lost_is_removed_once_the_store_answers(act
     assert inner.list(FOLDER) == []
 
 
-def test_a_commit_that_an_owner_has_left_in_a_folder_that_is_lost_is_named() -> None:
-    """What is lost is made again from the output, and that begins with an empty folder."""
+def left_alone() -> tuple[MemoryStorage, Catalog]:
+    """A store that was lost below version 8, and the owner that has made this one after that."""
     inner = MemoryStorage()
-    grow(owned(inner), 6)
+    old = owned(inner)
+    grow(old, 6)
     for version in range(1, 8):
         inner.delete(commit_path(version))
-    with pytest.raises(CatalogError, match=r"catalog/0{19}8\.json follows a commit that is gone") as raised:
-        Catalog.open(inner, "c")
+    return inner, old
+
+
+def test_a_commit_that_an_owner_has_left_in_a_folder_that_is_lost_is_named() -> None:
+    """What is lost is made again from the output, if an operator says that it is lost."""
+    inner, _ = left_alone()
+    for look in (Catalog.open, lambda storage, name: Catalog(storage, name).take_over("host:2", NOW)):
+        with pytest.raises(CatalogError, match=r"catalog/0{19}8\.json follows a commit that is gone") as raised:
+            look(inner, "c")
     assert "keyfold rebuild" in raised.value.action
     assert "keyfold delete" not in raised.value.action
+    assert list_versions(inner).commits == (8,)
+
+
+def test_what_a_lost_catalog_has_left_is_set_aside_for_another_one() -> None:
+    """Its owner, if that lives, finds its commit gone, and ends; the next one comes to that number as to any other."""
+    inner, old = left_alone()
+    left = inner.read(commit_path(8))
+    set_aside(inner)
+    (aside,) = inner.walk(LOST)
+    assert (list_versions(inner).commits, inner.read(aside.path)) == ((), left)
+    later = owned(inner, owner="host:3")
+    with pytest.raises((FencedError, CatalogError)):
+        old.commit(one_more, NOW)
+    grow(later, 9)
+    truth = Catalog.open(inner, "c")
+    assert (truth.version, end(truth.state), truth.state.owner) == (11, 9, "host:3")
+
+
+def test_an_interrupted_setting_aside_is_taken_up_again() -> None:
+    """The commit is in both places then, and is no longer after the next."""
+    inner, _ = left_alone()
+    storage = FailingStorage(inner)
+    storage.before("delete_own", lose_answer)
+    with pytest.raises(StorageError):
+        set_aside(storage)
+    assert len(inner.walk("")) == 2
+    set_aside(storage)
+    assert [info.path.partition("/")[0] for info in inner.walk("")] == [LOST]
+
+
+@pytest.mark.parametrize("commits", [6, CHECKPOINT_EVERY], ids=["some follow others", "a checkpoint is there"])
+def test_a_catalog_that_is_not_lost_stays(commits: int) -> None:
+    """Also if it cannot be read: it may be restored."""
+    inner = MemoryStorage()
+    grow(owned(inner), commits)
+    inner.delete(commit_path(1))
+    before = inner.walk("")
+    set_aside(inner)
+    assert inner.walk("") == before
+
+
+def test_an_owner_that_sleeps_while_it_takes_its_commit_back_removes_none_of_a_new_catalog() -> None:
+    """A catalog was begun in that folder meanwhile, and has replaced the file."""
+    old, storage, inner, _ = sleeper()
+    storage.before("create", lambda: inner.delete_folder(FOLDER), commit_path(13))
+    begun: list[Catalog] = []
+
+    def begin() -> None:
+        set_aside(inner)
+        begun.append(owned(inner, owner="host:2"))
+        grow(begun[0], 15)
+
+    storage.before("delete_own", begin)
+    with pytest.raises(CatalogError):
+        old.commit(one_more, NOW)
+    assert Catalog.open(inner, "c").state == begun[0].state
+
+
+def test_an_owner_that_sleeps_while_it_removes_old_commits_removes_none_of_a_new_catalog(tmp_path: Path) -> None:
+    """Their files have the same numbers; it has looked before at whose they are."""
+    inner = LocalStorage(str(tmp_path))
+    storage = FailingStorage(inner)
+    old = owned(storage)
+    grow(old, 2 * CHECKPOINT_EVERY)
+    made: list[Catalog] = []
+    storage.before("delete_own", lambda: made.append(made_again(inner, 20)))
+    assert old.trim(1 << 60) > 20
+    assert Catalog.open(inner, "c").state == made[0].state
 
 
 def _no_answer() -> None:

@@ -67,6 +67,34 @@ def test_what_was_seen_is_replaced_once(storage: Storage) -> None:
     assert (storage.read("a/b.json"), storage.list("a")) == (b"two", ["b.json"])
 
 
+def test_what_is_not_its_own_is_not_removed(tmp_path: Path) -> None:
+    """Each file is looked at by its content; what is gone, or is replaced right now, is passed over."""
+    storage = LocalStorage(str(tmp_path))
+    for name in "abc":
+        storage.create(f"f/{name}", name.encode())
+    replaced: list[bool] = []
+
+    def is_own(data: bytes) -> bool:
+        replaced.append(storage.replace(f"f/{data.decode()}", data, b"another"))
+        return data != b"b"
+
+    storage.delete_own(["f/a", "f/none", "f/b", "g/a"], is_own)
+    assert (storage.list("f"), replaced) == (["b", "c"], [False, False])
+
+
+def test_nothing_is_removed_from_a_folder_that_was_made_again_meanwhile(tmp_path: Path) -> None:
+    """The caller slept after its last look; a file of that name is there again."""
+    storage = LocalStorage(str(tmp_path))
+    storage.create("f/a", b"old")
+
+    def is_own(_data: bytes) -> bool:
+        storage.delete_folder("f")
+        return storage.create("f/a", b"old")
+
+    storage.delete_own(["f/a"], is_own)
+    assert storage.read("f/a") == b"old"
+
+
 def test_two_replace_one_file_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller that sleeps between its look and its replacement keeps all others off."""
     storage = LocalStorage(str(tmp_path))
