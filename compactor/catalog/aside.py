@@ -18,9 +18,10 @@ _log = structlog.get_logger()
 def set_aside(storage: Storage) -> None:
     """Moves commits of which all others are gone into `LOST`, if the catalog's folder holds nothing else.
 
-    The caller holds the connector's ownership, and an operator has said that the catalog is lost: by itself nobody
-    tells that from a disk of which a part is missing. An owner that had made such a commit, and lives, finds it gone,
-    and ends. A commit is there twice before it goes, so this may be broken off. Raises StorageError, CatalogError.
+    The caller holds the connector's ownership, and an operator has said that the catalog is lost: the folder alone
+    does not tell that from a disk of which a part is missing. An owner that had made such a commit, and lives, finds
+    it gone, and ends. A commit is there twice before it goes, so this may be broken off. Raises StorageError,
+    CatalogError.
     """
     listing = list_versions(storage)
     if not listing.is_lost:

@@ -151,7 +151,7 @@ class Storage(Protocol):
         ...
 
     def delete_own(self, paths: Iterable[str], is_own: Callable[[bytes], bool]) -> None:
-        """Removes those of the files whose content `is_own`, looking and removing in one step.
+        """Removes each file of which `is_own` is true, given its content; looks and removes in one step.
 
         So no file goes that has taken the place of one by `replace`, or in a folder that was removed and made again. A
         store that cannot compare removes all of them: the caller has looked right before.
