@@ -385,9 +385,9 @@ def test_a_record_goes_as_often_as_runs_are_asked_for(data: st.DataObject) -> No
         for _ in range(data.draw(st.integers(1, 6))):
             for partition, record, stage in data.draw(new_letters):
                 world.letters.append(staged(partition, world.ends(partition), record, stage))
-            once, stage, limit = data.draw(runs)
+            once, chosen, limit = data.draw(runs)
             before = set(world.records())
-            done = world.run(RedriveSelection(3, LetterFilter(stage=stage), once=once), limit=limit)
+            done = world.run(RedriveSelection(3, LetterFilter(stage=chosen), once=once), limit=limit)
             now = world.records()[-sum(done.sent.values()) :] if done.sent else []
             assert not once or (len(set(now)) == len(now) and not before & set(now))
         world.run(ALL)
