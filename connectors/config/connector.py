@@ -332,6 +332,11 @@ class ConnectorConfig(BaseModel):
         return f"keyfold-dlq-{self.name}"
 
     @property
+    def redrive_transactional_id(self) -> str:
+        """The transactional id with which dead letters are sent back; those of publishing end with a number."""
+        return f"{self.name}-dlq"
+
+    @property
     def publishes(self) -> bool:
         """False with `output.topic=none`."""
         return self.output_topic_template != "none"

@@ -1,6 +1,6 @@
 """Deletes a connector, in an order that survives a crash: `keyfold delete`.
 
-    1  every older owner is fenced (T1 and T2 of docs/protocol.md), if there is a catalog
+    1  every older owner is fenced (T1 and T2 of docs/protocol.md), if there is a catalog; so is a redrive, if one ran
     2  deleting.json says what is being removed: from here on no worker takes the connector over
     3  the consumer group is removed, which is refused if it has other members, and that of keyfold dlq
     4  output topics and snapshots are removed, if they are to go
@@ -95,6 +95,8 @@ class ConnectorDeletion:
         owner = owner_lock.this_process().text
         catalog = fence(self._storage, connector.name, owner, SYSTEM_CLOCK.now_ms())
         ids = [connector.transactional_id(bucket) for bucket in range(preview.plan.buckets)]
+        if was_redriven(self._storage, connector, admin):
+            ids.append(connector.redrive_transactional_id)  # one that sleeps would make its group again
         self._kafka.fence(self._clients.producer(), ids)
         refuse_elsewhere(preview, connector, admin)
         begin(self._storage, preview.plan, catalog)

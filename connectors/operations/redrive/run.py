@@ -189,7 +189,7 @@ class DeadLetters:
         run = _Run(self._connector, self._clients, self._admin, self._kafka.read, self._selection(selection), report)
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
-            name, group = f"{self._connector.name}-dlq", self._connector.redrive_group_id
+            name, group = self._connector.redrive_transactional_id, self._connector.redrive_group_id
             config = self._clients.producer()
             sender = None if dry_run else self._kafka.producer(config, name, group, member)  # D1
             if sender is not None:

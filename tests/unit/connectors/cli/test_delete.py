@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class Brokers:
         """Called between the look at the locks and the removal."""
         self.group_goes: Callable[[], object] = lambda: None
         """Called when a consumer group is removed."""
+        self.fenced: list[str] = []
+        """Transactional ids that were initialised, in their order."""
 
     def probe(self, *_: object) -> None:
         self.probed()
@@ -56,10 +58,13 @@ class Brokers:
     def delete_group(self, _: str) -> None:
         self.group_goes()
 
+    def fence(self, _: object, ids: Iterable[str]) -> None:
+        self.fenced += ids
+
     def delete(self, folder: Path, *more: str) -> Any:
         """`keyfold delete` of the connector in `folder` on these brokers."""
         admin: Any = self
-        access = KafkaAccess(probe_brokers=self.probe, fence=lambda *_: None, admin=lambda _: admin)
+        access = KafkaAccess(probe_brokers=self.probe, fence=self.fence, admin=lambda _: admin)
         return delete(folder, *more, kafka=access)
 
 
@@ -87,6 +92,19 @@ def test_nothing_is_removed_without_an_answer(deployment: Path, brokers: Brokers
     again = brokers.delete(deployment, "--yes")
     assert (again.exit_code, "There is nothing to delete" in again.stdout) == (0, True)
     assert not (deployment / "store" / "orders-keeper").exists()
+
+
+@pytest.mark.parametrize("redriven", [True, False])
+def test_a_redrive_that_sleeps_is_shut_out_before_its_group_goes(
+    deployment: Path, brokers: Brokers, redriven: bool
+) -> None:
+    """It would make the group again when it wakes up. If none ever ran, no right on its id is asked for."""
+    if redriven:
+        storage_of(deployment).create("redrive/0000000001.json", b"{}")
+    before: list[list[str]] = []
+    brokers.group_goes = lambda: before.append(list(brokers.fenced))
+    assert brokers.delete(deployment, "--yes").exit_code == 0
+    assert ["orders-keeper-dlq" in fenced for fenced in before] == [redriven] * (1 + redriven)
 
 
 @pytest.mark.parametrize(("answer", "goes"), [("y", True), ("Yes", True), ("n", False), ("", False)])
