@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord, Header
-from connectors.options import REQUIRED, Option
+from connectors.errors import DataError
+from connectors.options import REQUIRED, Option, OptionsError
 from connectors.transforms.literals import parse_string
 from connectors.transforms.transform import Transform
 
@@ -23,7 +24,10 @@ class InsertHeader(Transform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        schema, value = parse_string(options["value.literal"])
+        try:
+            schema, value = parse_string(options["value.literal"])
+        except DataError as error:
+            raise OptionsError([("value.literal", error.message)]) from None
         self._header = Header(options["header"], value, schema, is_new=True)
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:

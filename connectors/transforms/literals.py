@@ -59,7 +59,7 @@ _WORDS: Final[dict[str, Literal]] = {"null": (None, None), "true": (BOOLEAN, Tru
 
 
 def parse_string(text: str) -> Literal:
-    """Returns schema and value of `text`."""
+    """Returns schema and value of `text`. Raises DataError for a map of which two keys are the same in Python."""
     if not text:
         return STRING, text
     try:
@@ -270,6 +270,8 @@ def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
     if any(isinstance(name, list | dict) for name in names):
         raise _NotReadError
     made = dict(zip(names, [_of_schema(value_schema, value) for value in values], strict=True))
+    if len(made) < len({(isinstance(name, bool), name) for name in names}):
+        raise DataError("A map has true and 1, or false and 0, as keys, which keyfold cannot hold next to each other.")
     return Schema(type=Type.MAP, key_schema=key_schema, value_schema=value_schema), made
 
 

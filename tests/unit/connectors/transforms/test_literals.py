@@ -12,6 +12,7 @@ from connectors.converters.header_converters import SimpleHeaderConverter
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import BOOLEAN, DATE, FLOAT32, FLOAT64, INT8, INT16, INT32, STRING, Field, Schema, Type
 from connectors.data.values import Date
+from connectors.options import OptionsError
 from connectors.transforms.literals import parse_string
 from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Transform
@@ -43,6 +44,15 @@ def lists(schema: Schema | None) -> Schema:
 def test_literals(text: str, schema: Schema | None, value: Any) -> None:
     """A text in quotes keeps them, unless it is a member; one that is no literal as a whole is itself."""
     assert parse_string(text) == (schema, value)
+
+
+@pytest.mark.parametrize("text", ["{false: 1, 00: 2}", '["a", {1: 1, "b": 2, true: 3}]', "{true: {0: 1, false: 1}}"])
+def test_a_map_that_would_lose_an_entry_is_refused(text: str) -> None:
+    """Java tells true from 1, and Python takes them for one key. A key that comes twice replaces itself in both."""
+    with pytest.raises(OptionsError, match=r"true and 1, or false and 0"):
+        made(ClassSpec("InsertHeader", {"header": "h", "value.literal": text}), TRANSFORMS, str)
+    assert parse_string("{1: 2, 1: 3, true: 4}".replace("true", "2"))[1] == {1: 3, 2: 4}
+    assert parse_string("{true: 1, true: 2}")[1] == {True: 2}
 
 
 @pytest.mark.parametrize(
