@@ -87,6 +87,9 @@ AVRO: Final = {
     "a name of many elements": (
         {"type": "array", "items": _record("R", ("a" * 200_000, "int"))}, varint(50_000) + b"\0" * 50_001),
     "fifty records around a boolean": ({"type": "array", "items": _nested(50)}, _elements(50_000)),
+    "a map of fifty records around a boolean": (
+        {"type": "map", "values": _nested(50)},
+        varint(50_000) + b"".join(b"\n%05d\1" % number for number in range(50_000)) + b"\0"),
     "fifteen empty records next to a boolean": (
         {"type": "array", "items": _record("R", ("b", "boolean"), *_uses(_record("E"), 15))}, _elements(300_000)),
     "a field of fifty records around a boolean": (
