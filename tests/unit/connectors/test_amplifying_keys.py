@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from compactor.model.record import HEADERS, SOURCE
 from connectors.chain.chain import Chain
 from connectors.chain.key_identity import JsonKeyIdentity
 from connectors.chain.rows import MOST_HEADERS
-from connectors.chain.spec import chain_faults, chain_spec
+from connectors.chain.spec import ClassSpec, chain_faults, chain_spec, made_converter
 from connectors.data.schema import DECIMAL
 from connectors.errors import DataError
 from connectors.kafka.consumers import headers_of_all
@@ -64,6 +65,17 @@ def test_decimals_are_counted_by_the_digits_that_an_exponent_or_scale_adds(
     assert "The Decimals of the value" in why
 
 
+def test_decimals_are_counted_for_each_record() -> None:
+    """Three of 18 MB in one batch pass, and so does a small one after one that is refused."""
+    items = {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "0"}}
+    schema = json.dumps({"type": "struct", "fields": [{"field": "d", "type": "array", "items": items}]}).encode()
+    converter = made_converter(ClassSpec("keyfold.Json", {}), str, is_key=False)
+    for count, passes in ((45_000, True), (45_000, True), (45_000, True), (100_000, False), (1, True)):
+        data = b'{"schema":%s,"payload":{"d":[%s]}}' % (schema, ",".join(["1e999"] * count).encode())
+        with nullcontext() if passes else pytest.raises(DataError, match="The Decimals of the value"):
+            converter.to_connect_data("t", [], data)
+
+
 def test_an_identity_is_bounded_by_its_key() -> None:
     """A key of 120 kB that would have one of 8 MB is a bad record, and a key of a few such numbers is none."""
     with little_room():
@@ -81,6 +93,15 @@ def test_identities_are_remembered_by_their_bytes() -> None:
     with little_room(8 << 20):
         for number in range(400):
             identity.of((), f"[{numbers},{number}]".encode())
+
+
+def test_short_identities_are_remembered_up_to_their_bytes() -> None:
+    """50,000 keys of 900 bytes with identities as long would take 110 MB; some 64 MB of them are kept."""
+    identity = JsonKeyIdentity()
+    text = "x" * 880
+    with little_room(80 << 20):
+        for number in range(50_000):
+            identity.of((), b'["%s", %d]' % (text.encode(), number))
 
 
 def test_identities_are_handed_on_in_pieces() -> None:
