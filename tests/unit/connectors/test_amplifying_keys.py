@@ -141,6 +141,14 @@ def test_headers_without_bytes_count_in_a_batch() -> None:
     assert rows == [1] * 3
 
 
+def test_headers_that_are_set_count_in_a_piece() -> None:
+    """50 records of 5,000 headers without bytes are 65 MB as objects; each piece has some 16."""
+    with little_room():
+        rows = [made.num_rows for made in through(NAMED, with_headers(50, 5_000))]
+    assert sum(rows) == 50
+    assert max(rows) <= 14  # the one with which a piece is full is in it
+
+
 class Odd:
     """A message with a name of a header that is no UTF-8, of 300,000 bytes."""
 
