@@ -64,7 +64,8 @@ class RestClient:
         self._client = httpx.Client(
             auth=auth,
             timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S),
-            verify=verify,
+            # Without TLS no certificates are loaded, which takes longer than the answer; redirections are not followed.
+            verify=verify if httpx.URL(self.url).scheme == "https" else False,
             trust_env=False,
         )
 
