@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # Spark starts many short Python processes: compiling the same modules in each costs half a second.
 export PYTHONDONTWRITEBYTECODE :=
 
+# One process more than a small machine has cores: a test waits for a broker or a disk half of its time.
+PARALLEL := -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder
+
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
@@ -60,14 +63,14 @@ _install:
 demo: setup ## Sends a year of flights through a real broker and shows what came out.
 	@$(BIN)/keyfold demo
 
-test: setup ## Lints, checks types and runs every test: those without Spark and broker first.
+test: setup ## Lints, checks types and runs every test, those that take longest first (PROCESSES=2 for less memory).
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/mypy -n 2
+	$(BIN)/pytest $(PARALLEL)
 
 long: setup ## Runs the tests that take half a minute or more each and are left out of `make test`.
-	@LONG=1 $(BIN)/pytest -v -n 2 --dist loadgroup -m long
+	@LONG=1 $(BIN)/pytest -v $(PARALLEL) -m long
 
 faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours. FAULTS_GO_ON=1 keeps what ran at this commit.
 	@$(if $(FAULTS_GO_ON),$(BIN)/python -m tests.faults.matrix --keep build/faults.jsonl,rm -f build/faults.jsonl)

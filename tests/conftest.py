@@ -17,26 +17,42 @@ from connectors.kafka import admin
 from tests.support.spark_settings import FAST_START
 
 if TYPE_CHECKING:
+    from _typeshed import FileDescriptorLike
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
 settings.register_profile("keyfold", deadline=None)  # how long an example takes says something of the machine
 settings.load_profile("keyfold")
-_ORDER = ("unit", "spark", "kafka", "e2e", "conformance", "faults")
+_ORDER = ("e2e", "faults", "conformance", "spark", "kafka", "unit")
+"""What takes longest is begun first: at the end of a run every process has short tests left, and none is idle."""
+
 _DEALT = ("e2e", "faults")
 _LONG = (
-    *("test_demo.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_positions.py", "test_once.py"),
-    *("test_outage.py", "test_random_kills.py"),
+    *("test_demo.py", "test_as_connect.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_positions.py"),
+    *("test_once.py", "test_outage.py", "test_offsets.py", "test_random_kills.py", "test_real_cleaner.py"),
+    *("test_private.py", "test_histories.py", "test_amplifying_schemas.py", "test_kept.py", "test_object_store.py"),
 )
-"""Tests that start workers: begun before the others of their folder, so that no process has one left at the end."""
+"""Files of a folder that take longest."""
 
 _SHARING = ("test_demo.py", "test_offsets.py", "test_once.py", "test_positions.py", "test_snapshot_resume.py")
 """Files of those folders whose tests share what took a worker or a connector some seconds to make."""
 
 
+def pytest_configure() -> None:
+    """Has this process leave what it writes to the kernel: no test cuts the power, and a disk takes its time.
+
+    Tests that look whether files are synced replace `os.fsync` themselves; workers of tests that kill them do sync.
+    """
+    os.fsync = _check_open
+
+
+def _check_open(file: FileDescriptorLike) -> None:
+    os.fstat(file if isinstance(file, int) else file.fileno())
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups here
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Quick tests first; each test is marked with the name of its folder.
+    """Long tests first; each test is marked with the name of its folder.
 
     Of several processes one takes a whole file, whose tests may share a fixture; the tests of e2e/ that share none
     are dealt one by one, and so are those of faults/, where each process has a worker of its own.
@@ -46,13 +62,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("long") and "LONG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="make long runs it"))
         if _folder(item) not in _DEALT or item.path.name in _SHARING:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(ROOT / "tests").as_posix()))
     items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))
 
 
 def _folder(item: pytest.Item) -> str:
     folder = item.path.relative_to(ROOT / "tests").parts[0]
-    return folder if folder in _ORDER else _ORDER[0]
+    return folder if folder in _ORDER else "unit"
 
 
 @pytest.fixture(autouse=True)

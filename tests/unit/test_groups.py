@@ -11,4 +11,4 @@ def test_the_tests_of_a_file_stay_together(request: pytest.FixtureRequest) -> No
     """Groups are told by a suffix of the node's id; another version of pytest may drop it without a word."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         pytest.skip("one process")
-    assert request.node.nodeid.endswith("@test_groups.py")
+    assert request.node.nodeid.endswith("@unit/test_groups.py")
