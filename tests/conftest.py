@@ -46,8 +46,8 @@ def pytest_configure() -> None:
     os.fsync = _check_open
 
 
-def _check_open(file: FileDescriptorLike) -> None:
-    os.fstat(file if isinstance(file, int) else file.fileno())
+def _check_open(fd: FileDescriptorLike) -> None:
+    os.fstat(fd if isinstance(fd, int) else fd.fileno())
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups here

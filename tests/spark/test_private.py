@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from connectors.spark import private
 from tests.support.cli import ROOT, environment
 
@@ -60,16 +62,20 @@ def _run(folder: Path, end: str) -> tuple[dict[str, Any], str]:
 
 
 def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) -> None:
-    """Its settings are on no command line there either, and each switch that it goes without is logged once."""
-    answer, printed = _run(tmp_path, "close")
+    """Its settings are on no command line there either, and each switch that it goes without is logged once.
+
+    The end of its JVM is seen without its process, by a call that nobody answers.
+    """
+    answer, printed = _run(tmp_path, "kill")
     assert answer == {"before": "", "secret": False, "rows": True}
     logged = [name for name in private.SWITCHES if printed.count(f"switch={name} ") or f"switch={name}\n" in printed]
     assert set(private.SWITCHES) - set(logged) <= {"user"}, printed
 
 
-def test_the_end_of_the_jvm_is_seen_without_its_process(tmp_path: Path) -> None:
-    """By a call that nobody answers."""
-    answer, _ = _run(tmp_path, "kill")
+@pytest.mark.long
+def test_such_a_session_can_be_closed(tmp_path: Path) -> None:
+    """Its process ends, and nothing waits for its JVM."""
+    answer, _ = _run(tmp_path, "close")
     assert answer["before"] == ""
 
 
