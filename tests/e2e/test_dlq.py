@@ -108,7 +108,9 @@ def test_letters_are_counted_shown_and_sent_back_until_it_is_too_often(spark: Sp
     assert counts == ["b'1'", "b'1'", "b'2'", "b'2'"]
 
 
-@pytest.mark.parametrize("step", ["redrive.sent", "redrive.offsets", "redrive.committed"])
+@pytest.mark.parametrize(
+    "step", ["redrive.sent", pytest.param("redrive.offsets", marks=pytest.mark.long), "redrive.committed"]
+)
 def test_a_run_that_is_killed_sends_nothing_twice_and_loses_nothing(
     spark: SparkSession, strict: Deployment, step: str
 ) -> None:

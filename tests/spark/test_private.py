@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from connectors.spark import private
 from tests.support.cli import ROOT, environment
 
@@ -37,19 +35,21 @@ wait_until(lambda: len(rows) >= 30, "three micro-batches", 60)
 query.stop()
 before = session.gone(spark)
 commands = " ".join(jvm.cmdline())
-if sys.argv[3] == "kill":
-    jvm.kill()
-    wait_until(lambda: session.gone(spark) is not None, "the end of the JVM is seen", 60)
-else:
-    session.close(spark)
+jvm.kill()
+wait_until(lambda: session.gone(spark) is not None, "the end of the JVM is seen", 60)
 print(json.dumps({"before": str(before or ""), "secret": sys.argv[1] in commands, "rows": len(rows) >= 30}))
 """
 
 
-def _run(folder: Path, end: str) -> tuple[dict[str, Any], str]:
+def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) -> None:
+    """Its settings are on no command line there either, and each switch that it goes without is logged once.
+
+    The end of its JVM is seen without its process, by a call that nobody answers. How such a session is closed
+    e2e/test_without_private.py tries.
+    """
     own = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, SECRET, str(folder / "checkpoint"), end],
+        [sys.executable, "-c", _SCRIPT, SECRET, str(tmp_path / "checkpoint")],
         env={**own, private.VARIABLE: private.ALL},
         cwd=ROOT,
         capture_output=True,
@@ -58,25 +58,10 @@ def _run(folder: Path, end: str) -> tuple[dict[str, Any], str]:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
-
-
-def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) -> None:
-    """Its settings are on no command line there either, and each switch that it goes without is logged once.
-
-    The end of its JVM is seen without its process, by a call that nobody answers.
-    """
-    answer, printed = _run(tmp_path, "kill")
-    assert answer == {"before": "", "secret": False, "rows": True}
+    printed = done.stdout + done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {"before": "", "secret": False, "rows": True}
     logged = [name for name in private.SWITCHES if printed.count(f"switch={name} ") or f"switch={name}\n" in printed]
-    assert set(private.SWITCHES) - set(logged) <= {"user"}, printed
-
-
-@pytest.mark.long
-def test_such_a_session_can_be_closed(tmp_path: Path) -> None:
-    """Its process ends, and nothing waits for its JVM."""
-    answer, _ = _run(tmp_path, "close")
-    assert answer["before"] == ""
+    assert set(private.SWITCHES) - set(logged) <= {"user", "stop"}, printed
 
 
 def test_spark_looks_for_no_other_python_sources(spark: SparkSession) -> None:
