@@ -149,9 +149,10 @@ def test_https(tmp_path: Path, authority: Authority) -> None:
     with encrypted(tmp_path, authority) as worker:
         done = asked("list", "--json", "--url", worker.url, "--cacert", authority.certificate)
         assert (done.exit_code, done.stdout.strip()) == (0, "{}")
-        for arguments in ((), ("--cacert", other.certificate)):
-            found = failed(asked("list", "--url", worker.url, *arguments), 4)
-            assert f"No worker answers at {worker.url}: [SSL: CERTIFICATE_VERIFY_FAILED]" in found
+        for url in (worker.url, worker.url.replace("https", "HTTPS")):
+            for arguments in ((), ("--cacert", other.certificate)):
+                found = failed(asked("list", "--url", url, *arguments), 4)
+                assert f"No worker answers at {url}: [SSL: CERTIFICATE_VERIFY_FAILED]" in found
 
 
 def test_https_with_a_certificate_of_ones_own(tmp_path: Path, authority: Authority) -> None:
