@@ -127,7 +127,7 @@ class CallQueue:
                 call = self._calls.popleft()
             try:
                 call()
-            except Exception as error:  # noqa: BLE001  # the calls that follow are made all the same
+            except BaseException as error:  # noqa: BLE001  # a panic of Rust too: the others are made all the same
                 _log.warning("what was to be done beside everything else failed", thread=self._name, error=str(error))
 
 

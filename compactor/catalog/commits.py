@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from compactor.decode_errors import why
 from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError, StorageError
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, RestoreLog, Skip
 from compactor.model.state import CatalogState, apply
@@ -190,7 +191,7 @@ def decoded(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
             )
         value: Kind = _DECODERS[kind].decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _damaged(storage, path, str(error)) from error
+        raise _damaged(storage, path, why(error)) from None
     named = version_of(path)
     if named is None or named[0] != value.version:
         raise _damaged(storage, path, f"it says that it is version {value.version}")

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from compactor.decode_errors import why
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import FileInfo, Storage
 
@@ -139,7 +140,7 @@ def answered(storage: Storage, request_id: str) -> Answer | None:
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return Answer(ok=False, message=f"{storage.location}/{_path(request_id, _DONE)} is damaged: {error}.")
+        return Answer(ok=False, message=f"{storage.location}/{_path(request_id, _DONE)} is damaged: {why(error)}.")
 
 
 def withdraw(storage: Storage, request_id: str) -> bool:
@@ -171,7 +172,7 @@ def _read(storage: Storage, name: str) -> Request | None:
     except MissingFileError:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        refused = f"{storage.location}/{_path(name, _ASKED)} is no request: {error}."
+        refused = f"{storage.location}/{_path(name, _ASKED)} is no request: {why(error)}."
         answer(storage, name, Answer(ok=False, message=refused, action="Leave it again."))
         return None
 

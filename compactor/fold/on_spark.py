@@ -27,7 +27,7 @@ from compactor.model import record
 from compactor.model.record import TopicPartition
 from compactor.runs import checksums
 from compactor.runs.scan import LOG, SCAN, FileRange, OffsetRange, files_of, plan_wide_reads
-from compactor.spark.errors import tagging, unwrapping
+from compactor.spark.errors import KEY, briefly, tagging, unwrapping
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -118,9 +118,10 @@ class OnSpark:
         spark = self._spark.newSession()
         cores = spark.sparkContext.defaultParallelism
         throttler, work, answers = Throttler.shared(job.limit, cores), job.work(), record.ddl(job.answers)
+        key = KEY
 
         def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with tagging():
+            with tagging(key):
                 yield from _worked(batches, work)
 
         frame = job.keep.on_spark(throttler.on_spark(scan(spark, self._storage, job.ranges)))
@@ -185,7 +186,7 @@ def _files(spark: SparkSession, storage: Storage, paths: Iterable[str]) -> DataF
         return spark.read.schema(record.ddl(record.RUN)).option(_CHECKSUMS, "true").parquet(*literal)
     except AnalysisException as error:
         raise MissingFileError(
-            f"{storage.location}: files that the catalog names cannot be found: {error}.",
+            f"{storage.location}: files that the catalog names cannot be found: {briefly(error)}.",
             "See whether storage.location is mounted and complete.",
         ) from error
 

@@ -21,7 +21,7 @@ from compactor.model.log import RunFile
 from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import read_ranges
 from compactor.runs.scan import SCAN, FileRange, OffsetRange, files_of, plan_reads
-from compactor.spark.errors import tagging
+from compactor.spark.errors import KEY, tagging
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:
@@ -44,8 +44,10 @@ def scan_in_tasks(spark: SparkSession, storage: Storage, ranges: Sequence[Offset
     if not work:
         return spark.createDataFrame([], record.ddl(SCAN))
 
+    key = KEY
+
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with tagging():
+        with tagging(key):
             for number in (number for batch in batches for number in batch["id"].to_pylist()):
                 for path in work[number]:
                     yield from _records(storage, files[path], reads[path])

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compactor.model import record
 from compactor.runs.scan import SCAN
-from compactor.spark.errors import tagging
+from compactor.spark.errors import KEY, tagging
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,8 +48,10 @@ class Throttler(Struct, frozen=True):
         if self.bytes_per_second is None:
             return frame
 
+        key = KEY
+
         def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with tagging():
+            with tagging(key):
                 yield from self.throttled(batches)
 
         return frame.mapInArrow(task, record.ddl(SCAN))

@@ -22,7 +22,7 @@ from compactor.model import record
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.runs import file_stats, paths, writer
 from compactor.runs.writer import RunTarget
-from compactor.spark.errors import tag, unwrap, unwrapping
+from compactor.spark.errors import tag, untagged, unwrapping
 from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def portions(rows: Iterable[Mapping[str, Any]]) -> dict[int, Batch | KeyfoldErro
 
 
 def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
-    return next((unwrap(row[_TEXT.name]) for row in rows if row["kind"] == _ERROR), None)
+    return next((untagged(row[_TEXT.name]) for row in rows if row["kind"] == _ERROR), None)
 
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:

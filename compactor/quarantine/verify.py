@@ -13,6 +13,7 @@ from typing import Final, Self, TypeVar
 import pyarrow.parquet as pq
 
 from compactor.catalog.commits import commit_path, list_versions
+from compactor.decode_errors import why
 from compactor.errors import DamagedFileError, StoppedError, StorageError, UnreadableFileError
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.record import TopicPartition, partition_spans
@@ -142,7 +143,7 @@ class _Verifier:
             self._close()
             return ENDS
         except Exception as error:  # noqa: BLE001  # a damaged page can be misread in any way
-            return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            return why(error)
 
     def _close(self) -> None:
         if self._pool is not None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from compactor.decode_errors import why
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BYTES, CatalogState
@@ -165,7 +166,9 @@ def decode(data: bytes) -> Manifest:
     try:
         decoded = msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FoldError(f"A manifest cannot be read: {error}.", "Take an older snapshot, or make a new one.") from error
+        raise FoldError(
+            f"A manifest cannot be read: {why(error)}.", "Take an older snapshot, or make a new one."
+        ) from None
     if decoded.format_version != VERSION:
         raise FoldError(
             f"A manifest has format {decoded.format_version}, this keyfold reads {VERSION}.", "Use a newer keyfold."

@@ -4,13 +4,18 @@ Spark hands an exception of a Python task to the driver as the text of its trace
 exceptions. So an error that leaves a task gets a note, which a traceback prints, and the note carries the
 error itself: base64 of JSON, because Spark puts the text through message templates, in which quotes and `${`
 would not survive. It works for a job, a streaming query and a data source alike.
+
+A traceback also has texts of others: an error may quote a record or an answer. So a note is signed, with a key that
+the driver hands to its tasks in their code, and no text holds.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hmac
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -21,7 +26,9 @@ from msgspec import Struct
 from compactor.errors import KeyfoldError
 
 MARK: Final = "keyfold-error:"
-_TAG: Final = re.compile(re.escape(MARK) + r"([A-Za-z0-9+/=]+)")
+_TAG: Final = re.compile(re.escape(MARK) + r"([0-9a-f]{64}):([A-Za-z0-9+/=]++)")
+KEY: Final = secrets.token_bytes(32)
+"""Signs what tasks of this process raise. A task's function must hold it: in its own process this is another."""
 
 # Texts of Spark and Java for a job that was ended from outside.
 _CANCELLED: Final = re.compile(
@@ -58,13 +65,13 @@ class _Payload(Struct, frozen=True):
 
 
 @contextmanager
-def tagging() -> Iterator[None]:
-    """Tags, in a task, a KeyfoldError that leaves it, so that `unwrap` finds it beyond Spark."""
+def tagging(key: bytes) -> Iterator[None]:
+    """Tags, in a task, a KeyfoldError that leaves it, so that `unwrap` finds it beyond Spark; `key` is the driver's."""
     try:
         yield
     except KeyfoldError as error:
         if not any(note.startswith(MARK) for note in getattr(error, "__notes__", ())):
-            error.add_note(tag(error))
+            error.add_note(tag(error, key))
         raise
 
 
@@ -82,17 +89,23 @@ def unwrapping() -> Iterator[None]:
         raise typed from error
 
 
-def tag(error: KeyfoldError) -> str:
-    """Returns the line that carries `error` in a text."""
+def tag(error: KeyfoldError, key: bytes = KEY) -> str:
+    """Returns the line that carries `error` in a text, signed with `key`."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, KeyfoldError)]
     payload = _Payload(kinds, error.message, error.action, error.topic, error.aborted, error.silent_ms)
-    return MARK + base64.b64encode(msgspec.json.encode(payload)).decode()
+    encoded = base64.b64encode(msgspec.json.encode(payload))
+    return f"{MARK}{_signature(encoded, key)}:{encoded.decode()}"
 
 
-def unwrap(error: BaseException | str) -> KeyfoldError | None:
+def untagged(line: str) -> KeyfoldError | None:
+    """Returns the KeyfoldError of a line that is a tag as a whole, whoever has signed it: a task's own answer."""
+    whole = _TAG.fullmatch(line)
+    payload = _decoded(whole[2]) if whole else None
+    return _made(payload) if payload else None
+
+
+def unwrap(error: BaseException) -> KeyfoldError | None:
     """Returns the KeyfoldError that `error` is, was raised from, or carries in its text; None if there is none."""
-    if isinstance(error, str):
-        return _from_text(error)
     for link in chain(error):
         typed = link if isinstance(link, KeyfoldError) else _from_text(str(link))
         if typed is not None:
@@ -111,8 +124,16 @@ def chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _from_text(text: str) -> KeyfoldError | None:
-    payloads = (_decoded(encoded) for encoded in _TAG.findall(text))
-    return next((_made(payload) for payload in payloads if payload is not None), None)
+    signed = (encoded for signature, encoded in _TAG.findall(text) if _is_signed(encoded, signature))
+    return next((_made(payload) for payload in map(_decoded, signed) if payload is not None), None)
+
+
+def _is_signed(encoded: str, signature: str) -> bool:
+    return hmac.compare_digest(_signature(encoded.encode(), KEY), signature)
+
+
+def _signature(encoded: bytes, key: bytes) -> str:
+    return hmac.digest(key, encoded, "sha256").hex()
 
 
 def _decoded(text: str) -> _Payload | None:

@@ -10,7 +10,7 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from compactor.model import record
-from compactor.spark.errors import briefly, is_process_failure, tagging, unwrapping
+from compactor.spark.errors import KEY, briefly, is_process_failure, tagging, unwrapping
 from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def run(
     `task` is pickled with all that it holds. A KeyfoldError that it raises is raised here as it was. What tasks have
     asked of object stores is counted here.
     """
-    schema = answers.append(_REQUESTS)
+    schema, key = answers.append(_REQUESTS), KEY
 
     def of_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         before = REQUESTS.values()
-        with tagging():
+        with tagging(key):
             for batch in batches:
                 for number in batch["id"].to_pylist():
                     for answer in task(number):

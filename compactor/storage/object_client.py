@@ -191,9 +191,9 @@ class ObjectClient:
                 answer = obstore.get(self._store, key, options={"head": True})
             except FileNotFoundError:
                 return None
-        attributes = {str(name).lower(): str(value) for name, value in answer.attributes.items()}
-        meta = answer.meta
-        return ObjectState(attributes, _info(meta).modified_ms, meta["e_tag"], meta["version"])
+            attributes = {str(name).lower(): str(value) for name, value in answer.attributes.items()}
+            meta = answer.meta  # a time that Python does not have is an error here
+            return ObjectState(attributes, _info(meta).modified_ms, meta["e_tag"], meta["version"])
 
     def put(self, key: str, data: bytes, attributes: Mapping[str, str] | None = None) -> None:
         """Makes or replaces an object."""

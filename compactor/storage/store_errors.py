@@ -20,6 +20,8 @@ _CLOUDS: Final = ("AWS_", "AZURE_", "GOOGLE_", "GCS_")
 """How the variables of the environment begin that obstore reads."""
 _SAID: Final = 1_000
 """Characters that are shown of an error: what was asked and the codes stand in the first hundreds."""
+_PANIC: Final = "PanicException"
+"""The class of a panic by its name: each library made with pyo3 has its own, which derives from BaseException alone."""
 _DEBUG: Final = "\n\nDebug source:"
 """How the text begins that obstore writes after a message: it repeats that."""
 _STATUS: Final = re.compile(r"status code: \d{3}(?: [A-Z][A-Za-z' -]*)?|error response|DeleteObjects request failed")
@@ -31,6 +33,13 @@ _CODE: Final = re.compile(
 _REPEATED: Final = re.compile(r" for url \([^)]*\)|(?<!\w)(?P<quote>['\"`]).*(?P=quote)", re.DOTALL)
 """Where a message repeats a part of an answer: the place of a redirection, and all that obstore quotes, such as a
 header, a path or an element of XML that is not as it has to be."""
+
+
+class StorePanicError(ValueError):
+    """The store's client has met what it did not foresee, such as an answer of another form."""
+
+    def __init__(self) -> None:
+        super().__init__("the store's client has failed, as it may at an answer that is no store's")
 
 
 class StoreCredentials:
@@ -48,10 +57,15 @@ class StoreCredentials:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Hides them, and bodies of answers, in the errors that the block raises: a traceback shows these, too."""
+        """Hides them, and bodies of answers, in the errors that the block raises: a traceback shows these, too.
+
+        A panic of obstore's Rust, which no `except Exception` takes, is raised as a StorePanicError.
+        """
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
+            if type(error).__name__ == _PANIC:
+                raise StorePanicError from None  # its words may be any part of an answer
             error.args = tuple(self._shown(arg) if isinstance(arg, str) else arg for arg in error.args)
             raise
 

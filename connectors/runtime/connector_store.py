@@ -20,6 +20,7 @@ import structlog
 from msgspec import Struct
 
 from compactor.catalog import owner_lock
+from compactor.decode_errors import why
 from compactor.errors import StorageError
 from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
@@ -114,7 +115,7 @@ class ConnectorStore:
                 yield _decoded(data, name)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 file = self._connectors.path(name)
-                _log.error("stored connector cannot be read", file=file, error=str(error))
+                _log.error("stored connector cannot be read", file=file, error=why(error))
 
     def put(self, connector: StoredConnector) -> None:
         """Stores a connector, in place of the one of that name. Raises SupersededError too."""
@@ -137,7 +138,7 @@ class ConnectorStore:
                 targets[name] = msgspec.json.decode(data, type=_StoredTarget).target_state
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 file = self._targets.path(name)
-                _log.error("stored target state cannot be read", file=file, error=str(error))
+                _log.error("stored target state cannot be read", file=file, error=why(error))
         return targets
 
     def files_of(self, name: str) -> tuple[str, ...]:
@@ -169,7 +170,7 @@ def _decoded(data: bytes, name: str) -> StoredConnector:
     """Reads the file of the connector `name`. Raises DecodeError, also if it is another's or of another format."""
     stored = msgspec.json.decode(data, type=StoredConnector)
     if stored.name != name:
-        raise msgspec.ValidationError(f"it holds the connector {stored.name!r}")
+        raise msgspec.ValidationError("it holds another connector")
     if stored.format_version != _FORMAT:
         raise msgspec.ValidationError(f"it has format {stored.format_version}, this keyfold reads {_FORMAT}")
     return stored

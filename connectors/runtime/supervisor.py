@@ -285,7 +285,7 @@ class Supervisor:
         error: BaseException | None = None
         try:
             task.run(stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change)
-        except Exception as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
+        except BaseException as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
             error = unwrap(raised) or raised
         finally:
             self._catalog = task.catalog or self._catalog

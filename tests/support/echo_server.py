@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-Answer = Callable[[str, Mapping[str, str]], tuple[int, bytes]]
-"""Makes the status and the body of an answer, of a request's path and headers."""
+Answer = Callable[[str, Mapping[str, str]], tuple[int, bytes] | tuple[int, bytes, Mapping[str, str]]]
+"""Makes the status and the body of an answer, and its headers if it has others, of a request's path and headers."""
 
 
 @contextmanager
@@ -18,13 +18,15 @@ def echo_server(answer: Answer) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = answer(self.path, dict(self.headers))
+            status, body, *headers = answer(self.path, dict(self.headers))
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            for name, value in {"Content-Length": str(len(body)), **(headers[0] if headers else {})}.items():
+                self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
-        do_PUT = do_POST = do_GET  # noqa: N815  # BaseHTTPRequestHandler finds it by the method
+        do_PUT = do_POST = do_HEAD = do_GET  # noqa: N815  # BaseHTTPRequestHandler finds it by the method
 
         def log_message(self, *_: Any) -> None:
             """Prints nothing."""

@@ -19,7 +19,7 @@ from compactor.model.publish_plan import PublishPlan, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from compactor.runs.writer import RunTarget
-from compactor.spark.errors import tagging
+from compactor.spark.errors import KEY, tagging
 from compactor.storage.local import LocalStorage
 from tests.support.local_spark import LocalFrame, source_batch
 
@@ -49,11 +49,12 @@ def with_range_reports(rows: Sequence[Row], ends: Mapping[int, tuple[int, int]],
 
 def source_frame(spark: SparkSession, intake: Intake, *tasks: Sequence[Row]) -> DataFrame:
     """Returns a DataFrame each of whose partitions ingests the rows of one of `tasks`."""
+    key = KEY
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                with tagging():
+                with tagging(key):
                     yield from write_level0([source_batch(tasks[number])], intake)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, record.ddl(WRITTEN))

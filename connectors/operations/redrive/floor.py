@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from compactor.decode_errors import why
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
 from compactor.storage.numbered_files import NumberedFiles
@@ -118,7 +119,8 @@ class RedriveFloor:
             floor = msgspec.json.decode(data, type=_Floor)
         except msgspec.DecodeError as error:
             raise ConflictError(
-                f"{self._storage.location}/{FOLDER}, with the positions of {self._topic}, cannot be read: {error}.",
+                f"{self._storage.location}/{FOLDER}, with the positions of {self._topic}, cannot be read: "
+                f"{why(error)}.",
                 "Restore it from a backup; without it, redrive begins with the first letter.",
-            ) from error
+            ) from None
         return floor.positions if (floor.topic, floor.topic_id) == (self._topic, self._id) else {}

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.decode_errors import why
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.rejection import Stage
 
@@ -137,7 +138,7 @@ class RedrivePosition(Struct, frozen=True):
         try:
             decoded = msgspec.json.decode(metadata, type=_Metadata)
         except msgspec.DecodeError as error:
-            raise ValueError(metadata[:100]) from error
+            raise ValueError(why(error)) from None
         return cls(decoded.base, decoded.redriven)
 
     @property

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from compactor.errors import FencedError, KeyfoldError, StorageError, StorageRefusedError
-from compactor.spark.errors import tag, tagging, unwrap
+from compactor.spark.errors import KEY, tag, tagging, unwrap
 from connectors.errors import EXIT_UNREACHABLE, DataLossError, UnreachableError, exit_code, is_outage
 from connectors.runtime.restart_policy import is_retriable
 
@@ -45,6 +45,6 @@ def test_an_error_is_found_along_its_causes() -> None:
 
 def test_a_tag_is_in_the_traceback_once() -> None:
     """An error is tagged as it leaves, once, also through two boundaries, and stays what it was."""
-    with pytest.raises(DataLossError) as caught, tagging(), tagging():
+    with pytest.raises(DataLossError) as caught, tagging(KEY), tagging(KEY):
         raise DataLossError("lost", "do")
     assert "".join(traceback.format_exception(caught.value)).count("keyfold-error:") == 1

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 
-from connectors.threads import CancellableThread, let_go
+from connectors.threads import CallQueue, CancellableThread, let_go
 
 
 class Held:
@@ -70,3 +70,19 @@ def test_errors_that_came_from_one_another_in_a_circle_are_let_go_of_once() -> N
         raise second from first
     first.__context__ = second
     let_go(ExceptionGroup("several", [first, second]))
+
+
+class PanicException(BaseException):
+    """What a library made with pyo3 raises when its Rust panics."""
+
+
+def test_a_call_that_fails_keeps_no_other_from_being_made() -> None:
+    """Also one that ends with what is no Exception: the queue would else say for ever that it is at work."""
+
+    def fails() -> None:
+        raise PanicException
+
+    queue, made = CallQueue("q"), list[int]()
+    queue.ask(fails)
+    queue.ask(lambda: made.append(1))
+    assert (queue.wait(30), made) == (True, [1])

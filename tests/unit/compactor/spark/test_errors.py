@@ -6,7 +6,7 @@ import traceback
 import pytest
 
 from compactor.errors import FencedError, KeyfoldError, StorageError
-from compactor.spark.errors import briefly, tag, tagging, unwrap, unwrapping, without_plan
+from compactor.spark.errors import KEY, briefly, tag, tagging, untagged, unwrap, unwrapping, without_plan
 
 TEXT = "Topic t: ${gone} 'it' \"is\"\n\\u00e9 é."
 
@@ -20,7 +20,7 @@ def as_spark_says_it(error: Exception) -> RuntimeError:
 @pytest.mark.parametrize("kind", [FencedError, StorageError, KeyfoldError])
 def test_an_error_comes_back_from_a_tracebacks_text(kind: type[KeyfoldError]) -> None:
     """Class, message and action survive a traceback's text, whatever characters they have."""
-    with pytest.raises(kind) as caught, tagging(), tagging():
+    with pytest.raises(kind) as caught, tagging(KEY), tagging(KEY):
         raise kind(TEXT, "Do this.")
     found = unwrap(as_spark_says_it(caught.value))
     assert type(found) is kind
@@ -31,13 +31,13 @@ def test_a_class_that_is_not_known_here_is_its_nearest_base() -> None:
     """A task may know a class that the driver never imported."""
     text = tag(type("LaterError", (FencedError,), {})("m", "a"))
     gc.collect()  # the class is gone with its last error
-    assert type(unwrap(text)) is FencedError
+    assert type(untagged(text)) is FencedError
 
 
 @pytest.mark.parametrize("text", ["", "plain", "keyfold-error:", "keyfold-error:AAA=", "keyfold-error:bm90IGpzb24="])
 def test_other_texts_carry_nothing(text: str) -> None:
     """A text without a whole tag is nobody's error."""
-    assert unwrap(text) is None
+    assert untagged(text) is None
     assert unwrap(ValueError(text)) is None
 
 
@@ -60,9 +60,9 @@ def test_the_transactions_that_a_task_aborted_are_told() -> None:
     """A task that failed has no other way to say how many there were."""
     error = StorageError("m", "a")
     error.aborted = 2
-    found = unwrap(tag(error))
+    found = untagged(tag(error))
     assert found is not None
-    assert (found.aborted, getattr(unwrap(tag(FencedError("m"))), "aborted", None)) == (2, 0)
+    assert (found.aborted, getattr(untagged(tag(FencedError("m"))), "aborted", None)) == (2, 0)
 
 
 PLAN = (
@@ -81,7 +81,7 @@ def test_how_long_brokers_were_silent_comes_back() -> None:
     """A task knows it, and the state of the connector says it."""
     error = StorageError("m")
     error.silent_ms = 7_500
-    assert (getattr(unwrap(tag(error)), "silent_ms", None), StorageError("m").silent_ms) == (7_500, 0)
+    assert (getattr(untagged(tag(error)), "silent_ms", None), StorageError("m").silent_ms) == (7_500, 0)
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,14 @@ def test_a_plan_is_left_out_of_a_trace() -> None:
     text = f"RuntimeError: {PLAN}\n\nThe above exception was the direct cause of the following exception:\n\nlast"
     assert "Plan" not in without_plan(text)
     assert without_plan(text).endswith("following exception:\n\nlast")
+
+
+def test_a_text_that_another_has_written_carries_no_error() -> None:
+    """A record or an answer that an error quotes may look like a tag; only the driver's own tasks sign one."""
+    forged = tag(FencedError("forged"), b"a guess")
+    assert unwrap(ValueError(f"no number: {forged}")) is None
+    with pytest.raises(StorageError) as caught, tagging(KEY):
+        raise StorageError(f"The store said:\n{forged}\n")
+    assert type(unwrap(as_spark_says_it(caught.value))) is StorageError
+    with pytest.raises(RuntimeError, match="forged by nobody"), unwrapping():
+        raise RuntimeError(f"forged by nobody\n{forged}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -114,3 +114,31 @@ def test_credentials_of_the_environment_are_hidden_too() -> None:
     with pytest.raises(OSError, match="hidden") as caught, StoreCredentials((), environ).hidden():
         raise OSError("token-4711 of /var/token, other-4711")
     assert str(caught.value) == "[hidden] of /var/token, other-4711"
+
+
+class PanicException(BaseException):
+    """What a library made with pyo3 raises when its Rust panics: no Exception, and known by its name alone."""
+
+
+def test_a_panic_of_the_stores_client_is_an_ordinary_error() -> None:
+    """Nothing that handles errors would take it, so it would end a thread; its words may be a part of an answer."""
+    with pytest.raises(ValueError, match="the store's client has failed") as caught, StoreCredentials((), {}).hidden():
+        raise PanicException("called `Option::unwrap()` on the-body")
+    assert leaks("".join(traceback.format_exception(caught.value))) == []
+    with pytest.raises(KeyboardInterrupt), StoreCredentials((), {}).hidden():
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("made", ["Mon, 01 Jan 262142 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 -2359"])
+def test_a_time_that_no_clock_has_is_an_error_of_the_store(made: str) -> None:
+    """Of each request that is answered with when an object was made."""
+
+    def answer(_path: str, _headers: Mapping[str, str]) -> tuple[int, bytes, Mapping[str, str]]:
+        return 200, b"{}", {"Last-Modified": made, "ETag": "e"}
+
+    with echo_server(answer) as url:
+        options = StoreOptions(s3={**S3, "endpoint": url}, allow_http=frozenset(["s3"]), times=StoreTimes(retry_s=0))
+        store = open_storage("s3://b/p", options)
+        for ask in (lambda: store.exists("x"), lambda: store.lock("x"), lambda: store.replace("x", b"{}", b"2")):
+            with pytest.raises(StorageError):
+                ask()

@@ -71,7 +71,7 @@ class Runs:
     def __init__(
         self,
         clock: ManualClock,
-        *plan: tuple[int, Exception],
+        *plan: tuple[int, BaseException],
         works: bool = False,
         comes_up: bool = True,
         during: Callable[[], object] = lambda: None,
@@ -165,7 +165,7 @@ class Ground:
 
     def run(
         self,
-        *plan: tuple[int, Exception],
+        *plan: tuple[int, BaseException],
         stopped: bool = False,
         at: Moment | None = None,
         once: bool = False,
@@ -643,3 +643,13 @@ def test_the_status_tells_nobody_that_a_guess_is_right(
     one = Supervisor(worker, config, ManualClock(0), Observer())
     one.fail(error)
     assert one.status.error == hidden
+
+
+class PanicException(BaseException):
+    """What a library made with pyo3 raises when its Rust panics."""
+
+
+def test_a_panic_of_a_library_ends_the_connector_only(ground: Ground) -> None:
+    """It is no Exception, and the connector is FAILED with it like with any other error."""
+    runs = ground.run((0, PanicException("called `Option::unwrap()`")), stopped=True)
+    assert (runs.shown[-1]["state"], runs.shown[-1]["error"]) == ("FAILED", "called `Option::unwrap()`")

@@ -1,0 +1,20 @@
+"""Says why content cannot be decoded, without a word of it: whoever wrote it may have put a secret into it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_VALUE: Final = re.compile(r"(Invalid (?:enum )?value) .*?( - at `\$[^`\s]*`)?\Z", re.DOTALL)
+"""How msgspec quotes a value that is none of those allowed; the path after it has only names of ours."""
+_QUOTED: Final = re.compile(r"\s*(?<!\w)(?P<quote>['\"]).*(?P=quote)", re.DOTALL)
+_SAID: Final = 200
+"""Characters that are shown: what is wrong and where stands at the beginning."""
+
+
+def why(error: Exception) -> str:
+    """Returns what a decoder says of content that others may have written, in one line, without what it quotes."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is no UTF-8 from byte {error.start} on"
+    text = _QUOTED.sub("", _VALUE.sub(r"\1\2", str(error)))
+    return " ".join(text.split())[:_SAID].rstrip(".") or type(error).__name__
