@@ -7,9 +7,9 @@ replaces them before.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote_plus, unquote, urlsplit
 
 from compactor.secret_forms import SHORTEST_PART
 from connectors import jaas
@@ -25,6 +25,26 @@ _LOGIN: Final = re.compile(
 @ of all, as a password may hold a slash that somebody forgot to escape."""
 _PARAMETER: Final = re.compile(r"(?i)[?&;][\w.-]{0,64}(?:password|secret|token|key|sig)[\w.-]{0,64}=([^&;#\s\"']++)")
 """A secret in the query of a URL, by its name: client_secret, access_token, and sig of Azure's signed URLs."""
+_PAIRS: Final = re.compile(r"\s*[\w.-]+\s*=[^,]*(?:,\s*[\w.-]+\s*=[^,]*)*", re.ASCII)
+"""Several values in one setting, each after its name: `sasl.oauthbearer.extensions`."""
+_BLOCK: Final = re.compile(r"-----[^\n]*-----")
+_MOST_LINES: Final = 200
+"""How many lines of one secret are known by themselves: a file of certificates has as many."""
+_LONG_LINE: Final = 16
+"""Characters of a line that is known by itself: a shorter one may be a word that stands in others."""
+_LOGINS: Final = (
+    ("sasl.username", "sasl.password"),
+    ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
+    ("sasl.oauthbearer.client.credentials.client.id", "sasl.oauthbearer.client.credentials.client.secret"),
+    ("storage.azure.client.id", "storage.azure.client.secret"),
+)
+"""Settings that are sent together, as HTTP's Basic has them, by the ends of their names."""
+_OF_LOGINS: Final = re.compile(
+    r"(?i)(?:\A|\.)(?:(?:enable\.)?(?:sasl|ssl)|https|security|basic\.auth|bearer\.auth|proxy|apicurio\.auth)\."
+    r"|\Astorage\.(?:s3|azure|gcs)\."
+)
+"""Names of settings beside which passwords stand."""
+NOT_SHOWN: Final = "the value (not shown)"
 _MANY: Final = 8
 """Characters of a text that is no word of a message, see `is_no_word`."""
 
@@ -35,15 +55,27 @@ def secrets_in(text: str, *, is_secret: bool) -> Iterator[str]:
     `is_secret`: the setting is one by its name or type. What stands between placeholders counts by itself.
     """
     plain = BRACES.sub(_CUT, text)
-    whole = (jaas.secrets_in(plain) or [plain]) if is_secret else []
+    options = jaas.secrets_in(plain) if is_secret else []
+    whole = [*options, *([plain] if is_secret and (not options or _PAIRS.fullmatch(plain)) else [])]
     for secret in (*whole, *_in_addresses(plain)):
         yield from (part for part in _parts(secret) if len(part) >= SHORTEST_PART)
 
 
-def _parts(secret: str) -> Iterator[str]:
-    """Yields what of `secret` stands between placeholders, and of USER:PASSWORD the password alone.
+def logins(settings: Mapping[str, object]) -> Iterator[str]:
+    """Yields `USER:PASSWORD` of each two settings that are sent together; names may have a prefix."""
+    for name, user in settings.items():
+        for of_user, of_password in _LOGINS:
+            if name == of_user or name.endswith(f".{of_user}"):
+                password = settings.get(name.removesuffix(of_user) + of_password)
+                if user and password:
+                    yield f"{user}:{password}"
 
-    The user is the secret if the password is empty, but not if it is a placeholder.
+
+def _parts(secret: str) -> Iterator[str]:
+    """Yields what of `secret` stands between placeholders, and what of that may be quoted by itself.
+
+    Of USER:PASSWORD that is the password, and both as OAuth sends them; the user is the secret if the password is
+    empty, but not if it is a placeholder. Of NAME=VALUE,… it is each value, of several lines each that is long.
     """
     pieces = [piece.strip() for piece in secret.split(_CUT)]
     for piece in pieces:
@@ -52,6 +84,12 @@ def _parts(secret: str) -> Iterator[str]:
             yield from (piece, password)
         elif len(pieces) == 1:
             yield from (user, piece)
+        if password:
+            yield f"{quote_plus(user)}:{quote_plus(password)}"  # RFC 6749, 2.3.1
+        if _PAIRS.fullmatch(piece):
+            yield from (value.partition("=")[2].strip() for value in piece.split(","))
+        lines = piece.splitlines()[:_MOST_LINES] if "\n" in piece else ()
+        yield from (line.strip() for line in lines if len(line) >= _LONG_LINE and not _BLOCK.match(line.strip()))
 
 
 def login(user: str, password: str) -> Iterator[str]:
@@ -76,8 +114,21 @@ def without_logins(text: str, hidden: str) -> str:
     return _LOGIN.sub(lambda match: f"{match['scheme'] or ''}://{hidden}@", text)
 
 
-def quoted(text: str, hidden: str) -> str:
-    """Returns a setting's `text` for a message, in quotes; not if an @ is left in it: a login may be before it."""
+def is_of_login(name: str) -> bool:
+    """Returns whether the setting `name` is one of those by which a client logs in.
+
+    What is wrong in one of them may be the password of the line above or below: no message quotes it.
+    """
+    return bool(_OF_LOGINS.search(name))
+
+
+def quoted(text: str, hidden: str, name: str = "") -> str:
+    """Returns the `text` of the setting `name` for a message, in quotes.
+
+    It is not shown if it is of a login, nor if an @ is left in it: a login may be before it.
+    """
+    if is_of_login(name):
+        return NOT_SHOWN
     shown = without_logins(text, hidden)
     return "a text with an @ (not shown)" if "@" in shown.replace(f"{hidden}@", "") else f'"{shown}"'
 

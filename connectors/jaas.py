@@ -16,7 +16,7 @@ _OPTION: Final = re.compile(
     r"(?<![\w.])([\w.]++)\s*+=\s*+(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)'|([^\s;\"']++))", re.DOTALL
 )
 _BLANKS: Final = re.compile(r"\s*+")
-_SECRET: Final = re.compile(r"(?i)password|secret|token|assertion|^extension_")
+_SECRET: Final = re.compile(r"(?i)password|passphrase|secret|token|assertion|private.?key|credential|^extension_")
 """The options of Kafka's login modules that are secrets, by their names."""
 _PAIRS: Final = (("username", "password"), ("clientId", "clientSecret"))
 

@@ -54,6 +54,17 @@ _SCHEME: Final = re.compile(r"(?i)\b(basic|bearer)(\s++|%20|\+)([\w.~+/=%-]{6,})
 """What may be credentials after their scheme; `_is_credential` decides whether they are."""
 _LONG_TOKEN: Final = 20
 """Characters of a token that needs no digit: no word of a sentence about authentication is as long."""
+_JSON_TOKEN: Final = re.compile(
+    r"(?:(?<![\w-])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\\[nrt]))(?:ey[AJ]|ew[0ok]|ZXlK)[\w+/-]{15,}(?:[.=]|%2[Ee]|[\w+/-])*"
+)
+"""A token or an assertion, as JWT has them: JSON in base64, with a dot between its parts; or that in base64 once more.
+Clients make some for one request, so that nobody knows them beforehand."""
+_OF_TOKEN_SERVER: Final = re.compile(
+    r"(Failed to (?:acquire SASL OAUTHBEARER|retrieve \w{1,20}) token(?: from \\?\"[^\"]*+\")?: )(.*)", re.DOTALL
+)
+"""What librdkafka says before the answer of a server of tokens, to which credentials of any form were sent."""
+_OPAQUE: Final = re.compile(r"[\w.~+/=%-]{20,}")
+"""What may be a credential in that answer, if there is a digit in it."""
 
 
 class _Known(Struct, frozen=True):
@@ -280,8 +291,17 @@ def _forms_of_setting(setting: _WrittenOut, text: str) -> tuple[str, ...]:
 
 
 def without_credentials(text: str) -> str:
-    """Hides what stands in `text` as HTTP sends credentials: `Authorization: …`, `Basic …`, `Bearer …`."""
-    return _SCHEME.sub(_hidden_credential, _AUTHORIZATION.sub(lambda header: header[1] + HIDDEN, text))
+    """Hides what stands in `text` as HTTP sends credentials: `Authorization: …`, `Basic …`, `Bearer …`, and tokens.
+
+    Of the answer of a server of tokens, as librdkafka quotes it, every long word with a digit is hidden.
+    """
+    text = _AUTHORIZATION.sub(lambda header: header[1] + HIDDEN, text)
+    text = _JSON_TOKEN.sub(HIDDEN, _SCHEME.sub(_hidden_credential, text))
+    return _OF_TOKEN_SERVER.sub(lambda said: said[1] + _OPAQUE.sub(_hidden_if_opaque, said[2]), text)
+
+
+def _hidden_if_opaque(word: re.Match[str]) -> str:
+    return HIDDEN if any(character.isdigit() for character in word[0]) else word[0]
 
 
 def _hidden_credential(match: re.Match[str]) -> str:

@@ -103,7 +103,7 @@ def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:
         try:
             values[option.name] = _value(option, text.strip())
         except ValueError as error:
-            faults.append((option.name, f"{quoted(text, HIDDEN)} is not allowed: {error}"))
+            faults.append((option.name, f"{quoted(text, HIDDEN, option.name)} is not allowed: {error}"))
     if faults:
         raise OptionsError(faults)
     return values

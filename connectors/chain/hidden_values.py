@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from compactor.secret_forms import HIDDEN
 from connectors.chain.connect_settings import OTHER_NAMES, name_in_file
+from connectors.credentials import quoted
 from connectors.errors import ConfigError
 from connectors.options import Option, OptionsError
 from connectors.placeholders import SecretError, has_placeholder
@@ -52,7 +54,7 @@ def _fault(
     own = written.get(name_in_file(name, texts))
     if own is not None:
         allowed = known[name].valid_values if name in known else "another value"
-        return name, f'"{own}" is not allowed: allowed is {allowed}; {NOT_SHOWN}'
+        return name, f"{quoted(own, HIDDEN, name)} is not allowed: allowed is {allowed}; {NOT_SHOWN}"
     if text.startswith("missing;") or not _are_quoted(written, known):
         return fault
     return name, f"does not fit: {NOT_SHOWN} {places_of(written)}"

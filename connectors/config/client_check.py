@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from compactor.secret_forms import without
+from compactor.secret_forms import forms_of, without
 from connectors.config import librdkafka
 from connectors.config.client_names import FILES, SYSTEMS
 from connectors.config.client_translate import JAVA
@@ -17,6 +17,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import credentials_of, is_secret
 from connectors.config.worker import WorkerConfig
+from connectors.credentials import is_of_login
 from connectors.placeholders import has_placeholder
 
 _BASES: Final[dict[ClientKind, dict[str, Any]]] = {
@@ -95,5 +96,10 @@ def _with_java(text: str) -> str:
 
 
 def without_secrets(text: str, config: Mapping[str, Any]) -> str:
-    """Returns `text` without the values of the secrets in `config`."""
-    return without(text, credentials_of(config))
+    """Returns `text` without the values of the secrets in `config`, and of any text of a login."""
+    free = (
+        str(value)
+        for name, value in config.items()
+        if is_of_login(name) and name not in FILES and librdkafka.describe(name).kind == "text"
+    )
+    return without(without(text, credentials_of(config)), forms_of(*free))

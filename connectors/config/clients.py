@@ -20,6 +20,7 @@ from connectors.config.inline_pem import check_text
 from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import is_placeholder, is_secret
 from connectors.config.worker import WorkerConfig
+from connectors.credentials import logins
 from connectors.known_values import remember_setting
 from connectors.placeholders import UNLIMITED, Limits, check_path, resolve
 
@@ -53,6 +54,8 @@ def client_config(
         raise FaultyConfigError(f'connector "{connector.name}"' if connector else "worker", faults)
     own = {"bootstrap.servers": worker.bootstrap_servers}
     given = {name: setting.text for name, setting in merged.items()}
+    for login in logins(given):  # a half of it may be the worker's, the other one the connector's
+        remember_setting(login, is_secret=True, over_rest=any(limits.over_rest for _, _, limits in layers))
     return {**_canonical(defaults or {}), **own, **given, **_canonical(base)}
 
 

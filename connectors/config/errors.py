@@ -12,9 +12,11 @@ from msgspec import structs
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from compactor.secret_forms import HIDDEN
 from connectors.config.definitions import Definition
 from connectors.config.fields import RefusalError
-from connectors.config.secrets import printable, without_urls_secrets
+from connectors.config.secrets import is_secret, printable, without_urls_secrets
+from connectors.credentials import NOT_SHOWN, is_of_login
 from connectors.errors import ConfigError
 from connectors.options import PLUGIN_VERSIONS, not_available
 from connectors.placeholders import SecretError, has_placeholder
@@ -127,13 +129,14 @@ def _not_allowed(name: str, text: str, allowed: str, cause: Any) -> Fault:
 
 
 def refused(name: str, text: str, why: str) -> Fault:
-    """Returns the fault of a value that is not allowed; a secret is hidden."""
-    return Fault(name, f"{shown(name, text)} is not allowed: {why}", value=printable(name, text))
+    """Returns the fault of a value that is not allowed; a secret is hidden, and what is of a login."""
+    value = HIDDEN if is_of_login(name) else printable(name, text)
+    return Fault(name, f"{shown(name, text)} is not allowed: {why}", value=value)
 
 
 def shown(name: str, text: str) -> str:
-    """Quotes `text` as a message may show it; a secret is hidden."""
-    return f'"{printable(name, text)}"'
+    """Quotes `text` as a message may show it; a secret is hidden, and what is of a login."""
+    return NOT_SHOWN if is_of_login(name) and not is_secret(name) else f'"{printable(name, text)}"'
 
 
 def not_yet(name: str) -> str | None:

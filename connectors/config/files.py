@@ -23,6 +23,7 @@ from connectors.config.secrets import is_secret
 from connectors.config.snapshot_places import place_clash, place_of, rest_faults_of_place
 from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
+from connectors.credentials import logins
 from connectors.errors import PatternError
 from connectors.known_values import remember_setting
 from connectors.placeholders import MOST_OVER_REST, UNLIMITED, Limits, has_placeholder, placeholders_in, resolve
@@ -59,6 +60,8 @@ def load_worker(path: Path | None) -> WorkerConfig:
         raise error.of(where) from None
     for name, text in config.given.items():
         remember_setting(text, is_secret=is_secret(name), over_rest=False)
+    for login in logins(config.given):
+        remember_setting(login, is_secret=True, over_rest=False)
     faults = (*client_faults(config, None), *rest_faults(config))
     if faults:
         raise FaultyConfigError(where, faults)

@@ -13,7 +13,7 @@ from typing import Final
 
 from compactor.secret_forms import HIDDEN, forms_of
 from compactor.spark.errors import without_plan
-from connectors.credentials import without_logins
+from connectors.credentials import logins, secrets_in, without_logins
 from connectors.known_values import hide_all, hide_in, without_credentials
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
@@ -47,11 +47,6 @@ _LOGIN: Final = re.compile(
 colon. What follows the colon is no port."""
 _QUERY: Final = re.compile(r"(?P<url>://(?:\[hidden\]@[^\s\"'<>?#&;]*+|[^\s\"'<>?#]*+))(?P<query>[?#&;][^\s\"'<>]*+)?")
 _PARAMETER: Final = re.compile(r"(?<==)[^&;#]++")
-_LOGINS: Final = (
-    ("sasl.username", "sasl.password"),
-    ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"),
-)
-"""What librdkafka sends together, as HTTP's Basic to a server of tokens."""
 _NAME_MAX: Final = 1_000
 """Names that are longer count as those of secrets, unseen: there is no such setting."""
 
@@ -82,6 +77,7 @@ def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
     """Masks a text about a connector with the settings `given`: `printable_text`, its placeholders and its secrets."""
     values = [value for settings in given for value in settings.values()]
     secrets = [value for settings in given for name, value in settings.items() if is_secret(name)]
+    secrets += [login for settings in given for login in logins(settings)]
     return printable_text(hide_in(text, values, secrets))
 
 
@@ -112,9 +108,10 @@ def _hidden_query(match: re.Match[str]) -> str:
 
 def credentials_of(client: Mapping[str, object]) -> tuple[str, ...]:
     """Returns the forms of the secrets among librdkafka's settings, for `secret_forms.without`; resolved ones."""
-    secrets = [str(value) for name, value in client.items() if is_secret(name)]
-    logins = (f"{client[user]}:{client[own]}" for user, own in _LOGINS if user in client and own in client)
-    return forms_of(*secrets, *logins)
+    texts = [(str(value), is_secret(name)) for name, value in client.items()]
+    texts += [(login, True) for login in logins(client)]
+    whole = (text for text, is_whole in texts if is_whole)
+    return forms_of(*whole, *(part for text, own in texts for part in secrets_in(text, is_secret=own)))
 
 
 def masked(given: Mapping[str, str]) -> dict[str, str]:

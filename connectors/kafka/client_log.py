@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from compactor.secret_forms import without
-from connectors.config.secrets import credentials_of, logged_text
+from connectors.config.secrets import logged_text
+from connectors.kafka.broker_text import SENT
 
 NAME: Final = "librdkafka"
 
@@ -21,14 +22,14 @@ class ClientLog:
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         # In a task of Spark these are all secrets that are known.
-        self._secrets = credentials_of(config)
+        self._secrets = SENT.remember(config)
 
     def __repr__(self) -> str:
         return "ClientLog()"
 
     def log(self, level: int, message: str, *parts: object) -> None:
         """Logs a line of librdkafka's at Python's `level`."""
-        logging.getLogger(NAME).log(level, "%s", without(logged_text(message % parts), self._secrets))
+        logging.getLogger(NAME).log(level, "%s", logged_text(without(message % parts, self._secrets)))
 
 
 def logged(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from compactor.errors import KeyfoldError, PublishInterruptedError
 from connectors.errors import CHECK_BROKERS, BrokerRefusedError, NotAllowedError, OutputError, UnreachableError
+from connectors.kafka.broker_text import broker_text
 
 FENCED: Final = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 """Another producer with the same transactional id was initialised after ours."""
@@ -110,7 +111,7 @@ def is_settling(error: BaseException) -> bool:
 def not_allowed(error: KafkaError, doing: str, right: str | None = None) -> NotAllowedError:
     """Returns the error for a missing right; `right` names it and what it is on, if that is known."""
     return NotAllowedError(
-        f"{doing}: {error.str()}: its principal lacks a right.",
+        f"{doing}: {broker_text(error)}: its principal lacks a right.",
         f"Grant {right or NOT_ALLOWED[error.code()]} (kafka-acls.sh --add); it is tried again by itself.",
     )
 
@@ -126,17 +127,17 @@ def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = Non
     if code in NOT_ALLOWED:
         return not_allowed(error, doing, right)
     if code in UNFIT:
-        return BrokerRefusedError(f"{doing}: {error.str()}.", f"{UNFIT[code]} It is tried again by itself.")
+        return BrokerRefusedError(f"{doing}: {broker_text(error)}.", f"{UNFIT[code]} It is tried again by itself.")
     if code in _SETTINGS:
-        return OutputError(f"{doing}: {error.str()}.", _SETTINGS[code])
+        return OutputError(f"{doing}: {broker_text(error)}.", _SETTINGS[code])
     if code in MISSING:  # of one broker at one moment: only step T3, which asks for longer, calls a topic deleted
         return UnreachableError(
-            f"{doing}: {bootstrap} does not know the topic at the moment: {error.str()}.",
+            f"{doing}: {bootstrap} does not know the topic at the moment: {broker_text(error)}.",
             "It is asked for again; if it was deleted, the next start of the connector says so.",
         )
     if code in UNANSWERED or error.retriable():
         return UnreachableError(
-            f"{doing}: {bootstrap} did not answer: {error.str()}.",
+            f"{doing}: {bootstrap} did not answer: {broker_text(error)}.",
             CHECK_BROKERS,
         )
-    return PublishInterruptedError(f"{doing}: {error.str()}.", "It is tried again.")
+    return PublishInterruptedError(f"{doing}: {broker_text(error)}.", "It is tried again.")

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import NOT_ALLOWED, cause, typed
@@ -99,6 +100,7 @@ def _check(trouble: KafkaError | None, doing: str, right: str, bootstrap: str, u
         time.sleep(_PAUSE_S)
         return
     raise UnreachableError(
-        f"{doing}: {bootstrap} did not answer in time, or a transaction that holds it is still open: {trouble.str()}.",
+        f"{doing}: {bootstrap} did not answer in time, or a transaction that holds it is still open: "
+        f"{broker_text(trouble)}.",
         "Check that the brokers are up, and wait for the transaction to time out, or abort it: kafka-transactions.sh.",
     )

@@ -19,6 +19,7 @@ from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import credentials_of
 from connectors.errors import LoginRefusedError, NoConnectionError
 from connectors.kafka.admin import new_client
+from connectors.kafka.broker_text import shown
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.errors import cause
 from connectors.threads import CancellableThread
@@ -31,8 +32,6 @@ _FIRST_WAIT_S: Final = 0.4
 _POLL_S: Final = 0.05
 SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 """The settings that decide whether the brokers let a client in begin with one of these."""
-_SAID: Final = 1_000
-"""Characters that are shown of an error: a server of tokens may have answered with a page."""
 _CLOSED: Final = "Connection refused"
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+\)")
 _CHECKS: Final[Mapping[int, str]] = {
@@ -141,7 +140,7 @@ def refused(error: KafkaError, kind: ClientKind, config: Mapping[str, Setting], 
     librdkafka quotes the broker, or the server of tokens, which may repeat what it was sent.
     """
     bootstrap = str(config.get("bootstrap.servers"))
-    said = without(_STATE.sub("", error.str()), credentials_of(config))[:_SAID].rstrip(".?")
+    said = shown(without(_STATE.sub("", error.str()), credentials_of(config))).rstrip(".?")
     if error.code() in _CHECKS:
         check = _CHECKS[error.code()].format(kind=kind)
         return LoginRefusedError(

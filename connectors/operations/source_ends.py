@@ -16,6 +16,7 @@ from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.admin import topic_id
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.errors import MISSING, cause
 from connectors.kafka.probe import first_answer, listening
 
@@ -44,7 +45,7 @@ def source_ends(worker: WorkerConfig, connector: ConnectorConfig, tps: Sequence[
     try:
         first_answer(admin, listener, DEADLINE_S)  # a client that knows no broker yet may miss list_offsets' answer
     except KafkaException as error:
-        return Ends({}, str(error.args[0].str()))
+        return Ends({}, broker_text(cause(error)))
     topics = TopicCollection(sorted({tp.topic for tp in tps}))
     described = admin.describe_topics(topics, request_timeout=DEADLINE_S)
     asked = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in tps}
@@ -78,6 +79,6 @@ def _outcome(answer: Future[Any]) -> int | str:
     try:
         return int(answer.result(_ANSWER_S).offset)
     except KafkaException as error:
-        return str(error.args[0].str())
+        return broker_text(cause(error))
     except TimeoutError:
         return f"no answer within {DEADLINE_S} s"

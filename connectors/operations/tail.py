@@ -14,6 +14,7 @@ from connectors.clock import Clock
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConnectorError, NotAllowedError, UnreachableError, UsageError
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 from connectors.kafka.errors import MISSING, NOT_ALLOWED, cause
 from connectors.kafka.probe import probe
@@ -96,7 +97,7 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
     except KafkaException as error:
         raise UnreachableError(
-            f"No broker answered within {_TIMEOUT_S:.0f} s: {cause(error).str()}.",
+            f"No broker answered within {_TIMEOUT_S:.0f} s: {broker_text(cause(error))}.",
             "Check bootstrap.servers in the worker file, and that the broker runs.",
         ) from error
     if metadata.error is not None:
@@ -106,7 +107,7 @@ def partitions(consumer: Consumer, topic: str) -> list[int]:
 
 def refused(topic: str, error: KafkaError) -> KeyfoldError:
     """Returns the error for what a broker answered about `topic`: not there, not allowed, or not at the moment."""
-    what = f"Topic {topic}: {error.str()}."
+    what = f"Topic {topic}: {broker_text(error)}."
     if error.code() in MISSING or error.code() == KafkaError.TOPIC_EXCEPTION:
         return UsageError(what, "Check its name, and bootstrap.servers.")
     if error.code() in NOT_ALLOWED:
@@ -132,7 +133,7 @@ class BrokerWarnings:
     def __call__(self, error: KafkaError) -> None:
         """Logs `error` if it says that every broker is away."""
         if error.name() == "_ALL_BROKERS_DOWN" and self._times.ready(error.name()):
-            log.warning("no broker answers, reading goes on once one does", error=error.str())
+            log.warning("no broker answers, reading goes on once one does", error=broker_text(error))
 
 
 class Silence:
@@ -192,7 +193,7 @@ class TopicWatch:
             return
         missing = error is not None and error.code() in MISSING
         if missing and self._missed:
-            raise ConnectorError(f"Topic {self._topic} was deleted: {error.str()}.", "Check the topic.")
+            raise ConnectorError(f"Topic {self._topic} was deleted: {broker_text(error)}.", "Check the topic.")
         self._missed = missing
 
 
@@ -218,6 +219,8 @@ def _good(messages: list[Message]) -> Iterator[Message]:
         if error is None:
             yield message
         elif error.fatal() or error.name() in _FINAL:
-            raise ConnectorError(f"Topic {message.topic()} cannot be read any more: {error.str()}.", "Check the topic.")
+            raise ConnectorError(
+                f"Topic {message.topic()} cannot be read any more: {broker_text(error)}.", "Check the topic."
+            )
         else:
-            log.warning("reading is disturbed, it goes on by itself", error=error.str())
+            log.warning("reading is disturbed, it goes on by itself", error=broker_text(error))

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from msgspec import Struct
 
 from compactor.secret_forms import forms_of
-from connectors.credentials import is_address, login
+from connectors.credentials import NOT_SHOWN, is_address, login
 from connectors.options import REQUIRED, Option, OptionsError
 
 
@@ -146,7 +146,7 @@ def _check_keystore(options: Mapping[str, Any]) -> None:
         why = f"{error.strerror}."
     else:
         return
-    raise OptionsError([("schema.registry.ssl.keystore.location", f'"{path}" is not allowed: {why}')])
+    raise OptionsError([("schema.registry.ssl.keystore.location", f"{NOT_SHOWN} is not allowed: {why}")])
 
 
 def _without_user(url: str) -> tuple[str, tuple[str, ...] | None]:

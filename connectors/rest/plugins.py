@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
+from compactor.secret_forms import HIDDEN
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import Definition, definitions, documentation
 from connectors.config.errors import Fault, FaultyConfigError
@@ -18,6 +19,7 @@ from connectors.config.fields import CONNECTOR_CLASS, RefusalError, as_text
 from connectors.config.files import checked
 from connectors.config.flat_file import check_size
 from connectors.config.secrets import printable
+from connectors.credentials import is_of_login
 from connectors.errors import UsageError
 from connectors.known_values import forgotten_after
 from connectors.rest import bodies, shapes
@@ -104,6 +106,8 @@ def _info(
 
 def _value(name: str, given: Mapping[str, str], errors: Mapping[str, list[str]]) -> shapes.ConfigValueInfo:
     text = printable(name, given[name]) if name in given else None
+    if text is not None and is_of_login(name) and any(f"{name}.".startswith(f"{key}.") for key in errors):
+        text = HIDDEN  # what is wrong may be the password of another line
     return shapes.ConfigValueInfo(
         name=name, value=text, recommended_values=[], errors=errors.get(name, []), visible=True
     )

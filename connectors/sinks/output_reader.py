@@ -25,6 +25,7 @@ from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
 from connectors.errors import CHECK_BROKERS, OutputError, UnreachableError
 from connectors.kafka.admin import Admin
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.consumers import every_latest_offset, headers_of
@@ -292,4 +293,6 @@ def _unread(where: str, config: Mapping[str, Setting], place: TopicPartition, er
     """Raises the typed `error`; logs a missing right instead, as publishing needs no right to read the output."""
     if error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise typed(error, f"{where}: {place} cannot be read", str(config.get("bootstrap.servers")))
-    _log.warning("output may not be read, other writers are not looked for", topic=place.topic, reason=error.str())
+    _log.warning(
+        "output may not be read, other writers are not looked for", topic=place.topic, reason=broker_text(error)
+    )

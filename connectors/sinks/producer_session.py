@@ -29,6 +29,7 @@ from compactor.storage.base import Storage
 from connectors.errors import PUBLISH_ANEW, OutputError, UnreachableError
 from connectors.kafka import groups
 from connectors.kafka.admin import Admin, TopicInfo, chunks, described, group_id
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.consumers import every_latest_offset
 from connectors.kafka.errors import FENCED, NOT_ALLOWED, UNFIT, cause, not_allowed, typed
@@ -209,7 +210,8 @@ class ProducerSession:
             self.check_epoch()
             return PublishInterruptedError(
                 f"{self.bucket}: {doing}: its producer was shut out, by a later publish of this worker, by "
-                f"transaction.timeout.ms, or by a worker of this connector name with another catalog: {error.str()}.",
+                f"transaction.timeout.ms, or by a worker of this connector name with another catalog: "
+                f"{broker_text(error)}.",
                 f"{AGAIN} If it goes on, look for a worker of the same connector name with another storage.location.",
             )
         return typed(error, f"{self.bucket}: {doing}", str(self._clients.producer().get("bootstrap.servers")))

@@ -17,6 +17,7 @@ from compactor.failpoints import hit
 from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition, measure
 from compactor.publish.retired import RETIRED
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.errors import MISSING, REFUSED, cause, not_allowed
 from connectors.kafka.producers import QUEUE, call_until_answered
 from connectors.sinks import dead_letter
@@ -284,7 +285,7 @@ class Transaction:
                 raise
             raise PublishInterruptedError(
                 f"{self._session.bucket}: the group takes no position for a source topic that is gone: "
-                f"{cause(error).str()}.",
+                f"{broker_text(cause(error))}.",
                 "Positions of a deleted topic cannot be committed; it has to be closed first.",
             ) from error
 
@@ -298,7 +299,7 @@ class Transaction:
             if kafka_error.txn_requires_abort() or kafka_error.fatal():
                 raise
             raise OutcomeUnknownError(
-                f"{session.bucket}: the commit of a transaction was not answered: {kafka_error.str()}.",
+                f"{session.bucket}: the commit of a transaction was not answered: {broker_text(kafka_error)}.",
                 "The positions that the group holds tell whether it took effect; they are read again.",
             ) from error
 
@@ -320,7 +321,7 @@ class Transaction:
         reasons = [failure for failure in self._session.failures if failure.code() not in _PURGED] + [trouble or error]
         refusal = next((reason for reason in reasons if reason.code() in REFUSED), None)
         if refusal is not None:
-            return Refused(refusal.str())
+            return Refused(broker_text(refusal))
         return self._session.typed(reasons[0], doing)
 
 

@@ -29,6 +29,7 @@ from compactor.model.record import TopicPartition
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
 from connectors.kafka.admin import Admin
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import AssignedConsumer, borrowed
 from connectors.source import source_errors
@@ -159,12 +160,12 @@ class StrictRead:
         assert error is not None
         key = TopicPartition(message.topic() or "", message.partition() or 0)
         position = next((cursor.position for cursor in self._cursors.every if cursor.key == key), -1)
-        self._idle.reason = error.str()
+        self._idle.reason = broker_text(error)
         fault = source_errors.classify(error.name())
         if fault is FetchError.REFUSED:
-            raise source_errors.refused(self._options.connector, key, position, error.str())
+            raise source_errors.refused(self._options.connector, key, position, broker_text(error))
         if fault is FetchError.DAMAGED:
-            raise source_errors.damaged(self._options.connector, key, position, error.str())
+            raise source_errors.damaged(self._options.connector, key, position, broker_text(error))
         self._idle.doubt |= fault is FetchError.LOOK
 
     def _look(self, stuck: list[RangeCursor]) -> list[pa.RecordBatch]:

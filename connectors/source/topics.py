@@ -22,6 +22,7 @@ from connectors.clock import Clock
 from connectors.config.topics import TopicPattern
 from connectors.errors import PatternError
 from connectors.kafka.admin import Admin, TopicInfo
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import latest_offsets
@@ -161,7 +162,7 @@ class SourceTopics:
         try:
             every = self._admin.list_topics()
         except KeyfoldError as error:
-            raise NoAnswerError(cause(error.__cause__ or error).str()) from None
+            raise NoAnswerError(broker_text(cause(error.__cause__ or error))) from None
         try:
             names = [name for name in every if pattern.matches(name)]
         except PatternError as error:
@@ -188,7 +189,7 @@ class SourceTopics:
         for name, answer in (self._admin.describe_each(wanted) if answers is None else answers).items():
             if isinstance(answer, KafkaError):
                 self._check_allowed(answer, name)
-                raise NoAnswerError(answer.str())
+                raise NoAnswerError(broker_text(answer))
             infos[name] = answer
         return infos
 
@@ -198,7 +199,7 @@ class SourceTopics:
         for tp, answer in answers.items():
             if isinstance(answer, KafkaError):
                 self._check_allowed(answer, tp.topic)
-                split.failures[tp] = answer.str()
+                split.failures[tp] = broker_text(answer)
             elif answer < 0:
                 split.failures[tp] = "its leader did not answer"
             else:
@@ -207,4 +208,4 @@ class SourceTopics:
 
     def _check_allowed(self, error: KafkaError, topic: str) -> None:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise source_errors.describe_refused(self._connector, topic, error.str())
+            raise source_errors.describe_refused(self._connector, topic, broker_text(error))

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic
 from connectors.dev.demo.data import Flight
 from connectors.errors import UnreachableError
 from connectors.kafka.admin import new_client
+from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 
 TOPIC: Final = "flights"
@@ -81,7 +82,7 @@ class _Sender:
         """Waits until the broker has everything."""
         left = self._producer.flush(_TIMEOUT_S)
         if left or self._refused:
-            why = self._refused.str() if self._refused else f"{left:,} are left"
+            why = broker_text(self._refused) if self._refused else f"{left:,} are left"
             raise UnreachableError(f"The demo's broker did not take all flights: {why}.")
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:

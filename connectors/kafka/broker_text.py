@@ -1,0 +1,66 @@
+"""Shows what librdkafka says of an error: short, and without what its clients have sent.
+
+librdkafka quotes brokers and servers of tokens, which may repeat a request. Messages and lines of the log take its
+words from here alone. What a client has sent is known by its settings, in each process that has made one: that is also
+a task of Spark, which knows no other secret.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+from compactor.secret_forms import without
+from connectors.config.secrets import credentials_of, printable_text
+
+_SAID: Final = 1_000
+"""Characters that are shown of an error: a server of tokens may have answered with a page."""
+_SEARCHED: Final = 20_000
+"""Characters of it that are searched for secrets."""
+_MOST: Final = 200
+"""How many logins are remembered, the newest: all clients of a worker share a few."""
+
+
+class SentCredentials:
+    """The credentials of the clients that this process has made, in the forms in which others repeat them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Of each login, the newest at the end; changed under the lock.
+        self._logins: dict[tuple[str, ...], None] = {}
+
+    def remember(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Remembers the credentials in a client's settings, and returns their forms."""
+        credentials = credentials_of(config)
+        with self._lock:
+            self._logins.pop(credentials, None)
+            if credentials:
+                self._logins[credentials] = None
+            if len(self._logins) > _MOST:
+                del self._logins[next(iter(self._logins))]
+        return credentials
+
+    def hidden_in(self, text: str) -> str:
+        """Returns `text` without them."""
+        with self._lock:
+            logins = list(self._logins)
+        for credentials in logins:
+            text = without(text, credentials)
+        return text
+
+
+SENT: Final = SentCredentials()
+"""Of this process."""
+
+
+def broker_text(error: KafkaError) -> str:
+    """Returns what `error` says, for a message or a line of the log."""
+    return shown(error.str())
+
+
+def shown(text: str) -> str:
+    """Returns a text of librdkafka's as a message or a line of the log may have it."""
+    return printable_text(SENT.hidden_in(text[:_SEARCHED]))[:_SAID]

@@ -1,0 +1,62 @@
+"""What brokers and servers of tokens say is shown without what they were sent."""
+
+from __future__ import annotations
+
+import ast
+import base64
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError
+
+from connectors.kafka.broker_text import SentCredentials, broker_text
+from connectors.kafka.client_log import logged
+from connectors.kafka.errors import typed
+
+ROOT = Path(__file__).parents[4] / "connectors"
+PAIR = base64.b64encode(b"cid-4712:Own-Secret-4712").decode()
+
+
+@pytest.mark.parametrize("said", [f"401 for Basic {PAIR}", f"you sent Own-Secret-4712, {PAIR}", "lkc-4712 is unknown"])
+def test_no_error_shows_what_a_client_of_this_process_has_sent(said: str) -> None:
+    """Also of a connector over REST, in whose texts the worker's own settings are not looked for."""
+    logged(
+        {
+            "sasl.oauthbearer.client.id": "cid-4712",
+            "sasl.oauthbearer.client.secret": "Own-Secret-4712",
+            "sasl.oauthbearer.extensions": "logicalCluster=lkc-4712,x=y",
+        }
+    )
+    error = KafkaError(KafkaError._AUTHENTICATION, said)
+    for text in (broker_text(error), str(typed(error, "Reading", "b:1"))):
+        assert [part for part in ("4712", PAIR[:12]) if part in text] == []
+        assert "[hidden]" in text
+
+
+def test_an_answer_is_shown_in_part() -> None:
+    """A server of tokens may send a page, and a broker some megabytes."""
+    assert len(broker_text(KafkaError(KafkaError._FAIL, "x " * (1 << 20)))) == 1_000
+
+
+def test_the_newest_logins_are_remembered() -> None:
+    """However many clients a worker makes in its life."""
+    sent = SentCredentials()
+    for number in range(1_000):
+        sent.remember({"sasl.password": f"Password-{number}"})
+        sent.remember({"client.id": "no secret"})
+    assert sent.hidden_in("Password-999 and Password-7") == "[hidden] and Password-7"
+
+
+def test_nothing_else_takes_the_words_of_librdkafka() -> None:
+    """In no message and no line of the log: the calls here look at them, or hide what was sent themselves."""
+    looks = {"kafka/broker_text.py", "kafka/probe.py", "config/librdkafka.py"}
+    calls = [
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for path in ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "str"
+        and not node.args
+    ]
+    assert [call for call in calls if call.partition(":")[0] not in looks] == []
