@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
@@ -40,6 +41,9 @@ request's."""
 def lowest_level(logger: str) -> int:
     """Returns the lowest level that a logger may have; NOTSET: any."""
     return LOWEST.get(logger.partition(".")[0], logging.NOTSET)
+
+
+_log = structlog.get_logger()
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -74,12 +78,34 @@ def configure(level: str = "info", style: str = "auto") -> None:
     for name in _SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     logging.captureWarnings(capture=True)
+    _take_hooks()
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, *shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _take_hooks() -> None:
+    """Logs what no handler has taken, of threads and of callbacks: Python would print it with all that it quotes.
+
+    Hooks that somebody else has set stay.
+    """
+    if threading.excepthook is threading.__excepthook__:
+        threading.excepthook = _log_end_of_thread
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _log_unraisable
+
+
+def _log_end_of_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_type is not SystemExit:
+        name = args.thread.name if args.thread else ""
+        _log.error("a thread has ended with an error", thread=name, exc_info=args.exc_value)
+
+
+def _log_unraisable(args: sys.UnraisableHookArgs) -> None:
+    _log.error("an error could not be raised", exc_info=args.exc_value)
 
 
 def _is_shown(record: logging.LogRecord) -> bool:

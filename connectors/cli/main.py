@@ -50,7 +50,7 @@ from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 log = structlog.get_logger(__name__)
 
 
-def exit_of(error: Exception) -> typer.Exit:
+def exit_of(error: BaseException) -> typer.Exit:
     """Writes to stderr what happened and what to do; returns the exit that `error` ends a command with."""
     if isinstance(error, BrokenPipeError):
         return _leave_quietly()
@@ -65,7 +65,7 @@ def interrupted() -> typer.Exit:
     return typer.Exit(EXIT_INTERRUPTED)
 
 
-def message_of(error: Exception) -> str:
+def message_of(error: BaseException) -> str:
     """Returns `error: …` and, on a line of its own, `next: …`; no traceback."""
     if isinstance(error, KeyfoldError):
         parts = (("error", error.message), ("next", error.action))
@@ -126,6 +126,10 @@ class _Commands(_CommandGroup):
             raise exit_of(error) from error
         except KeyboardInterrupt as error:
             raise interrupted() from error
+        except SystemExit:
+            raise
+        except BaseException as error:  # a panic of a library in Rust: Python would print what it says as it is
+            raise exit_of(error) from error
 
 
 _TYPERS_OWN = (typer.Exit, typer.Abort, typer.TyperException)

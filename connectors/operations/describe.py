@@ -248,7 +248,7 @@ def _partition(log: PartitionLog, source_end: int | None, decision: CleaningDeci
         generation_start=start,
         waits_for=first_end_of(log),
         fold=FoldDescription(reason=decision.reason.value, text=decision.text, due_ms=decision.due_ms),
-        quarantine=log.quarantine,
+        quarantine=log.quarantine and replace(log.quarantine, error=logged_text(log.quarantine.error)),
     )
 
 

@@ -13,6 +13,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector, load_valid_part, load_worker, other_file
 from connectors.config.folder_checks import snapshot_faults, storage_faults
+from connectors.config.secrets import logged_text
 from connectors.config.topics import missing, select
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError
@@ -101,7 +102,7 @@ def _at_this_machine(worker: WorkerConfig, *, asks: bool) -> tuple[Fault, ...]:
 
 
 def _faulty(error: FaultyConfigError) -> Verdict:
-    return Verdict(error.file, None, valid=False, errors=[str(fault) for fault in error.faults])
+    return Verdict(error.file, None, valid=False, errors=[logged_text(str(fault)) for fault in error.faults])
 
 
 def broker_faults(config: ConnectorConfig, brokers: Admin) -> tuple[Fault, ...]:

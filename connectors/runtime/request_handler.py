@@ -65,7 +65,7 @@ class RequestHandler:
                 answer = self._try(request)
             except Exception as error:
                 # Answered first: a command that asks again and again must not end every run of this connector.
-                requests.answer(self._storage, request.id, Answer(ok=False, message=str(error)))
+                requests.answer(self._storage, request.id, Answer(ok=False, message=logged_text(str(error))))
                 raise
             requests.answer(self._storage, request.id, answer)
 

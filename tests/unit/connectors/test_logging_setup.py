@@ -194,3 +194,41 @@ def test_secrets_in_names_and_objects_are_hidden(style: str, capsys: pytest.Capt
     if style == "json":
         line = json.loads(shown.splitlines()[0])
         assert [line[name] for name in ("count", "ratio", "done", "nothing")] == [1, 0.5, True, None]
+
+
+NOT_TAKEN = """
+import sys, threading
+from connectors import logging_setup
+from connectors.cli.main import app, main
+
+class PanicException(BaseException):
+    pass
+
+class Breaks:
+    def __del__(self):
+        fails()
+
+def fails():
+    raise PanicException("of the server: sasl.password=geheim-4711")
+
+@app.command()
+def breaks() -> None:
+    thread = threading.Thread(target=fails)
+    thread.start()
+    thread.join()
+    Breaks()
+    fails()
+
+sys.argv = ["keyfold", "breaks"]
+sys.exit(main())
+"""
+
+
+def test_what_no_handler_takes_is_masked_too() -> None:
+    """Python itself would print it: the end of a thread, of a command, and what a callback raises."""
+    done = subprocess.run([sys.executable, "-c", NOT_TAKEN], capture_output=True, text=True, timeout=60, check=False)
+    assert "4711" not in done.stderr + done.stdout
+    assert done.stderr.count(f"PanicException: of the server: sasl.password={HIDDEN}") == 3
+    for event in ("a thread has ended with an error", "an error could not be raised", "error: PanicException: "):
+        assert event in done.stderr
+    assert done.returncode == 1

@@ -160,6 +160,16 @@ def test_the_error_in_a_status_is_shown_without_secrets() -> None:
     assert status.error == "sent [hidden]"
 
 
+def test_the_error_of_a_quarantine_is_shown_without_secrets() -> None:
+    """It was read from the store, as an error had it: an error of Spark's, or what a decoder has said."""
+    held = Quarantined(since_ms=0, retry_ms=1, failures=1, error="refused: sasl.password=geheim-4711")
+    log = replace(_log(10, None, _run(0, 10, 100)), quarantine=held)
+    (shown,) = operation.partitions(CatalogState(logs=(log,)), {}, SETTINGS, 0)
+    assert shown.quarantine is not None
+    assert shown.quarantine.error == "refused: sasl.password=[hidden]"
+    assert "4711" not in repr(shown)
+
+
 @pytest.mark.parametrize(("age_ms", "stale"), [(0, False), (operation.STALE_MS, False), (operation.STALE_MS + 1, True)])
 def test_an_old_status_is_marked_stale(age_ms: int, stale: bool) -> None:
     """What a worker said half a minute ago may no longer be so."""

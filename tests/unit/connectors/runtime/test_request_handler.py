@@ -206,11 +206,11 @@ def test_a_failure_that_ends_the_connector_is_answered_first(
     storage: MemoryStorage, kept: Kept, handler: RequestHandler
 ) -> None:
     """The next run must not meet the same request again."""
-    kept.fails = FoldError("Records are missing.", "Look.")
+    kept.fails = FoldError("Records are missing: sasl.password=geheim.", "Look.")
     request = requests.leave(storage, SNAPSHOT, 1)
     with pytest.raises(FoldError):
         handler.answer_all()
     found = requests.answered(storage, request.id)
     assert found is not None
-    assert "Records are missing." in found.message
+    assert "Records are missing: sasl.password=[hidden]" in found.message
     assert requests.pending(storage, 1) == ()
