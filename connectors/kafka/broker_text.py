@@ -7,6 +7,7 @@ a task of Spark, which knows no other secret.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,6 +21,18 @@ _SAID: Final = 1_000
 """Characters that are shown of an error: a server of tokens may have answered with a page."""
 _SEARCHED: Final = 20_000
 """Characters of it that are searched for secrets."""
+_ANSWER: Final = re.compile(
+    r"(?P<asked>Failed to (?:acquire SASL OAUTHBEARER|retrieve \w{1,20}) token(?: from \"[^\"]*+\")?: )"
+    r"(?P<answer>.*?)(?P<status> \(\d{3}\))?\Z",
+    re.DOTALL,
+)
+"""How librdkafka quotes what a server of tokens has answered; the log has the status too."""
+_NO_WORDS: Final = re.compile(r"[{}<>&=\[\]]")
+"""What librdkafka's own reasons do not have, and answers do: JSON, a page, a form that is repeated."""
+_LONGEST_REASON: Final = 120
+"""Characters of the longest of librdkafka's own reasons, such as curl's `SSL peer certificate … was not OK`."""
+_CODE: Final = re.compile(r"\"error\"\s*:\s*\"([A-Za-z_]{1,64})\"")
+"""The code of a refusal (RFC 6749, 5.2)."""
 _MOST: Final = 200
 """How many logins are remembered, the newest: all clients of a worker share a few."""
 
@@ -63,4 +76,18 @@ def broker_text(error: KafkaError) -> str:
 
 def shown(text: str) -> str:
     """Returns a text of librdkafka's as a message or a line of the log may have it."""
-    return printable_text(SENT.hidden_in(text[:_SEARCHED]))[:_SAID]
+    return printable_text(SENT.hidden_in(without_answer(text[:_SEARCHED])))[:_SAID]
+
+
+def without_answer(text: str) -> str:
+    """Returns `text` with the code alone of an answer of a server of tokens.
+
+    The rest may repeat an assertion or a token that nobody knows here; or what a setting asks for, which would show
+    whoever guesses another's secret in it that the guess is right.
+    """
+    match = _ANSWER.search(text)
+    if match is None or not (_NO_WORDS.search(match["answer"]) or len(match["answer"]) > _LONGEST_REASON):
+        return text
+    code = _CODE.search(match["answer"])
+    said = code[1] if code else "an answer that is not shown"
+    return f"{text[: match.start()]}{match['asked']}{said}{match['status'] or ''}"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from compactor.secret_forms import without
 from connectors.config.secrets import logged_text
-from connectors.kafka.broker_text import SENT
+from connectors.kafka.broker_text import SENT, without_answer
 
 NAME: Final = "librdkafka"
 
@@ -29,7 +29,7 @@ class ClientLog:
 
     def log(self, level: int, message: str, *parts: object) -> None:
         """Logs a line of librdkafka's at Python's `level`."""
-        logging.getLogger(NAME).log(level, "%s", logged_text(without(message % parts, self._secrets)))
+        logging.getLogger(NAME).log(level, "%s", logged_text(without(without_answer(message % parts), self._secrets)))
 
 
 def logged(config: Mapping[str, Any]) -> dict[str, Any]:

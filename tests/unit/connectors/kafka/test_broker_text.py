@@ -33,6 +33,27 @@ def test_no_error_shows_what_a_client_of_this_process_has_sent(said: str) -> Non
         assert "[hidden]" in text
 
 
+TOKEN_SERVER = 'Failed to retrieve JWT token from "http://h/t": '
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ('{"error": "invalid_grant", "error_description": "of you, geheim-4711"} (400)', "invalid_grant (400)"),
+        ('{"error": "geheim 4711", "error_description": "x"} (400)', "an answer that is not shown (400)"),
+        ("<html>grant_type=x&assertion=geheim-4711 (401)", "an answer that is not shown (401)"),
+        ("geheim-4711 " * 100, "an answer that is not shown"),
+        ("Failed to parse JSON response at 0/575 (200)", "Failed to parse JSON response at 0/575 (200)"),
+        ('Expected JSON response with "id_token" field', 'Expected JSON response with "id_token" field'),
+        ("Couldn't connect to server (-1)", "Couldn't connect to server (-1)"),
+    ],
+)
+def test_of_an_answer_of_a_server_of_tokens_the_code_is_shown(said: str, told: str) -> None:
+    """The rest repeats a request that was made for this login; librdkafka's own reasons stay."""
+    for asked in (TOKEN_SERVER, "Failed to acquire SASL OAUTHBEARER token: "):
+        assert broker_text(KafkaError(KafkaError._AUTHENTICATION, asked + said)).endswith(f": {told}")
+
+
 def test_an_answer_is_shown_in_part() -> None:
     """A server of tokens may send a page, and a broker some megabytes."""
     assert len(broker_text(KafkaError(KafkaError._FAIL, "x " * (1 << 20)))) == 1_000

@@ -73,7 +73,7 @@ def test_what_a_server_of_tokens_repeats_is_hidden(
     if kind == "consumer":
         client.close()
     shown = caplog.text + capfd.readouterr().err
-    assert "[hidden]" in caplog.text
+    assert "an answer that is not shown (400)" in caplog.text
     assert [part for part in (SECRET, PAIR[:12]) if part in shown] == []
 
 
