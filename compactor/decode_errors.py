@@ -1,4 +1,4 @@
-"""Says why content cannot be decoded, without a word of it: whoever wrote it may have put a secret into it."""
+"""Says why content cannot be decoded, without a word of it: its author may have put a secret into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _VALUE: Final = re.compile(r"(Invalid (?:enum )?value) .*?( - at `\$[^`\s]*`)?\Z
 """How msgspec quotes a value that is none of those allowed; the path after it has only names of ours."""
 _QUOTED: Final = re.compile(r"\s*(?<!\w)(?P<quote>['\"]).*(?P=quote)", re.DOTALL)
 _SAID: Final = 200
-"""Characters that are shown: what is wrong and where stands at the beginning."""
+"""Characters that are shown: what is wrong, and the place, stand at the beginning."""
 
 
 def why(error: Exception) -> str:

@@ -43,7 +43,7 @@ _OF_LOGINS: Final = re.compile(
     r"(?i)(?:\A|\.)(?:(?:enable\.)?(?:sasl|ssl)|https|security|basic\.auth|bearer\.auth|proxy|apicurio\.auth)\."
     r"|\Astorage\.(?:s3|azure|gcs)\."
 )
-"""Names of settings beside which passwords stand."""
+"""Names of settings next to which passwords stand in a file."""
 NOT_SHOWN: Final = "the value (not shown)"
 _MANY: Final = 8
 """Characters of a text that is no word of a message, see `is_no_word`."""

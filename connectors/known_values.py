@@ -58,7 +58,7 @@ _JSON_TOKEN: Final = re.compile(
     r"(?:(?<![\w-])|(?<=%[0-9A-Fa-f][0-9A-Fa-f])|(?<=\\[nrt]))(?:ey[AJ]|ew[0ok]|ZXlK)[\w+/-]{15,}(?:[.=]|%2[Ee]|[\w+/-])*"
 )
 """A token or an assertion, as JWT has them: JSON in base64, with a dot between its parts; or that in base64 once more.
-Clients make some for one request, so that nobody knows them beforehand."""
+Clients make some for one request, so that no setting tells of them."""
 _OF_TOKEN_SERVER: Final = re.compile(
     r"(Failed to (?:acquire SASL OAUTHBEARER|retrieve \w{1,20}) token(?: from \\?\"[^\"]*+\")?: )(.*)", re.DOTALL
 )

@@ -98,7 +98,7 @@ def tag(error: KeyfoldError, key: bytes = KEY) -> str:
 
 
 def untagged(line: str) -> KeyfoldError | None:
-    """Returns the KeyfoldError of a line that is a tag as a whole, whoever has signed it: a task's own answer."""
+    """Returns the KeyfoldError of a line that is a tag as a whole, of any signature: a task's own answer."""
     whole = _TAG.fullmatch(line)
     payload = _decoded(whole[2]) if whole else None
     return _made(payload) if payload else None

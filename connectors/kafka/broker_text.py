@@ -82,8 +82,8 @@ def shown(text: str) -> str:
 def without_answer(text: str) -> str:
     """Returns `text` with the code alone of an answer of a server of tokens.
 
-    The rest may repeat an assertion or a token that nobody knows here; or what a setting asks for, which would show
-    whoever guesses another's secret in it that the guess is right.
+    The rest may repeat an assertion or a token that is not known here; or what a setting asks for: if a secret were
+    hidden in that, its author would know that he has guessed it.
     """
     match = _ANSWER.search(text)
     if match is None or not (_NO_WORDS.search(match["answer"]) or len(match["answer"]) > _LONGEST_REASON):
