@@ -6,8 +6,10 @@ replaces them before.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import quote_plus, unquote, urlsplit
 
@@ -27,6 +29,8 @@ _PARAMETER: Final = re.compile(r"(?i)[?&;][\w.-]{0,64}(?:password|secret|token|k
 """A secret in the query of a URL, by its name: client_secret, access_token, and sig of Azure's signed URLs."""
 _PAIRS: Final = re.compile(r"\s*[\w.-]+\s*=[^,]*(?:,\s*[\w.-]+\s*=[^,]*)*", re.ASCII)
 """Several values in one setting, each after its name: `sasl.oauthbearer.extensions`."""
+_SECRET_MEMBER: Final = re.compile(r"(?i)password|secret|token|private_?key")
+"""Names of secrets in a setting that is JSON, such as a service account's key file of Google's."""
 _BLOCK: Final = re.compile(r"-----[^\n]*-----")
 _MOST_LINES: Final = 200
 """How many lines of one secret are known by themselves: a file of certificates has as many."""
@@ -75,7 +79,8 @@ def _parts(secret: str) -> Iterator[str]:
     """Yields what of `secret` stands between placeholders, and what of that may be quoted by itself.
 
     Of USER:PASSWORD that is the password, and both as OAuth sends them; the user is the secret if the password is
-    empty, but not if it is a placeholder. Of NAME=VALUE,… it is each value, of several lines each that is long.
+    empty, but not if it is a placeholder. Of NAME=VALUE,… it is each value, of JSON each
+    secret by its name, of several lines each that is long.
     """
     pieces = [piece.strip() for piece in secret.split(_CUT)]
     for piece in pieces:
@@ -88,8 +93,17 @@ def _parts(secret: str) -> Iterator[str]:
             yield f"{quote_plus(user)}:{quote_plus(password)}"  # RFC 6749, 2.3.1
         if _PAIRS.fullmatch(piece):
             yield from (value.partition("=")[2].strip() for value in piece.split(","))
+        yield from (part for member in _members(piece) for part in _parts(member))
         lines = piece.splitlines()[:_MOST_LINES] if "\n" in piece else ()
         yield from (line.strip() for line in lines if len(line) >= _LONG_LINE and not _BLOCK.match(line.strip()))
+
+
+def _members(piece: str) -> Iterator[str]:
+    """Yields the secrets in an object of JSON; nothing if it is none."""
+    if piece.startswith("{") and piece.endswith("}"):
+        with suppress(ValueError, RecursionError):
+            members = json.loads(piece)
+            yield from (text for name, text in members.items() if isinstance(text, str) and _SECRET_MEMBER.search(name))
 
 
 def login(user: str, password: str) -> Iterator[str]:

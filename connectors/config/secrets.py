@@ -37,6 +37,8 @@ _IN_TEXT: Final = re.compile(
 )
 """Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but tabs and ends of lines: a server's text may colour, move or delete what a terminal shows."""
 _TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
 """The end of a sentence that quotes another one with its end."""
 _LOGIN: Final = re.compile(
@@ -69,8 +71,11 @@ def printable(key: str, text: str) -> str:
 
 
 def logged_text(text: str) -> str:
-    """Masks a text that only operators read, a line of a log or of stderr: `printable_text`, and all placeholders."""
-    return printable_text(hide_all(text))
+    """Masks a text that only operators read, a line of a log or of stderr: `printable_text`, and all placeholders.
+
+    A character that a terminal would obey is shown as Python writes it.
+    """
+    return _without_controls(printable_text(hide_all(text)))
 
 
 def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
@@ -78,7 +83,11 @@ def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
     values = [value for settings in given for value in settings.values()]
     secrets = [value for settings in given for name, value in settings.items() if is_secret(name)]
     secrets += [login for settings in given for login in logins(settings)]
-    return printable_text(hide_in(text, values, secrets))
+    return _without_controls(printable_text(hide_in(text, values, secrets)))
+
+
+def _without_controls(text: str) -> str:
+    return _CONTROL.sub(lambda control: repr(control[0])[1:-1], text)
 
 
 def printable_text(text: str) -> str:

@@ -50,6 +50,17 @@ def test_each_value_of_a_setting_with_several_is_known_by_itself(name: str, text
     assert each not in logged_text(" ".join(values))
 
 
+def test_each_secret_of_a_key_file_in_a_setting_is_known_by_itself() -> None:
+    """Google's is JSON: what a client says of it has the key alone, or a line of it."""
+    lines = ["MIIE4711abcdefgh" * 4, "4711/xyz+xyz4711" * 4]
+    key = "\n".join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])
+    text = json.dumps({"type": "service_account", "private_key": key, "client_secret": "s-4711", "project_id": "p"})
+    given = {"storage.gcs.service.account.key": text}
+    for said in (key, json.dumps(key), *lines, "s-4711"):
+        assert "4711" not in text_of_connector(f"it says {said}.", given)
+    assert text_of_connector("project_id p of a service_account", given) == "project_id p of a service_account"
+
+
 ID, OWN = "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"
 
 

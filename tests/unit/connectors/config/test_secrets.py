@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import javaproperties
 import pytest
 
 from compactor.secret_forms import HIDDEN
-from connectors.config.secrets import is_secret, masked, printable_text
+from connectors.config.secrets import is_secret, logged_text, masked, printable_text, text_of_connector
 from connectors.placeholders import SecretError, has_placeholder, resolve
 
 LONG = 60_000
@@ -221,3 +222,9 @@ def test_properties_are_read_as_java_does(text: str, entries: dict[str, str]) ->
 def test_a_sentence_ends_with_one_period(text: str, printed: str) -> None:
     """Also one that ends with what another program has said, with its period."""
     assert printable_text(text) == printed
+
+
+@pytest.mark.parametrize("shows", [logged_text, text_of_connector])
+def test_a_text_of_a_server_moves_nothing_on_a_terminal(shows: Callable[[str], str]) -> None:
+    """It could hide the lines before it; tabs and ends of lines are text."""
+    assert shows("a\x1b[2J\r\x9bb\tc\nd\u00e9\x00") == "a\\x1b[2J\\r\\x9bb\tc\nd\u00e9\\x00"
