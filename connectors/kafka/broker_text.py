@@ -19,7 +19,7 @@ from connectors.config.secrets import credentials_of, printable_text
 
 _SAID: Final = 1_000
 """Characters that are shown of an error: a server of tokens may have answered with a page."""
-_SEARCHED: Final = 20_000
+_SEARCHED: Final = 4_000
 """Characters of it that are searched for secrets."""
 _ANSWER: Final = re.compile(
     r"(?P<asked>Failed to (?:acquire SASL OAUTHBEARER|retrieve \w{1,20}) token(?: from \"[^\"]*+\")?: )"
@@ -33,14 +33,16 @@ _LONGEST_REASON: Final = 120
 """Characters of the longest of librdkafka's own reasons, such as curl's `SSL peer certificate … was not OK`."""
 _CODE: Final = re.compile(r"\"error\"\s*:\s*\"([A-Za-z_]{1,64})\"")
 """The code of a refusal (RFC 6749, 5.2)."""
-_MOST: Final = 200
-"""How many logins are remembered, the newest: all clients of a worker share a few."""
+_MOST_FORMS: Final = 20_000
+"""How many forms of credentials are remembered, those of the newest clients: a text is searched for each, which takes 6
+to 50 ms. All clients of a worker share a few hundred; a key in PEM has a thousand."""
 
 
 class SentCredentials:
     """The credentials of the clients that this process has made, in the forms in which others repeat them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_forms: int = _MOST_FORMS) -> None:
+        self._most_forms = most_forms
         self._lock = threading.Lock()
         # Of each login, the newest at the end; changed under the lock.
         self._logins: dict[tuple[str, ...], None] = {}
@@ -52,7 +54,7 @@ class SentCredentials:
             self._logins.pop(credentials, None)
             if credentials:
                 self._logins[credentials] = None
-            if len(self._logins) > _MOST:
+            while len(self._logins) > 1 and sum(map(len, self._logins)) > self._most_forms:
                 del self._logins[next(iter(self._logins))]
         return credentials
 
