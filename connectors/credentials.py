@@ -79,8 +79,8 @@ def _parts(secret: str) -> Iterator[str]:
     """Yields what of `secret` stands between placeholders, and what of that may be quoted by itself.
 
     Of USER:PASSWORD that is the password, and both as OAuth sends them; the user is the secret if the password is
-    empty, but not if it is a placeholder. Of NAME=VALUE,… it is each value, of JSON each
-    secret by its name, of several lines each that is long.
+    empty, but not if it is a placeholder. Of NAME=VALUE,… it is each value, of JSON each secret by its name, of several
+    lines each that is long.
     """
     pieces = [piece.strip() for piece in secret.split(_CUT)]
     for piece in pieces:
