@@ -60,7 +60,7 @@ def commit(action: bytes) -> bytes:
 
 def test_no_error_of_the_catalog_shows_what_is_in_its_file(tmp_path: Path) -> None:
     """Whoever can write to the store may have put any text there."""
-    storage, data = LocalStorage(tmp_path), commit(b'{"do": "%s"}' % SECRET.encode())
+    storage, data = LocalStorage(str(tmp_path)), commit(b'{"do": "%s"}' % SECRET.encode())
     with pytest.raises(DamagedError, match=r"is damaged: Invalid value - at `\$\.actions\[0\]\.do`\.") as caught:
         commits.decoded(storage, commits.commit_path(1), data, commits.Commit)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
