@@ -197,8 +197,8 @@ def test_other_files_are_no_connectors(folder: Path, store: ConnectorStore, name
         ('{"name": "b"}', "missing required field `config`"),
         ('{"config": {}}', "missing required field `name`"),
         ('{"name": "b", "config": {"tasks.max": 1}}', "Expected `str`, got `int`"),
-        ('{"name": "b", "config": {}, "target_state": "DONE"}', "Invalid enum value 'DONE'"),
-        ('{"name": "a", "config": {}}', "it holds the connector 'a'"),
+        ('{"name": "b", "config": {}, "target_state": "DONE"}', "Invalid enum value - at `$.target_state`"),
+        ('{"name": "a", "config": {}}', "it holds another connector"),
         ('{"format_version": 2, "name": "b", "config": {}}', "it has format 2, this keyfold reads 1"),
     ],
 )
