@@ -7,7 +7,7 @@ from typing import Final
 
 _VALUE: Final = re.compile(r"(Invalid (?:enum )?value) .*?( - at `\$[^`\s]*`)?\Z", re.DOTALL)
 """How msgspec quotes a value that is none of those allowed; the path after it has only names of ours."""
-_QUOTED: Final = re.compile(r"\s*(?<!\w)(?P<quote>['\"]).*(?P=quote)", re.DOTALL)
+_QUOTED: Final = re.compile(r"(?<!\w)(?P<quote>['\"]).*(?P=quote)", re.DOTALL)
 _SAID: Final = 200
 """Characters that are shown: what is wrong, and the place, stand at the beginning."""
 
