@@ -307,7 +307,7 @@ def test_no_config_is_in_the_text() -> None:
 
 
 def test_a_scrape_is_quick() -> None:
-    """A thousand partitions take less than 100 ms, with values for each."""
+    """A thousand partitions take less than 100 ms of a processor, with values for each."""
     logs = [
         log(
             *(run(10 * place, 10 * place + 10, 30, arrived=NOW_MS - place) for place in range(1, 9)),
@@ -321,9 +321,9 @@ def test_a_scrape_is_quick() -> None:
     assert scrape.values()[Series("keyfold_partitions", ("a",))] == len(logs)
 
     def taken_s() -> float:
-        begin = time.perf_counter()
+        begin = time.thread_time()
         scrape.text()
-        return time.perf_counter() - begin
+        return time.thread_time() - begin
 
     assert min(taken_s() for _ in range(5)) < QUICK_S
 
