@@ -247,6 +247,7 @@ class Engine:
                 "bytes_published": sum(result.bytes for result in sent),
                 "dead_letters": sum(result.dead_letters for result in sent),
                 "records_refused": sum(result.refused for result in sent),
+                "records_unchanged": sum(result.unchanged for result in sent),
                 "transactions": sum(result.transactions for result in sent),
                 "transactions_aborted": sum(result.aborted for result in sent),
             }

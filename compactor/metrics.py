@@ -64,6 +64,7 @@ class Counters:
                 "dead_letters",
                 "records_refused",
                 "records_superseded",
+                "records_unchanged",
                 "transactions",
                 "transactions_aborted",
                 "full_folds",

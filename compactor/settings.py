@@ -73,6 +73,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     `publish_local_max_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
     `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter topic
     (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms`: -1 is only on command.
+    `publish_unchanged`: `skip` sends no record that equals the one before it of its key in value and headers; `send`.
     `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
     offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
@@ -85,9 +86,15 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     fold_io_max_bytes_per_second: int | None = None
     bootstrap_fold_enable: bool = True
     publish_local_max_records: int = -1
+    publish_unchanged: str = "send"
     tolerate_rejected: bool = False
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
     snapshot_string_columns: frozenset[str] = frozenset()
     position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000
+
+    @property
+    def skips_unchanged(self) -> bool:
+        """Whether a record that changes nothing is not sent."""
+        return self.publish_unchanged == "skip"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from compactor.runs.scan import OffsetRange
 
 _ROW_BYTES: Final = 64
@@ -74,6 +76,11 @@ KEYS: Final = OffsetMapBudget(keys=4_000_000, bytes=256 << 20)
 than its own."""
 
 
+TOGETHER: Final = MemoryBudget(records=500_000, bytes=64 << 20)
+"""How much is held of the records to be sent, while the log below is asked once for all of them.
+
+More would take more memory in a task; less asks the log more often."""
+
 COUNTED: Final = MemoryBudget(records=1_000_000, bytes=160 << 20, files=sys.maxsize)
 """How much `analyze` counts in its own process: all of it is in memory at once."""
 
@@ -106,3 +113,17 @@ class FoldBudget(Struct, frozen=True, kw_only=True):
             keys=self.keys.shared(tasks),
             records=self.records // tasks,
         )
+
+
+def gathered(records: Iterator[pa.RecordBatch], together: MemoryBudget) -> Iterator[list[pa.RecordBatch]]:
+    """Gathers batches until they are more than `together` allows, in Arrow bytes; yields them, in their order."""
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in records:
+        held.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+        if size > together.bytes or count > together.records:
+            yield held
+            held, count, size = [], 0, 0
+    if held:
+        yield held

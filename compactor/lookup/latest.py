@@ -8,12 +8,14 @@ run without one, or with one that is lost or damaged, has its keys read instead:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError, LookUpError, MissingFileError
@@ -97,6 +99,45 @@ class LookUpRoom:
             yield batch
 
 
+def indexed_offsets(storage: Storage, offset_range: OffsetRange, keys: pa.Array) -> NDArray[np.int64]:
+    """Returns for each of `keys`, as compared, its newest offset in `offset_range`, by indexes alone; or NO_OFFSET.
+
+    NO_OFFSET says nothing: the key may be in a run whose index is absent, lost or damaged, or in an older one than
+    such a run. The record at an offset has the key's hash; it may have another key. Raises StorageError.
+    """
+    offsets = np.full(len(keys), NO_OFFSET)
+    for run in reversed(offset_range.runs):
+        left = np.flatnonzero(offsets == NO_OFFSET)
+        if not len(left):
+            break
+        of_run = _indexed_of_run(storage, offset_range, run, keys.take(pa.array(left)))
+        if of_run is None:
+            break
+        offsets[left] = of_run
+    return offsets
+
+
+def _indexed_of_run(storage: Storage, offset_range: OffsetRange, run: Run, keys: pa.Array) -> NDArray[np.int64] | None:
+    """Returns the newest offset of each key in `run`; None if a file of it has no index that can be read."""
+    offsets = np.full(len(keys), NO_OFFSET)
+    by_index: dict[str | None, list[FileRange]] = {}
+    for piece in replace(offset_range, runs=(run,)).file_ranges:
+        by_index.setdefault(piece.file.index, []).append(piece)
+    for index, covered in by_index.items():
+        by_hash = None if index is None else _by_index(storage, index, keys, covered)
+        if by_hash is None:
+            return None
+        offsets = np.maximum(offsets, by_hash)
+    return offsets
+
+
+def records_at(
+    storage: Storage, offset_range: OffsetRange, offsets: NDArray[np.int64], outlines: FileOutlines
+) -> Iterator[pa.RecordBatch]:
+    """Yields the records (record.RUN) of `offset_range` at `offsets`, which rise, some at a time. Raises as above."""
+    return _batches_at(storage, offset_range.file_ranges, offsets, outlines)
+
+
 def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
     """Returns how many bytes of records a look-up in `logs` reads for their keys, as no index has these."""
     return sum(file.bytes for log in logs for run in log.kept for file in run.files if file.index is None)
@@ -135,8 +176,14 @@ def _by_index(storage: Storage, index: str, keys: pa.Array, covered: Sequence[Fi
     try:
         return newest_offsets(storage, from_text(index), keys, start, end)
     except (MissingFileError, DamagedFileError) as error:
-        _log.warning("key index not used", reason=error.message, effect="keys are read from the records instead")
+        _warn_once(error.message)
         return None
+
+
+@lru_cache(maxsize=256)
+def _warn_once(reason: str) -> None:
+    """Logs why an index is not used, once in a process: a publish asks it again and again."""
+    _log.warning("key index not used", reason=reason, effect="done without it, until a full fold writes another")
 
 
 def _by_scan(

@@ -6,7 +6,7 @@ is small, and reading it back is applying them again.
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from compactor.model.log import Gap, Generation, OutputPoint, PartitionLog, Quarantined, Run
 from compactor.model.record import OfPartition
@@ -104,12 +104,13 @@ class PlanFold(Action, OfPartition, frozen=True, tag="plan-fold"):
 
 
 class Publish(Action, OfPartition, frozen=True, tag="publish"):
-    """Moves published to `end`: the fold that ends there is sent completely."""
+    """Moves published to `end`: the fold that ends there is sent completely; `sent_from` as in `PartitionLog`."""
 
     topic: str
     partition: int
     end: int
     output: OutputPoint | None = None
+    sent_from: int | UnsetType = UNSET
 
 
 class Clean(Action, OfPartition, frozen=True, tag="clean"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from compactor.model.record import OfPartition, TopicPartition
@@ -154,7 +154,9 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     latest `now` of a clean; None is none yet. `ahead_ms` is when the worker began to send records above `published`;
     `behind_ms` is the same, or an earlier time, for records above `clean_end`: from then on a reader of the output may
     have seen some of them. None: nothing above was sent. `begun`: a fold was planned, so the output may hold records of
-    the log; older versions did not write it.
+    the log; older versions did not write it. `sent_from` (publish.unchanged=skip): from this offset up to `published`,
+    the output has each record that a fold has left, or before it one with the same key, value and headers; unset, and
+    then not written: that is not known of any offset.
 
     `generation` is None in the first one. A later one may begin with tombstones for the keys that the output held:
     they have the offsets from `start` up to 0, below every offset of the source.
@@ -180,6 +182,7 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     quarantine: Quarantined | None = None
     begun: bool = False
     generation: Generation | None = None
+    sent_from: int | UnsetType = UNSET
 
     @property
     def position(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from compactor.errors import DEFECT, CatalogError, GapError
@@ -47,8 +48,13 @@ def plan_fold(log: PartitionLog, folded_end: int, at_ms: int | None = None) -> P
     return _in_order(replace(log, folded_end=folded_end, ahead_ms=ahead_ms, behind_ms=behind_ms, begun=True))
 
 
-def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> PartitionLog:
-    """Returns `log` with the fold up to `end` sent completely; `output` is the commit of the output at `end`."""
+def publish(
+    log: PartitionLog, end: int, output: OutputPoint | None, sent_from: int | UnsetType = UNSET
+) -> PartitionLog:
+    """Returns `log` with the fold up to `end` sent completely; `output` is the commit of the output at `end`.
+
+    `sent_from` as in `PartitionLog`: what publishes without it makes that unknown.
+    """
     if end < log.published:
         raise CatalogError(
             f"{log.tp}: published would go back from {log.published} to {end}.",
@@ -58,7 +64,7 @@ def publish(log: PartitionLog, end: int, output: OutputPoint | None) -> Partitio
     folded_end = max(log.folded_end, end)
     ahead_ms = log.ahead_ms if folded_end > end else None
     sent = replace(log, published=end, folded_end=folded_end, backlog_end=backlog, output=output or log.output)
-    return _in_order(replace(sent, ahead_ms=ahead_ms))
+    return _in_order(replace(sent, ahead_ms=ahead_ms, sent_from=sent_from))
 
 
 def clean(
@@ -154,7 +160,7 @@ def skip(log: PartitionLog, end: int) -> PartitionLog:
     backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
     gaps = (*log.gaps, Gap(log.published, end)) if end > log.published else log.gaps
     skipped = replace(log, published=end, folded_end=end, end=end, runs=runs, gaps=gaps, backlog_end=backlog)
-    return check_invariants(replace(skipped, ahead_ms=None))
+    return check_invariants(replace(skipped, ahead_ms=None, sent_from=UNSET))
 
 
 def begin_generation(

@@ -46,7 +46,8 @@ class PublishPlan(Struct, frozen=True, kw_only=True):
 class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
     """A target that was sent completely; `bytes` by `record.measure`.
 
-    `refused` counts what the broker refused, `rejected` what cannot be folded: neither is sent to the output.
+    `refused` counts what the broker refused, `rejected` what cannot be folded, `unchanged` what the output
+    has already (publish.unchanged=skip): none of it is sent to the output.
 
     A transaction is counted once, in the first of its partitions: the sum over results is the number of transactions
     that were committed. `aborted` counts those that had to be sent again, in the first result of a plan.
@@ -61,5 +62,6 @@ class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
     refused: int = 0
     rejected: int = 0
+    unchanged: int = 0
     transactions: int = 0
     aborted: int = 0

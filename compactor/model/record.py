@@ -80,6 +80,9 @@ class RangeRead(Struct, frozen=True, kw_only=True):
 
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
+OWN_HEADERS: Final = "keyfold."
+"""How the names of keyfold's own headers begin; those of an upstream keyfold are not published."""
+
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 RECORDS: Final = pa.schema(

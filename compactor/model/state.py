@@ -243,7 +243,7 @@ def _apply_log(
         case PlanFold():
             return log_transitions.plan_fold(log, action.end, action.at_ms)
         case Publish():
-            return log_transitions.publish(log, action.end, action.output)
+            return log_transitions.publish(log, action.end, action.output, action.sent_from)
         case Quarantine() | Release():
             return replace(log, quarantine=action.quarantined if isinstance(action, Quarantine) else None)
         case Skip() | BeginGeneration():

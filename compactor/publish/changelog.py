@@ -22,6 +22,7 @@ from compactor.publish.executors import PublishExecutor
 from compactor.publish.measures import SupersededCount, oldest_sent
 from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
+from compactor.publish.unchanged import sent_offsets
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.runs.scan import whole
@@ -130,7 +131,8 @@ class Changelog:
         state = self._catalog.commit(lambda state: fold_plans(state, targets, now_ms), now_ms)
         sent = self._executor.send(state, bucket_plans(state, targets), settings)  # 6 to 11
         hit("publish.before-commit")
-        self._catalog.commit(lambda _: publishes(sent), now_ms)  # 12
+        known = sent_offsets(state, targets, sent) if settings.skips_unchanged else {}
+        self._catalog.commit(lambda _: publishes(sent, known), now_ms)  # 12
         hit("publish.after-commit")
         self._remember(sent, now_ms)
         self.counters.add("records_superseded", self._superseded.add(state, targets, sent))

@@ -6,21 +6,25 @@ due.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.fold import on_spark
 from compactor.fold.chooser import CheapestFold, Folds
 from compactor.fold.latest_per_key import FoldJob, Work
 from compactor.fold.memory_budget import KEYS, READ, TASKS, FoldBudget, local
 from compactor.model.publish_plan import PublishPlan, PublishResult
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker, Publisher
 from compactor.publish.plan import SENT, complete, due_of, results_of, sent_rows
 from compactor.publish.retired import EarlierKeys, earlier_ranges
+from compactor.publish.unchanged import KnownRecords, known_ranges
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
 
@@ -61,6 +65,7 @@ class PublishExecutor:
             publisher=lambda: self._broker.publisher(state),
             local_publisher=lambda: self._broker.local_publisher(state, self._stopped),
             local_records=settings.publish_local_max_records,
+            skips_unchanged=settings.skips_unchanged,
         )
         return complete(plans, results_of(self.fold.run(job).rows))
 
@@ -73,19 +78,23 @@ def fold_job(
     publisher: Callable[[], Publisher],
     local_publisher: Callable[[], Publisher],
     local_records: int,
+    skips_unchanged: bool = False,
 ) -> FoldJob:
     """Returns the fold that carries out `plans`: a task per bucket, with its number, gives records to a publisher.
 
     Up to `local_records` are sent by `local_publisher` in this process, more by `publisher` in Spark's tasks.
+    `skips_unchanged`: records that change nothing are not given to it.
     """
     by_bucket = {plan.bucket: plan for plan in plans}
     due = due_of(state, plans)
-    earlier = EarlierKeys(storage, earlier_ranges(state, (target for plan in plans for target in plan.targets)))
+    targets = [target for plan in plans for target in plan.targets]
+    earlier = EarlierKeys(storage, earlier_ranges(state, targets))
+    known = KnownRecords(storage, known_ranges(state, targets) if skips_unchanged else {})
     return FoldJob(
         ranges=[part.range for part in due],
         keep=LatestAndRejected(),
-        work=lambda: _publishing(by_bucket, publisher(), earlier),
-        work_here=lambda: _publishing(by_bucket, local_publisher(), earlier),
+        work=lambda: _publishing(by_bucket, publisher(), known, earlier),
+        work_here=lambda: _publishing(by_bucket, local_publisher(), known, earlier),
         answers=SENT,
         budget=FoldBudget(here=local(local_records), memory=TASKS, read=READ, keys=KEYS),
         tasks={bucket: [log for log, part in enumerate(due) if part.bucket == bucket] for bucket in by_bucket},
@@ -110,11 +119,18 @@ class LatestAndRejected(Struct, frozen=True):
         return on_spark.latest(frame)
 
 
-def _publishing(plans: Mapping[int, PublishPlan], publisher: Publisher, earlier: EarlierKeys) -> Work:
-    """Returns what a task does: one bucket's records go to the publisher, its answers come back as rows of SENT."""
+def _publishing(
+    plans: Mapping[int, PublishPlan], publisher: Publisher, known: KnownRecords, earlier: EarlierKeys
+) -> Work:
+    """Returns what a task does: one bucket's records go to the publisher, its answers come back as rows of SENT.
+
+    A record that changes nothing retires no key: the one before it, which has the same key, has done so.
+    """
 
     def work(bucket: int, records: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        sent = publisher.publish(plans[bucket], earlier.with_retired(records))
+        unchanged: Counter[TopicPartition] = Counter()
+        results = publisher.publish(plans[bucket], earlier.with_retired(known.changed(records, unchanged)))
+        sent = [replace(result, unchanged=unchanged[result.tp]) for result in results]
         return [pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)]
 
     return work

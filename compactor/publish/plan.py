@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, replace
 
 from compactor.errors import FoldError
@@ -13,6 +14,7 @@ from compactor.model.actions import AnyAction, PlanFold, Publish
 from compactor.model.log import OutputPoint, PartitionLog
 from compactor.model.position import ResumePoint
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.runs.scan import OffsetRange, between
 
@@ -82,14 +84,15 @@ def bucket_plans(state: CatalogState, targets: Iterable[PublishTarget]) -> tuple
     )
 
 
-def publishes(sent: Iterable[PublishResult]) -> Sequence[AnyAction]:
-    """Returns the actions of step 12: the new published offsets."""
+def publishes(sent: Iterable[PublishResult], known: Mapping[TopicPartition, int | UnsetType]) -> Sequence[AnyAction]:
+    """Returns the actions of step 12: the new published offsets, with `sent_from` of those `known`."""
     return [
         Publish(
             topic=result.topic,
             partition=result.partition,
             end=result.end,
             output=OutputPoint(result.end, result.output_offset) if result.output_offset is not None else None,
+            sent_from=known.get(result.tp, UNSET),
         )
         for result in sent
     ]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from compactor.errors import DamagedFileError
-from compactor.fold.memory_budget import MemoryBudget
+from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, split_by_partition
@@ -29,10 +29,6 @@ from compactor.storage.base import Storage
 
 RETIRED: Final = "retired"
 """The column (list of binary) of the keys that are retired by a record."""
-
-# How much is held of the records to be sent, while the log below them is read once for all of them. More would take
-# more memory in a task; less reads the log below more often.
-TOGETHER: Final = MemoryBudget(records=500_000, bytes=64 << 20)
 
 _FILES: Final = 10_000
 """How many files a process remembers to have verified."""
@@ -87,14 +83,8 @@ class EarlierKeys(Struct, frozen=True):
         if not self.ranges:
             yield from records
             return
-        held: list[pa.RecordBatch] = []
-        for batch in records:
-            held.append(batch)
-            size = sum(rows.nbytes for rows in held)
-            if size > self.together.bytes or sum(map(len, held)) > self.together.records:
-                yield from _retiring(self.storage, self.ranges, held)
-                held = []
-        yield from _retiring(self.storage, self.ranges, held)
+        for batches in gathered(records, self.together):
+            yield from _retiring(self.storage, self.ranges, batches)
 
 
 def _retiring(

@@ -102,6 +102,16 @@ class ConnectorConfig(BaseModel):
     output_source_headers_enable: Flag = _output("output.source.headers.enable", "true", importance="low")
     """Add `keyfold.source.topic`, `keyfold.source.partition` and `keyfold.source.offset` to each record on the
     output."""
+    publish_unchanged: Annotated[Literal["send", "skip"], ANY_CASE] = _output(
+        "publish.unchanged", "send", importance="medium"
+    )
+    """What is done with a record that has the value and headers of the one that the output has of its key: `send` it,
+    or `skip` it.
+
+    What is skipped is counted, kept in the log, and in snapshots. The output then has the earlier record, with its
+    offset and time. `skip` needs an index of keys, which it has written, and goes with `cleanup.policy=compact` alone.
+    A record is sent if it is not known that the output has an equal one
+    ([protocol.md](protocol.md#records-that-change-nothing))."""
     cleanup_policy: Annotated[
         frozenset[Literal["compact", "delete"]],
         WORDS,
@@ -166,8 +176,8 @@ class ConnectorConfig(BaseModel):
     )
     """Whether the files of the state get an index of their keys, so that `keyfold get` need not read all keys.
 
-    `auto`: if another setting needs it; none does yet. With `always`, files that have no index get one by the next full
-    fold of their partition."""
+    `auto`: if another setting needs it, as `publish.unchanged=skip` does. With an index, files that have none get one
+    by the next full fold of their partition."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
     topic gets each key once."""

@@ -41,8 +41,8 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 
 
 def needs_index(connector: ConnectorConfig) -> bool:
-    """Returns whether runs get an index of their keys. No setting needs one yet, so `auto` means no."""
-    return connector.state_index == "always"
+    """Returns whether runs get an index of their keys: `auto` is yes if another setting needs one."""
+    return connector.state_index == "always" or connector.publish_unchanged == "skip"
 
 
 def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> dict[str, Any]:

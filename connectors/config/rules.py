@@ -170,6 +170,21 @@ def _compared_keys(identity: str, policy: frozenset[str]) -> Iterator[Fault]:
         yield Fault("compaction.key.identity", text)
 
 
+def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
+    if way == "send":
+        return
+    reasons = {
+        "nothing is published with output.topic=none": template == "none",
+        "it needs cleanup.policy=compact alone: what retention takes of the output would not come again": (
+            policy != {"compact"}
+        ),
+        "records are compared by an index of keys, and state.index is never": index == "never",
+    }
+    yield from (
+        Fault("publish.unchanged", f'"{way}" cannot be: {reason}.') for reason, holds in reasons.items() if holds
+    )
+
+
 RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("topics", "topics_regex"), _one_source),
     (("min_compaction_lag_ms", "max_compaction_lag_ms"), _lags),
@@ -182,6 +197,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),
     (("cleanup_policy", "output_topic_template", "snapshot_location"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
+    (("publish_unchanged", "output_topic_template", "cleanup_policy", "state_index"), _unchanged),
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )
 _QUOTE_NOTHING: Final = frozenset(

@@ -17,6 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.model.record import OWN_HEADERS
 from compactor.publish.retired import RETIRED
 
 TOPIC: Final = "keyfold.source.topic"
@@ -29,7 +30,6 @@ RESET: Final = b"reset"
 """The value of SYNTHETIC on a tombstone for a key that an earlier generation had."""
 IDENTITY: Final = b"identity"
 """The value of SYNTHETIC on a tombstone for another encoding of the key of the record that follows."""
-PREFIX: Final = "keyfold."
 
 Header = tuple[str, str | bytes | None]
 Row = tuple[bytes | None, bytes | None, int, list[Header]]
@@ -38,7 +38,7 @@ Row = tuple[bytes | None, bytes | None, int, list[Header]]
 
 def output_rows(batch: pa.RecordBatch, *, source_headers: bool) -> Iterator[Row]:
     """Makes the rows of `batch`, of any partitions, as they are published."""
-    kept = original_headers(batch, without=PREFIX)
+    kept = original_headers(batch, without=OWN_HEADERS)
     own = _own_headers(batch) if source_headers else None
     if kept is None or own is None:
         return rows(batch, own or kept or repeat([], batch.num_rows))

@@ -12,10 +12,10 @@ from confluent_kafka import TopicPartition as Partition
 
 from compactor.errors import RebuildError
 from compactor.model import record
-from compactor.model.record import TopicPartition
+from compactor.model.record import OWN_HEADERS, TopicPartition
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
-from connectors.sinks.encode import PREFIX, TIMESTAMP
+from connectors.sinks.encode import TIMESTAMP
 from connectors.sinks.output_reader import (
     Headers,
     OutputPartitionReader,
@@ -126,7 +126,8 @@ def _row(message: Message, headers: Headers, tp: TopicPartition, offset: int) ->
         "timestamp_type": _TYPES.get(kind, -1),
         "key": message.key(),
         "value": message.value(),
-        "headers": [{"key": name, "value": value} for name, value in headers if not name.startswith(PREFIX)] or None,
+        "headers": [{"key": name, "value": value} for name, value in headers if not name.startswith(OWN_HEADERS)]
+        or None,
     }
 
 

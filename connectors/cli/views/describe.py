@@ -34,7 +34,7 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
         "offsets_lost",
     ),
     "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),
-    "left out": ("records_rejected", "records_refused", "dead_letters"),
+    "left out": ("records_unchanged", "records_rejected", "records_refused", "dead_letters"),
     "folded": (
         *("full_folds", "merges", "fold_bytes_read", "fold_bytes_written", "fold_records_removed"),
         *("fold_jobs", "fold_ms", "retentions"),

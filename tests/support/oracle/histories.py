@@ -144,6 +144,7 @@ class _Chance:
             local=self._of((1_000, -1)),
             fold_method=self._of(WAYS),
             state_index=self._of(("always", "auto")),
+            unchanged="send" if deletes else self._of(("send", "skip", "skip")),
         )
 
     def _of(self, choice: Sequence[T]) -> T:

@@ -61,7 +61,8 @@ class Oracle:
         yield from (f"{path} is named and not there" for path in state.paths if not simulation.storage.exists(path))
         yield from log_contents.violations(state, model, self._dumps)
         yield from self._look_ups.violations(state, self._dumps)
-        yield from output.violations(state, model, sent, simulation.tampered)
+        skips = any(settings.unchanged == "skip" for settings in simulation.settings.values())
+        yield from output.violations(state, model, sent, simulation.tampered, skips=skips)
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
         yield from self._ids.violations(simulation.broker.entries)
 

@@ -230,6 +230,7 @@ class Simulation:
             connector=CONNECTOR,
             policy=settings.policy,
             fold=settings.fold,
+            publish_unchanged=settings.unchanged,
             tolerate_rejected=True,
             publish_local_max_records=settings.local,
             snapshot_retention_count=2,

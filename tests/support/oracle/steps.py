@@ -63,6 +63,7 @@ class Settings(NamedTuple):
     local: int = 1_000
     fold_method: FoldMethod = FoldMethod.MEMORY
     state_index: str = "auto"
+    unchanged: str = "send"
 
     @property
     def policy(self) -> CompactionPolicy:
@@ -85,7 +86,7 @@ class Settings(NamedTuple):
             level0_files=self.level0,
             tier_runs=self.tiers,
             full_interval_ms=self.interval,
-            has_index=self.state_index == "always",
+            has_index=self.state_index == "always" or self.unchanged == "skip",
         )
 
 

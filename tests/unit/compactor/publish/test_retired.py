@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
+from compactor.fold.memory_budget import TOGETHER
 from compactor.model.log import PartitionLog, RunFile
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import RUN, TopicPartition
 from compactor.model.state import CatalogState
 from compactor.publish import retired
-from compactor.publish.retired import RETIRED, TOGETHER, EarlierKeys, earlier_ranges
+from compactor.publish.retired import RETIRED, EarlierKeys, earlier_ranges
 from compactor.runs.reader import read
 from compactor.runs.scan import between
 from compactor.storage.local import LocalStorage
