@@ -52,9 +52,8 @@ def known_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[
         first = log.sent_from
         if first is UNSET or target.output is None or target.start != log.published or target.start >= target.end:
             continue
-        known = between(log, max(first, log.start), log.published)
-        if known.file_ranges:
-            ranges[target.tp] = known
+        if (first := max(first, log.start)) < log.published:
+            ranges[target.tp] = between(log, first, log.published)
     return ranges
 
 
@@ -141,9 +140,9 @@ def _equal(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:
     return _same(rows["key"], others["key"]) & _same(rows["value"], others["value"]) & _same_headers(rows, others)
 
 
-def _same(one: pa.Array, other: pa.Array) -> Mask:
-    same = pc.fill_null(pc.equal(one, other), fill_value=False)
-    return pc.or_(same, pc.and_(pc.is_null(one), pc.is_null(other))).to_numpy(zero_copy_only=False)
+def _same(values: pa.Array, others: pa.Array) -> Mask:
+    same = pc.fill_null(pc.equal(values, others), fill_value=False)
+    return pc.or_(same, pc.and_(pc.is_null(values), pc.is_null(others))).to_numpy(zero_copy_only=False)
 
 
 def _same_headers(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:

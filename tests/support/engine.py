@@ -67,12 +67,14 @@ def gathered(frame: DataFrame) -> Batch:
     return found
 
 
-def target(storage: LocalStorage, prefix: str = "1-job", max_bytes: int = 1 << 27) -> RunTarget:
-    return RunTarget(storage=storage, prefix=prefix, max_bytes=max_bytes)
+def target(
+    storage: LocalStorage, prefix: str = "1-job", max_bytes: int = 1 << 27, *, is_indexed: bool = False
+) -> RunTarget:
+    return RunTarget(storage=storage, prefix=prefix, max_bytes=max_bytes, is_indexed=is_indexed)
 
 
-def intake(storage: LocalStorage, *, keyed: bool = True, folds: bool = False) -> Intake:
-    return Intake(target=target(storage), keyed=keyed, folds=folds)
+def intake(storage: LocalStorage, *, keyed: bool = True, folds: bool = False, is_indexed: bool = False) -> Intake:
+    return Intake(target=target(storage, is_indexed=is_indexed), keyed=keyed, folds=folds)
 
 
 def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1) -> CatalogState:
@@ -90,10 +92,15 @@ def new_state(partitions: Mapping[int, int], topic: str = "t", buckets: int = 1)
 
 
 def ingested(
-    storage: LocalStorage, state: CatalogState, tasks: Sequence[Sequence[Row]], now_ms: int = 0
+    storage: LocalStorage,
+    state: CatalogState,
+    tasks: Sequence[Sequence[Row]],
+    now_ms: int = 0,
+    *,
+    is_indexed: bool = False,
 ) -> CatalogState:
     """Returns `state` after a micro-batch of `tasks`, without Spark; tests/spark/test_ingest.py does it on Spark."""
-    frame = cast("DataFrame", LocalFrame(tasks, intake(storage)))
+    frame = cast("DataFrame", LocalFrame(tasks, intake(storage, is_indexed=is_indexed)))
     return apply(state, appends(state, gathered(frame), now_ms))
 
 

@@ -222,13 +222,15 @@ class _Task:
     def _after(self, tp: TopicPartition, high_watermark: int, transaction: _Transaction) -> PublishResult:
         """Returns what is sent of `tp` after `transaction`, whose first record goes to `high_watermark`."""
         sent, (records, letters), written = self.sent[tp], transaction.counts(tp), transaction.written(tp)
+        refused = sum(each.tp == tp and each.value == REFUSED for each in transaction.letters)
         return replace(
             sent,
             end=transaction.offsets[tp],
             output_offset=high_watermark + written if written else sent.output_offset,
             records=sent.records + records,
             dead_letters=sent.dead_letters + letters,
-            rejected=sent.rejected + letters,
+            refused=sent.refused + refused,
+            rejected=sent.rejected + letters - refused,
         )
 
 

@@ -45,8 +45,10 @@ U0, U1 = (TopicPartition("u", number) for number in range(2))
 W0: Final = TopicPartition("w", 0)
 """A topic that is not published."""
 
-PLAIN: Final = Settings(buckets=2, level0=2, ratio=1.0, delete_retention=100_000, state_index="always")
-"""Nothing is cleaned by itself; two runs are merged; each run has an index."""
+PLAIN: Final = Settings(
+    buckets=2, level0=2, ratio=1.0, delete_retention=100_000, state_index="always", unchanged="skip"
+)
+"""Nothing is cleaned by itself; two runs are merged; runs have an index; what changes nothing is not sent."""
 LAG: Final = PLAIN._replace(lag=1_000, level0=32)
 EXPIRING: Final = PLAIN._replace(retention_ms=10_000, level0=32)
 FIRST_OF_T2: Final = 100
