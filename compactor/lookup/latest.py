@@ -102,8 +102,8 @@ class LookUpRoom:
 def indexed_offsets(storage: Storage, offset_range: OffsetRange, keys: pa.Array) -> NDArray[np.int64]:
     """Returns for each of `keys`, as compared, its newest offset in `offset_range`, by indexes alone; or NO_OFFSET.
 
-    NO_OFFSET says nothing: the key may be in a run whose index is absent, lost or damaged, or in an older one than
-    such a run. The record at an offset has the key's hash; it may have another key. Raises StorageError.
+    NO_OFFSET says nothing: the key may be in a run with an index that is absent, lost or damaged, or in an older run
+    than such a one. The record at an offset has the key's hash; it may have another key. Raises StorageError.
     """
     offsets = np.full(len(keys), NO_OFFSET)
     for run in reversed(offset_range.runs):

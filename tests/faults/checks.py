@@ -45,7 +45,7 @@ class Observation(NamedTuple):
     """What there is to see of one connector while its source rests.
 
     `positions`: the next source offset by partition, as the group holds it. `damaged`: files that the catalog names
-    and that are not what it says of them.
+    and that are not what it says of them. `skips`: records that change nothing are not sent.
     """
 
     acknowledged: Mapping[tuple[int, int], Sent]
@@ -56,6 +56,7 @@ class Observation(NamedTuple):
     logs: tuple[PartitionLog, ...]
     snapshot: SnapshotFiles | None
     damaged: tuple[str, ...] = ()
+    skips: bool = False
 
 
 def violations(facts: Observation) -> list[str]:
@@ -74,7 +75,7 @@ def violations(facts: Observation) -> list[str]:
 def _promises(facts: Observation, published: Mapping[int, int]) -> list[str]:
     starts = {log.partition: log.generation.start for log in facts.logs if log.generation}
     if not starts:
-        return broken_promises(facts.source, facts.output, published)
+        return broken_promises(facts.source, facts.output, published, skips=facts.skips)
     return broken_generations(facts.source, facts.output, published, starts)
 
 

@@ -16,6 +16,8 @@ from confluent_kafka import Message, Producer
 from tests.support.kafka import TIMEOUT_S, Headers, ToSend, wait_until
 
 KEYS: Final = 120
+REPEATED: Final = 5
+"""Each record of so many says what the one before it of its key has said."""
 RATE: Final = 100
 """Records per second."""
 TOMBSTONES: Final = 0.1
@@ -54,6 +56,8 @@ class TopicRecords:
         self._chance = random.Random(seed)
         self._ends: dict[int, int] = {}
         self._count = 0
+        # By key the value and headers that were sent last.
+        self._last: dict[int, tuple[bytes | None, Headers]] = {}
 
     def ends(self) -> dict[int, int]:
         """Returns partition → the offset after the last acknowledged record."""
@@ -83,8 +87,10 @@ class TopicRecords:
         self._count += 1
         key = self._chance.randrange(keys)
         value = None if self._chance.random() < TOMBSTONES else f"{self._seed}-{self._count}".encode() * 4
-        headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 5 == 0 else []
-        return ToSend(key % self.partitions, f"key-{key}".encode(), value, headers)
+        headers = [("n", str(self._count).encode()), ("h", None)] if self._count % 7 == 0 else []
+        if self._count % REPEATED or key not in self._last:
+            self._last[key] = value, headers
+        return ToSend(key % self.partitions, f"key-{key}".encode(), *self._last[key])
 
     def _delivered(self, error: object, message: Message, sent: Sent) -> None:
         if error is None:

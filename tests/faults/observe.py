@@ -38,6 +38,7 @@ def observe(deployment: Deployment, load: Load | TopicRecords) -> Observation:
         logs=state.logs,
         snapshot=taken,
         damaged=tuple(_damaged(deployment, state)),
+        skips=deployment.settings.get("publish.unchanged") == "skip",
     )
 
 

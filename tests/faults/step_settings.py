@@ -22,6 +22,7 @@ IN_TASKS: Final = frozenset(
         "publish.fence",
         "publish.position",
         "publish.begin",
+        "publish.unchanged",
         "publish.sent",
         "publish.offsets",
         "publish.committed",
@@ -52,6 +53,8 @@ def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
     """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read, publish and rewrite."""
     if step.endswith(".index"):
         return {**settings(step.replace(".index", ".write"), tasks=tasks), "state.index": "always"}
+    if step == "publish.unchanged":
+        return {**settings("publish.sent", tasks=tasks), "publish.unchanged": "skip"}
     if tasks and step.startswith(("publish.", "source.", "ingest.")):
         return TASKS
     if tasks and step.startswith(("merge.", "clean.")):

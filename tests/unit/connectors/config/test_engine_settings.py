@@ -66,3 +66,15 @@ def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path, top: int, own:
         warn_of_readers(worker, "c")
     assert [line["folder"] for line in lines] == [str(tmp_path / "store" / "c")] * told
     assert (tmp_path / "store" / "c").stat().st_mode & 0o777 == own
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [({}, False), ({"publish.unchanged": "skip"}, True), ({"state.index": "always"}, True)],
+)
+def test_an_index_is_written_if_a_setting_needs_it(changed: dict[str, str], expected: bool) -> None:
+    """With state.index=auto; what is left out is told to the engine."""
+    least = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
+    found = engine_settings(ConnectorConfig.model_validate({**least, **changed}))
+    assert found.fold.has_index is expected
+    assert found.skips_unchanged is ("publish.unchanged" in changed)
