@@ -67,6 +67,10 @@ class Directory(Struct, frozen=True):
         """Returns for each of `hashes` the last block that can hold it; -1 if none can."""
         return np.searchsorted(self.firsts, hashes, side="right").astype(np.int64) - 1
 
+    def first_blocks_of(self, hashes: Hashes) -> Numbers:
+        """Returns for each of `hashes` the first block that can hold it."""
+        return np.maximum(np.searchsorted(self.firsts, hashes, side="left").astype(np.int64) - 1, 0)
+
 
 class BlocksWriter:
     """Encodes entries that come by hash: `add` returns blocks as they become full, `finish` the rest."""
@@ -184,3 +188,15 @@ def newest(
         fitting = int(np.searchsorted(own, below, side="left"))
         last[place] = own[fitting - 1] if fitting else -1
     return last, (last < 0) & (ends > starts) & (starts % ENTRIES == 0)
+
+
+def every(hashes: Hashes, deltas: Numbers, wanted: Hashes) -> Numbers:
+    """Returns all deltas of the hashes `wanted`, by entries in order."""
+    starts = np.searchsorted(hashes, wanted, side="left")
+    return deltas[spans(starts, np.searchsorted(hashes, wanted, side="right") - starts)]
+
+
+def spans(starts: Numbers, counts: Numbers) -> Numbers:
+    """Returns the numbers from each of `starts` on, as many as its count, one span after the other."""
+    ends = np.cumsum(counts)
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)

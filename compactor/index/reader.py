@@ -16,8 +16,10 @@ from compactor.index.blocks import (
     Numbers,
     decode_blocks,
     decode_directory,
+    every,
     is_intact,
     newest,
+    spans,
 )
 from compactor.index.remembered import Remembered
 from compactor.index.section import IndexSection, fingerprint
@@ -66,6 +68,20 @@ def newest_offsets(
     return _SectionReader(storage, section, known).newest(_hashes(keys, section), start, end)
 
 
+def all_offsets(
+    storage: Storage, section: IndexSection, keys: pa.Array, start: int, end: int, known: Directories = DIRECTORIES
+) -> Numbers | None:
+    """Returns all offsets in [start, end) of the hashes of `keys`, as compared, rising.
+
+    None if they are many (_MOST_BLOCKS), as of a key that is written again and again: to read all keys takes no longer.
+    Raises as `newest_offsets`.
+    """
+    return _SectionReader(storage, section, known).every(np.unique(_hashes(keys, section)), start, end)
+
+
+_MOST_BLOCKS: Final = 64
+"""Blocks beyond one or two for each hash: some 32,000 records of keys that have several."""
+
 NO_OFFSET: Final = np.iinfo(np.int64).min
 """Stands for no offset: those of tombstones that a generation begins with are negative."""
 
@@ -104,6 +120,22 @@ class _SectionReader:
                 waiting = waiting[blocks[waiting] >= 0]
         offsets[offsets < start] = NO_OFFSET
         return offsets
+
+    def every(self, hashes: Hashes, start: int, end: int) -> Numbers | None:
+        first = self._section.first
+        offsets = [np.empty(0, np.int64)]
+        if end > first:
+            with self._storage.open_input(self._section.path, self._section.bytes) as source:
+                directory = self._directory(source)
+                lowest = directory.first_blocks_of(hashes)
+                counts = np.maximum(directory.blocks_of(hashes) - lowest + 1, 0)
+                if counts.sum() > 2 * len(hashes) + _MOST_BLOCKS:
+                    return None
+                blocks, owners = spans(lowest, counts), np.repeat(np.arange(len(hashes)), counts)
+                for places, entries in self._read(source, directory, blocks, np.argsort(blocks, kind="stable")):
+                    offsets.append(first + every(*entries, hashes[np.unique(owners[places])]))
+        asked = np.unique(np.concatenate(offsets))
+        return asked[(asked >= start) & (asked < end)]
 
     def _read(
         self, source: pa.NativeFile, directory: Directory, blocks: Numbers, waiting: NDArray[np.int64]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError, LookUpError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
-from compactor.index.reader import NO_OFFSET, newest_offsets
+from compactor.index.reader import NO_OFFSET, all_offsets, newest_offsets
 from compactor.index.section import from_text
 from compactor.lookup.records_at import FileOutlines, read_offsets
 from compactor.model import record
@@ -131,11 +131,25 @@ def _indexed_of_run(storage: Storage, offset_range: OffsetRange, run: Run, keys:
     return offsets
 
 
-def records_at(
-    storage: Storage, offset_range: OffsetRange, offsets: NDArray[np.int64], outlines: FileOutlines
-) -> Iterator[pa.RecordBatch]:
-    """Yields the records (record.RUN) of `offset_range` at `offsets`, which rise, some at a time. Raises as above."""
-    return _batches_at(storage, offset_range.file_ranges, offsets, outlines)
+def offsets_by_index(
+    storage: Storage, index: str | None, keys: pa.Array, start: int, end: int
+) -> NDArray[np.int64] | None:
+    """Returns all offsets in [start, end) that an index has of the hashes of `keys`, as compared, rising.
+
+    None if it has too many, is lost or damaged, or if `index` is None: then the keys are to be read. Raises
+    StorageError.
+    """
+    try:
+        return None if index is None else all_offsets(storage, from_text(index), keys, start, end)
+    except (MissingFileError, DamagedFileError) as error:
+        _warn_once(error.message)
+        return None
+
+
+def within(file_range: FileRange, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns those of `offsets`, which rise, that `file_range` may have."""
+    first, end = max(file_range.start, file_range.file.first), min(file_range.end, file_range.file.last + 1)
+    return offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, end)]
 
 
 def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
@@ -214,8 +228,7 @@ def _batches_at(
     storage: Storage, pieces: Sequence[FileRange], wanted: NDArray[np.int64], outlines: FileOutlines
 ) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
-        first, end = max(piece.start, piece.file.first), min(piece.end, piece.file.last + 1)
-        own = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, end)]
+        own = within(piece, wanted)
         if len(own):
             yield from read_offsets(storage, piece, own, outlines)
 

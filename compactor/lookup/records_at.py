@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -16,7 +16,7 @@ from compactor.errors import DamagedFileError
 from compactor.index.remembered import Remembered
 from compactor.model import record
 from compactor.model.log import RunFile
-from compactor.model.record import TopicPartition
+from compactor.model.record import PARTITION, TopicPartition
 from compactor.runs import checksums
 from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of, completed, of_partition
@@ -94,9 +94,17 @@ class FileOutlines:
 
 
 def read_offsets(
-    storage: Storage, file_range: FileRange, offsets: NDArray[np.int64], outlines: FileOutlines
+    storage: Storage,
+    file_range: FileRange,
+    offsets: NDArray[np.int64],
+    outlines: FileOutlines,
+    columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Reads the records (record.RUN) of `file_range` at `offsets`, which rise. Raises StorageError."""
+    """Reads the records of `file_range` at `offsets`, which rise; `columns` (of record.RUN, offset among them), or all.
+
+    Raises StorageError.
+    """
+    names = record.RUN.names if columns is None else list(columns)
     file, outline = file_range.file, outlines.of(storage, file_range.file)
     with ExitStack() as stack:
         opened: pq.ParquetFile | None = None
@@ -105,11 +113,19 @@ def read_offsets(
             known = outlines.row_groups.get(place)
             if known is None and opened is None:
                 opened = stack.enter_context(checksums.open_verified(storage, file, outline.footer))
-            for batch in [known] if known is not None else _read_group(opened, group, outlines.row_groups, place):
-                rows = batch if outline.groups[group].tp is not None else of_partition(batch, file_range.tp)
+            is_alone = outline.groups[group].tp is not None
+            if known is not None:
+                batches: Iterator[pa.RecordBatch] = iter([known])
+            elif columns is None:
+                batches = _read_group(opened, group, outlines.row_groups, place)
+            else:
+                needed = [*names, *(() if is_alone else PARTITION)]
+                batches = opened.iter_batches(_ROWS, row_groups=[group], columns=needed, use_threads=False)
+            for batch in batches:
+                rows = batch if is_alone else of_partition(batch, file_range.tp)
                 wanted = np.flatnonzero(np.isin(rows["offset"].to_numpy(), own))
                 if len(wanted):
-                    yield completed(rows.take(pa.array(wanted)), record.RUN.names)
+                    yield completed(rows.take(pa.array(wanted)), names)
                 if rows.num_rows and rows["offset"][-1].as_py() >= own[-1]:
                     break
 

@@ -14,27 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from compactor.errors import DamagedFileError
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
-from compactor.model.log import PartitionLog, RunFile
+from compactor.lookup.latest import OUTLINES, offsets_by_index, within
+from compactor.lookup.records_at import read_offsets
+from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, split_by_partition
 from compactor.model.state import BYTES, CatalogState
 from compactor.runs import checksums
-from compactor.runs.checksums import RESTORE
 from compactor.runs.file_stats import encodings_of
-from compactor.runs.reader import read
+from compactor.runs.reader import read_file_range
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.base import Storage
 
 RETIRED: Final = "retired"
 """The column (list of binary) of the keys that are retired by a record."""
-
-_FILES: Final = 10_000
-"""How many files a process remembers to have verified."""
-
-# (location, path) of the files that this process has verified; emptied once it has _FILES.
-_intact: Final[set[tuple[str, str]]] = set()
 
 _FIELD: Final = pa.field(RETIRED, pa.list_(pa.binary()))
 _COLUMNS: Final = ("offset", "key", "rejected", KEY_IDENTITY)
@@ -104,11 +98,9 @@ def _retiring(
 
 def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) -> dict[bytes, list[bytes]]:
     """Returns the keys that `earlier` has of each of the identities `wanted`, in the order in which they came."""
-    for file in {file_range.file.path: file_range.file for file_range in earlier.file_ranges}.values():
-        _check_intact(storage, file)
     by_identity: dict[bytes, dict[bytes, None]] = {}
-    values = wanted.combine_chunks()
-    for batch in read(storage, earlier, _COLUMNS):
+    values = pc.unique(wanted.drop_null())
+    for batch in _candidates(storage, earlier, values):
         compared = as_compared(batch)
         mine = pc.and_(pc.is_in(compared["key"], values), pc.is_null(batch["rejected"]))
         pairs = zip(compared["key"].filter(mine).to_pylist(), batch["key"].filter(mine).to_pylist(), strict=True)
@@ -117,18 +109,21 @@ def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) ->
     return {identity: list(keys) for identity, keys in by_identity.items()}
 
 
-def _check_intact(storage: Storage, file: RunFile) -> None:
-    """Raises DamagedFileError if a file is not what was written; it is read for that once in a process.
+def _candidates(storage: Storage, earlier: OffsetRange, values: pa.Array) -> Iterator[pa.RecordBatch]:
+    """Yields _COLUMNS of the records of `earlier` that may have one of the identities `values`, by offset.
 
-    To decode a damaged page header may end the process.
+    These are the records with their hashes, by index; all of a file that has no index which can be read.
     """
-    if (known := (storage.location, file.path)) in _intact:
-        return
-    if not checksums.verify_file(storage, file):
-        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
-    if len(_intact) >= _FILES:
-        _intact.clear()
-    _intact.add(known)
+    indexes = {file_range.file.index for file_range in earlier.file_ranges}
+    offsets = {index: offsets_by_index(storage, index, values, earlier.start, earlier.end) for index in indexes}
+    for file_range in earlier.file_ranges:
+        held = offsets[file_range.file.index]
+        if held is None:
+            checksums.check_intact(storage, file_range.file)
+            yield from read_file_range(storage, file_range, _COLUMNS)
+        elif len(own := within(file_range, held)):
+            checksums.check_intact(storage, file_range.file)
+            yield from read_offsets(storage, file_range, own, OUTLINES, _COLUMNS)
 
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +22,15 @@ from compactor.failpoints import hit
 from compactor.fold.latest_per_key import is_foldable
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.index.reader import NO_OFFSET
-from compactor.lookup.latest import indexed_offsets, records_at
-from compactor.lookup.records_at import FileOutlines
+from compactor.lookup.latest import OUTLINES, indexed_offsets, within
+from compactor.lookup.records_at import read_offsets
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishResult, PublishTarget
 from compactor.model.record import OWN_HEADERS, TopicPartition, as_compared, partition_spans
 from compactor.model.state import CatalogState
+from compactor.runs.checksums import check_intact
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.base import Storage
-
-_OUTLINES: Final = FileOutlines(is_whole=True)
-"""Those that this process has read: each file is verified before a page of it is decoded."""
 
 _log = structlog.get_logger()
 
@@ -126,13 +123,22 @@ def _equal_to_known(storage: Storage, known: OffsetRange, rows: pa.RecordBatch) 
     offsets = indexed_offsets(storage, known, keys)
     places, offsets = places[offsets != NO_OFFSET], offsets[offsets != NO_OFFSET]
     try:
-        for batch in records_at(storage, known, np.unique(offsets), _OUTLINES):
+        for batch in _records_at(storage, known, np.unique(offsets)):
             # Of two keys with one hash, that of the record may be either: the first is compared, the other is sent.
             own = pc.index_in(batch["offset"], pa.array(offsets)).to_numpy()
             equal[places[own]] = _equal(rows.take(pa.array(places[own])), batch)
     except (MissingFileError, DamagedFileError) as error:
         _log.warning("records are sent uncompared", reason=error.message, partition=str(known.tp))
     return equal
+
+
+def _records_at(storage: Storage, known: OffsetRange, offsets: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    """Yields the records of `known` at `offsets`, which rise, some at a time; each file is verified before."""
+    for file_range in known.file_ranges:
+        own = within(file_range, offsets)
+        if len(own):
+            check_intact(storage, file_range.file)
+            yield from read_offsets(storage, file_range, own, OUTLINES)
 
 
 def _equal(rows: pa.RecordBatch, others: pa.RecordBatch) -> Mask:

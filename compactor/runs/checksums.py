@@ -87,6 +87,27 @@ def verify_file(storage: Storage, file: RunFile) -> bool:
     return sha256_of(storage, file.path, file.file_bytes) == file.sha256
 
 
+_FILES: Final = 10_000
+"""How many files a process remembers to have verified."""
+
+# (location, path) of the files that this process has verified; emptied once it has _FILES.
+_intact: Final[set[tuple[str, str]]] = set()
+
+
+def check_intact(storage: Storage, file: RunFile) -> None:
+    """Raises DamagedFileError if a file is not what was written; it is read for that once in a process.
+
+    To decode a damaged page may end the process. Raises StorageError.
+    """
+    if (known := (storage.location, file.path)) in _intact:
+        return
+    if not verify_file(storage, file):
+        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
+    if len(_intact) >= _FILES:
+        _intact.clear()
+    _intact.add(known)
+
+
 def sha256_of(storage: Storage, path: str, size: int) -> str:
     """Reads all of a file of `size` bytes; returns its checksum in hex. Raises StorageError."""
     digest = hashlib.sha256()

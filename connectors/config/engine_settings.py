@@ -42,7 +42,8 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 
 def needs_index(connector: ConnectorConfig) -> bool:
     """Returns whether runs get an index of their keys: `auto` is yes if another setting needs one."""
-    return connector.state_index == "always" or connector.publish_unchanged == "skip"
+    needed = connector.publish_unchanged == "skip" or connector.key_identity != "bytes"
+    return connector.state_index == "always" or (connector.state_index == "auto" and needed)
 
 
 def _named(kind: type[Struct], connector: ConnectorConfig, prefix: str = "") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from compactor.model.record import RUN, TopicPartition
 from compactor.model.state import CatalogState
 from compactor.publish import retired
 from compactor.publish.retired import RETIRED, EarlierKeys, earlier_ranges
-from compactor.runs.reader import read
+from compactor.runs.reader import read_file_range
 from compactor.runs.scan import between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, row, with_range_reports
@@ -34,12 +34,14 @@ def keyed(offset: int, key: bytes, identity: bytes | None, encoding: str | None)
     return row(0, offset, key, b"v", key_identity=identity, key_encoding=encoding)
 
 
-def log(storage: LocalStorage, *batches: Sequence[Row], identity: str = "json") -> CatalogState:
+def log(
+    storage: LocalStorage, *batches: Sequence[Row], identity: str = "json", is_indexed: bool = False
+) -> CatalogState:
     """Returns the state of a connector with these micro-batches, one file each."""
     state, end = replace(new_state({0: 0}), identity=identity), 0
     for rows in batches:
         last = rows[-1]["offset"] + 1
-        state = ingested(storage, state, [with_range_reports(rows, {0: (end, last)})])
+        state = ingested(storage, state, [with_range_reports(rows, {0: (end, last)})], is_indexed=is_indexed)
         end = last
     return state
 
@@ -129,11 +131,37 @@ def test_keys_are_looked_for_once_for_many_records(storage: LocalStorage, monkey
     state = log(storage, [keyed(at, b"K%d" % at, b"k%d" % at, "large") for at in range(6)])
     earlier = replace(whole(storage, state, 0, 6), together=replace(TOGETHER, records=2))
     batches = [survivors(keyed(at, b"k%d" % (at - 6), None, "small")) for at in range(6, 12)]
-    reading = Mock(side_effect=read)
-    monkeypatch.setattr(retired, "read", reading)
+    reading = Mock(side_effect=read_file_range)
+    monkeypatch.setattr(retired, "read_file_range", reading)
     found = list(earlier.with_retired(iter(batches)))
     assert [one[RETIRED].to_pylist() for one in found] == [[[b"K%d" % at]] for at in range(6)]
     assert reading.call_count == 2
+
+
+@pytest.mark.parametrize("way", ["index", "no index", "a lost index", "a damaged index", "a hot key"])
+def test_an_index_tells_the_same_as_all_keys(storage: LocalStorage, way: str) -> None:
+    """Also of keys that it has many times, and in several encodings; it reads no file that has none of them."""
+    spellings = [keyed(at, b"K%d" % (at % 50), b"k%d" % (at % 50), "large") for at in range(100)]
+    others = [keyed(100 + at, b"kK%d" % at, b"k%d" % at, None) for at in range(40)]
+    again = [keyed(140 + at, b"X", b"x", "large") for at in range(40_000 if way == "a hot key" else 20)]
+    state = log(storage, spellings, others, again, is_indexed=way != "no index")
+    files = [run.files[0] for run in log_of(state).runs]
+    path = files[0].index_path
+    assert (path is None) is (way == "no index")
+    if way == "a lost index":
+        Path(storage.location, str(path)).unlink()
+    if way == "a damaged index":
+        Path(storage.location, str(path)).write_bytes(b"0" * Path(storage.location, str(path)).stat().st_size)
+    if way == "index":
+        Path(storage.location, files[2].path).unlink()
+    end = log_of(state).end
+    sent = survivors(
+        *(keyed(end + at, b"k%d" % at, None, "small") for at in range(35, 60)),
+        *([keyed(end + 99, b"x", None, "small")] if way == "a hot key" else []),
+    )
+    (found,) = whole(storage, state, 10, end).with_retired(iter([sent]))
+    some = [[b"K%d" % at, b"kK%d" % at] if at < 40 else [b"K%d" % at] if at < 50 else None for at in range(35, 60)]
+    assert found[RETIRED].to_pylist() == [*some, *([[b"X"]] if way == "a hot key" else [])]
 
 
 def test_without_ranges_records_pass_as_they_are(storage: LocalStorage) -> None:
