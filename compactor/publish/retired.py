@@ -23,8 +23,9 @@ from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, sp
 from compactor.model.state import BYTES, CatalogState
 from compactor.runs import checksums
 from compactor.runs.file_stats import encodings_of
-from compactor.runs.reader import read_file_range
+from compactor.runs.reader import completed, read_file_range
 from compactor.runs.scan import OffsetRange, between
+from compactor.runs.writer import INDEXED_GROUP_BYTES
 from compactor.storage.base import Storage
 
 RETIRED: Final = "retired"
@@ -32,6 +33,8 @@ RETIRED: Final = "retired"
 
 _FIELD: Final = pa.field(RETIRED, pa.list_(pa.binary()))
 _COLUMNS: Final = ("offset", "key", "rejected", KEY_IDENTITY)
+_OF_INDEXED: Final = ("offset", "key", KEY_IDENTITY)
+"""Those of records that an index names: it names none that was rejected."""
 
 
 def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[TopicPartition, OffsetRange]:
@@ -112,18 +115,22 @@ def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) ->
 def _candidates(storage: Storage, earlier: OffsetRange, values: pa.Array) -> Iterator[pa.RecordBatch]:
     """Yields _COLUMNS of the records of `earlier` that may have one of the identities `values`, by offset.
 
-    These are the records with their hashes, by index; all of a file that has no index which can be read.
+    These are the records with their hashes, by index; all of a file that has no index which can be read, or of which
+    most row groups would be decoded for them.
     """
     indexes = {file_range.file.index for file_range in earlier.file_ranges}
     offsets = {index: offsets_by_index(storage, index, values, earlier.start, earlier.end) for index in indexes}
     for file_range in earlier.file_ranges:
         held = offsets[file_range.file.index]
-        if held is None:
-            checksums.check_intact(storage, file_range.file)
+        own = None if held is None else within(file_range, held)
+        if own is not None and not len(own):
+            continue
+        checksums.check_intact(storage, file_range.file)
+        if own is None or len(own) * INDEXED_GROUP_BYTES > file_range.file.bytes:
             yield from read_file_range(storage, file_range, _COLUMNS)
-        elif len(own := within(file_range, held)):
-            checksums.check_intact(storage, file_range.file)
-            yield from read_offsets(storage, file_range, own, OUTLINES, _COLUMNS)
+        else:
+            for batch in read_offsets(storage, file_range, own, OUTLINES, _OF_INDEXED):
+                yield completed(batch, _COLUMNS)
 
 
 def _column(batch: pa.RecordBatch, known: Mapping[TopicPartition, Mapping[bytes, Sequence[bytes]]]) -> pa.Array:

@@ -176,8 +176,8 @@ class ConnectorConfig(BaseModel):
     )
     """Whether the files of the state get an index of their keys, so that `keyfold get` need not read all keys.
 
-    `auto`: if another setting needs it, as `publish.unchanged=skip` does. With an index, files that have none get one
-    by the next full fold of their partition."""
+    `auto`: if another setting needs it, as `publish.unchanged=skip` and `compaction.key.identity` do. With an index,
+    files that have none get one by the next full fold of their partition."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
     topic gets each key once."""

@@ -14,7 +14,7 @@ from compactor.clean import rewriter
 from compactor.clean.rewriter import BUDGET
 from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
-from compactor.publish import executors
+from compactor.publish import executors, retired
 from tests.support import local_spark
 from tests.support.oracle.steps import FoldMethod
 
@@ -22,9 +22,8 @@ NOTHING: Final = MemoryBudget(0, 0)
 ONE_KEY_EACH: Final = OffsetMapBudget(2, 1 << 20, hash_partitions=256)
 """Two tasks hold one key each; keys that differ and fall into one hash partition are folded by Spark."""
 
-
 LIMITS: Final = {
-    FoldMethod.MEMORY: (),
+    FoldMethod.MEMORY: ((retired, "INDEXED_GROUP_BYTES", 0),),
     FoldMethod.PASSES: ((executors, "TASKS", NOTHING),),
     FoldMethod.SPILLED: (
         (executors, "TASKS", NOTHING),
@@ -33,6 +32,7 @@ LIMITS: Final = {
     ),
     FoldMethod.SPARK: ((executors, "READ", NOTHING), (rewriter, "BUDGET", replace(BUDGET, read=NOTHING))),
 }
+"""The limits that are set. With MEMORY, other encodings of keys are read by their offsets, however small a file is."""
 
 
 def _end(_code: int) -> None:

@@ -121,7 +121,8 @@ IN_PART: AnyStep = FailingPublisher(
 def test_a_catalog_that_was_set_back_compares_nothing_with_what_it_had(tmp_path: Path, lost: tuple[AnyStep]) -> None:
     """The output is ahead of it, and what superseded a record there may be gone from the source since."""
     simulation = Simulation(None, tmp_path)
-    for step in (Restart(SKIP._replace(most=1)), Ingest((A1, B1))):
+    first: list[AnyStep] = [Restart(SKIP._replace(most=1)), Ingest((A1, B1))]
+    for step in first:
         simulation.perform(step)
     store = Path(simulation.storage.location)
     shutil.copytree(store, tmp_path / "copy")

@@ -19,6 +19,7 @@ from compactor.publish import retired
 from compactor.publish.retired import RETIRED, EarlierKeys, earlier_ranges
 from compactor.runs.reader import read_file_range
 from compactor.runs.scan import between
+from compactor.runs.writer import INDEXED_GROUP_BYTES
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, row, with_range_reports
 
@@ -162,6 +163,27 @@ def test_an_index_tells_the_same_as_all_keys(storage: LocalStorage, way: str) ->
     (found,) = whole(storage, state, 10, end).with_retired(iter([sent]))
     some = [[b"K%d" % at, b"kK%d" % at] if at < 40 else [b"K%d" % at] if at < 50 else None for at in range(35, 60)]
     assert found[RETIRED].to_pylist() == [*some, *([[b"X"]] if way == "a hot key" else [])]
+
+
+def test_of_a_large_file_the_records_of_few_keys_are_read(storage: LocalStorage) -> None:
+    """Those of each encoding, and no others with their hash; what was rejected is not among them."""
+    large = [
+        {**keyed(at, b"K%d" % (at % 2_000), b"k%d" % (at % 2_000), "large"), "value": bytes(2_000)}
+        for at in range(2_500)
+    ]
+    large[700]["rejected"] = "no JSON"
+    state = log(storage, large, is_indexed=True)
+    (file,) = log_of(state).runs[0].files
+    assert file.bytes > 3 * INDEXED_GROUP_BYTES
+    asked = {400: [b"K400"], 700: None, 1_999: [b"K1999"], 2_400: None}
+    sent = survivors(*(keyed(9_000 + at, b"x", b"k%d" % at, "small") for at in asked))
+    assert retired_by(whole(storage, state, 0, 2_500), sent) == list(asked.values())
+    assert retired_by(whole(storage, state, 500, 1_000), sent) == [None] * 4
+
+
+def retired_by(earlier: EarlierKeys, sent: pa.RecordBatch) -> list[list[bytes] | None]:
+    (batch,) = earlier.with_retired(iter([sent]))
+    return batch[RETIRED].to_pylist()  # type: ignore[no-any-return]
 
 
 def test_without_ranges_records_pass_as_they_are(storage: LocalStorage) -> None:

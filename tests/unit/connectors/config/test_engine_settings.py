@@ -70,7 +70,13 @@ def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path, top: int, own:
 
 @pytest.mark.parametrize(
     ("changed", "expected"),
-    [({}, False), ({"publish.unchanged": "skip"}, True), ({"state.index": "always"}, True)],
+    [
+        ({}, False),
+        ({"publish.unchanged": "skip"}, True),
+        ({"compaction.key.identity": "json"}, True),
+        ({"compaction.key.identity": "json", "state.index": "never"}, False),
+        ({"state.index": "always"}, True),
+    ],
 )
 def test_an_index_is_written_if_a_setting_needs_it(changed: dict[str, str], expected: bool) -> None:
     """With state.index=auto; what is left out is told to the engine."""
