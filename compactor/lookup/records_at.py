@@ -119,8 +119,7 @@ def read_offsets(
             elif columns is None:
                 batches = _read_group(opened, group, outlines.row_groups, place)
             else:
-                needed = [*names, *(() if is_alone else PARTITION)]
-                batches = opened.iter_batches(_ROWS, row_groups=[group], columns=needed, use_threads=False)
+                batches = _read_columns(opened, group, [*names, *(() if is_alone else PARTITION)])
             for batch in batches:
                 rows = batch if is_alone else of_partition(batch, file_range.tp)
                 wanted = np.flatnonzero(np.isin(rows["offset"].to_numpy(), own))
@@ -143,3 +142,8 @@ def _read_group(
         if batch.nbytes <= 2 * _SMALL_BYTES:
             row_groups.put(place, batch, batch.nbytes)
         yield batch
+
+
+def _read_columns(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Reads some columns of a row group, which is not remembered."""
+    return file.iter_batches(_ROWS, row_groups=[group], columns=columns, use_threads=False)  # type: ignore[no-any-return]
