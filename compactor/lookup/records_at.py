@@ -146,4 +146,4 @@ def _read_group(
 
 def _read_columns(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Reads some columns of a row group, which is not remembered."""
-    return file.iter_batches(_ROWS, row_groups=[group], columns=columns, use_threads=False)  # type: ignore[no-any-return]
+    return file.iter_batches(_ROWS, row_groups=[group], columns=columns, use_threads=False)

@@ -183,7 +183,7 @@ def test_of_a_large_file_the_records_of_few_keys_are_read(storage: LocalStorage)
 
 def retired_by(earlier: EarlierKeys, sent: pa.RecordBatch) -> list[list[bytes] | None]:
     (batch,) = earlier.with_retired(iter([sent]))
-    return batch[RETIRED].to_pylist()  # type: ignore[no-any-return]
+    return batch[RETIRED].to_pylist()
 
 
 def test_without_ranges_records_pass_as_they_are(storage: LocalStorage) -> None:
