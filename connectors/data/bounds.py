@@ -22,6 +22,10 @@ MOST_TYPES: Final = 20_000
 (4,096 columns) has 8,192 before and after a change."""
 MOST_ABSENT: Final = 500_000
 """Fields of one record that it does not have itself, which only cost room (36 bytes) and time: 0.1 s in all."""
+MOST_NUMBER_KEYS: Final = 10_000
+"""Entries of one map of which the keys are numbers; several together have as many if their squares are added. Python
+places a number in a dict by its own value, so numbers can be chosen that all take one way through it, whatever its
+seed: an entry then costs time for each one before it, and 10,000 take 0.3 s. Texts and bytes are hashed with a seed."""
 NUMBER_DIGITS: Final = 1_000
 """Digits of a Decimal that is written as a number. Kafka's JSON parser takes numbers of 1,000 characters."""
 DECIMAL_BYTES: Final = 65_536
@@ -123,15 +127,31 @@ class Scaled:
 
 
 class Absences:
-    """Counts the fields that one record does not have itself, and that are made nevertheless: nulls and defaults."""
+    """Counts the fields that one record does not have itself, and that are made nevertheless: nulls and defaults.
+
+    Also counts what the maps of one record may take of which the keys are numbers.
+    """
 
     def __init__(self) -> None:
         # How many more fields the present record may lack; `begin` sets it for each record.
         self._left = MOST_ABSENT
+        # How many pairs of entries of one map the present record may still have, if all of them collide.
+        self._pairs = MOST_NUMBER_KEYS**2
 
     def begin(self, size: int = 0) -> None:
         """Begins another record, of which up to `size` fields that are counted, too, may be there."""
         self._left = MOST_ABSENT + size
+        self._pairs = MOST_NUMBER_KEYS**2
+
+    def add_number_keys(self, count: int) -> None:
+        """Adds a map of `count` entries with numbers as keys, before it is made. Raises DataError for too many."""
+        self._pairs -= count * count
+        if self._pairs < 0:
+            raise DataError(
+                f"The maps of the value have too many entries whose keys are numbers: one may have {MOST_NUMBER_KEYS}, "
+                "ten a third of that each.",
+                "Make the keys texts, or the map a list of structs.",
+            )
 
     def add(self, count: int) -> None:
         """Adds fields. Raises DataError for more than MOST_ABSENT in all."""

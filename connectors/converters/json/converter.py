@@ -94,7 +94,7 @@ class JsonConverter(Converter):
         self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=exact)
         self._envelope = msgspec.json.Decoder(Envelope)
         self._schemas: Kept[bytes, tuple[Schema | None, bool]] = Kept(options["schemas.cache.size"])
-        self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write)))
+        self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write_defaults())))
         content = options["schema.content"]
         self._fixed = self._fixed_of(content) if content and self._enabled else None
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from connectors.data.bounds import SHORT_DECIMAL, Absences, Scaled, check_depth
 from connectors.data.kept import OfSchema
+from connectors.data.pace import paced, width_of
 from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, bytes_of_decimal, decimal_of, float32, java_float, scale_of
 from connectors.errors import DataError
@@ -25,7 +26,10 @@ from connectors.rejection import shown
 Read = Callable[[Any], Any]
 _SAME: Final = frozenset({str, int, bool, type(None)})
 """What JSON has as Python has it."""
+_CHECKED: Final = frozenset({int, dict, list})
+"""What of JSON may be too large or too deep."""
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
+_NUMBERS: Final = frozenset({*BITS, *_FLOATS})
 # The bound of Java's long: a whole number without a schema lies in [-LONG, LONG).
 LONG: Final = 1 << 63
 _NAMED: Final = 100
@@ -47,8 +51,8 @@ class JsonValues:
         # Both count what of the record that is read now stands for no byte of it.
         self._absences = Absences()
         self._scaled = Scaled()
-        self.reader = OfSchema(self._reader)
-        self.writer = OfSchema(self._writer)
+        self.reader = OfSchema(lambda schema: _OnceEach(self._reader_of)(schema))
+        self.writer = OfSchema(lambda schema: _OnceEach(self._writer_of)(schema))
 
     def read(self, schema: Schema, node: Any) -> Any:
         """Returns the value of `schema` that `node`, as JSON is decoded, is. Raises DataError."""
@@ -60,14 +64,20 @@ class JsonValues:
         """Returns what reads the defaults of one schema: all of them together may lack what one record may."""
         self._absences.begin()
         self._scaled.begin()
-        return lambda schema, node: self._reader(schema)(node)
+        reader = _OnceEach(self._reader_of)
+        return lambda schema, node: reader(schema)(node)
+
+    def write_defaults(self) -> Callable[[Schema, Any], Any]:
+        """Returns what writes the defaults of one schema."""
+        writer = _OnceEach(self._writer_of)
+        return lambda schema, value: writer(schema)(value)
 
     def write(self, schema: Schema | None, value: Any) -> Any:
         """Returns `value` as it is encoded as JSON. Raises DataError."""
         return without_schema(value) if schema is None else self.writer(schema)(value)
 
-    def _reader(self, schema: Schema) -> Read:
-        inner = self._read_there(schema)
+    def _reader_of(self, schema: Schema, reader: _OnceEach) -> Read:
+        inner = self._read_there(schema, reader)
         optional, default = schema.optional, schema.default if self._form.defaults else None
 
         def read(node: Any) -> Any:
@@ -79,24 +89,29 @@ class JsonValues:
 
         return read
 
-    def _read_there(self, schema: Schema) -> Read:
+    def _read_there(self, schema: Schema, reader: _OnceEach) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
             scale = scale_of(schema)
             return lambda node: _read_decimal(scale, node, self._scaled)
         if schema.type is Type.STRUCT:
-            fields = [(field.name, self._reader(field.schema)) for field in schema.fields]
+            fields = [(field.name, reader(field.schema)) for field in schema.fields]
             return lambda node: _read_struct(fields, node, self._absences)
         if schema.type is Type.ARRAY and schema.value_schema is not None:
-            item = self._reader(schema.value_schema)
-            return lambda node: [item(element) for element in _typed(node, list, "a JSON array")]
+            item, width = reader(schema.value_schema), width_of(schema.value_schema)
+            return lambda node: [item(element) for element in paced(_typed(node, list, "a JSON array"), width)]
         if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
-            key, value = self._reader(schema.key_schema), self._reader(schema.value_schema)
-            is_object = schema.key_schema.type is Type.STRING
-            return lambda node: _read_map(node, key, value, is_object=is_object)
+            return self._map_reader(schema.key_schema, schema.value_schema, reader)
         return _plain_reader(schema)
 
-    def _writer(self, schema: Schema) -> Read:
-        inner = self._write_there(schema)
+    def _map_reader(self, key_schema: Schema, value_schema: Schema, reader: _OnceEach) -> Read:
+        key, value, width = reader(key_schema), reader(value_schema), width_of(value_schema)
+        if key_schema.type is Type.STRING:
+            return lambda node: _read_object(node, value, width)
+        absences = self._absences if key_schema.type in _NUMBERS else None
+        return lambda node: _read_pairs(node, key, value, width, absences)
+
+    def _writer_of(self, schema: Schema, writer: _OnceEach) -> Read:
+        inner = self._write_there(schema, writer)
         optional, default = schema.optional, schema.default if self._form.defaults else None
         same = _WRITTEN_AS_THEY_ARE.get(schema.type)
 
@@ -113,22 +128,41 @@ class JsonValues:
 
         return write
 
-    def _write_there(self, schema: Schema) -> Read:
+    def _write_there(self, schema: Schema, writer: _OnceEach) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
             numeric = self._form.numeric
             return lambda value: NumberText(str(decimal_of(schema, value))) if numeric else _base64(value)
         if schema.type is Type.STRUCT:
-            fields = [(field.name, self._writer(field.schema)) for field in schema.fields]
+            fields = [(field.name, writer(field.schema)) for field in schema.fields]
             return lambda value: {name: write(value.get(name)) for name, write in fields}
         if schema.type is Type.ARRAY and schema.value_schema is not None:
-            item = self._writer(schema.value_schema)
-            return lambda value: [item(element) for element in value]
+            item, width = writer(schema.value_schema), width_of(schema.value_schema)
+            return lambda value: [item(element) for element in paced(value, width)]
         if schema.type is Type.MAP and schema.key_schema is not None and schema.value_schema is not None:
-            key, value_of = self._writer(schema.key_schema), self._writer(schema.value_schema)
+            key, value_of = writer(schema.key_schema), writer(schema.value_schema)
+            width = width_of(schema.value_schema)
             if schema.key_schema.type is Type.STRING:
-                return lambda value: {name: value_of(element) for name, element in value.items()}
-            return lambda value: [[key(name), value_of(element)] for name, element in value.items()]
+                return lambda value: {name: value_of(element) for name, element in paced(value.items(), width)}
+            return lambda value: [[key(name), value_of(element)] for name, element in paced(value.items(), width)]
         return _base64 if schema.type is Type.BYTES else _plain_writer(schema)
+
+
+class _OnceEach:
+    """Makes what reads or writes values of a schema once, with all schemas in it, however often one of them is asked for.
+
+    Each struct around a schema may have a default, which is read or written by what the struct has in it.
+    """
+
+    def __init__(self, make: Callable[[Schema, _OnceEach], Read]) -> None:
+        self._make = make
+        # By the identities of schemas. Each schema is kept with what was made of it, so that its id stays its own.
+        self._made: dict[int, tuple[Schema, Read]] = {}
+
+    def __call__(self, schema: Schema) -> Read:
+        made = self._made.get(id(schema))
+        if made is None:
+            made = self._made[id(schema)] = schema, self._make(schema, self)
+        return made[1]
 
 
 class NumberText(str):
@@ -150,17 +184,15 @@ def check_without_schema(node: Any, depth: int = 0) -> Any:
 
     Java's class would cut those.
     """
-    if isinstance(node, int):
+    kind = type(node)
+    if kind is int:
         if not -LONG <= node < LONG:
             raise DataError(f"{shown(node)} has more than 64 bits.")
-    elif isinstance(node, dict):
+    elif kind is dict or kind is list:
         check_depth(depth)
-        for inner in node.values():
-            check_without_schema(inner, depth + 1)
-    elif isinstance(node, list):
-        check_depth(depth)
-        for inner in node:
-            check_without_schema(inner, depth + 1)
+        for inner in paced(node.values() if kind is dict else node):
+            if type(inner) in _CHECKED:
+                check_without_schema(inner, depth + 1)
     return node
 
 
@@ -173,10 +205,11 @@ def without_schema(value: Any) -> Any:
         return value
     if kind is dict:
         if set(map(type, value)) <= {str}:
-            return {name: inner if type(inner) in _SAME else without_schema(inner) for name, inner in value.items()}
-        return [[without_schema(name), without_schema(inner)] for name, inner in value.items()]
+            members = paced(value.items())
+            return {name: inner if type(inner) in _SAME else without_schema(inner) for name, inner in members}
+        return [[without_schema(name), without_schema(inner)] for name, inner in paced(value.items())]
     if kind is list:
-        return [inner if type(inner) in _SAME else without_schema(inner) for inner in value]
+        return [inner if type(inner) in _SAME else without_schema(inner) for inner in paced(value)]
     if kind is bytes:
         return _base64(value)
     raise DataError(f"JSON has no form for a {'date' if kind is Date else kind.__name__} without a schema.")
@@ -196,13 +229,18 @@ def _read_struct(fields: list[tuple[str, Read]], node: Any, absences: Absences) 
     return made
 
 
-def _read_map(node: Any, key: Read, value: Read, *, is_object: bool) -> dict[Any, Any]:
-    if is_object:
-        return {name: value(held) for name, held in _typed(node, dict, "a JSON object").items()}
+def _read_object(node: Any, value: Read, width: int) -> dict[str, Any]:
+    return {name: value(held) for name, held in paced(_typed(node, dict, "a JSON object").items(), width)}
+
+
+def _read_pairs(node: Any, key: Read, value: Read, width: int, absences: Absences | None) -> dict[Any, Any]:
+    """Returns a map; `absences` counts its keys if they are numbers."""
     pairs = _typed(node, list, "a JSON array of pairs")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise DataError("A map whose keys are no texts is a JSON array of arrays of a key and a value.")
-    return {key(name): value(held) for name, held in pairs}
+    if absences is not None:
+        absences.add_number_keys(len(pairs))
+    return {key(name): value(held) for name, held in paced(pairs, width)}
 
 
 def _read_decimal(scale: int, node: Any, scaled: Scaled) -> bytes:
