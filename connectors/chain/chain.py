@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.model.record import SOURCE, TopicPartition
-from compactor.secret_forms import without_parts
+from compactor.secret_forms import SHORTEST_ANYWHERE, without_parts
 from connectors.chain.key_identity import KeyIdentity, key_identity
 from connectors.chain.rows import Rows
 from connectors.chain.spec import (
@@ -33,6 +33,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
+from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import DataError, RegistryError
@@ -48,13 +49,17 @@ NO_TIMESTAMP: Final = -1
 """What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
-_SEARCHED: Final = 40_000
-"""Characters of it in which secrets are looked for, before it is cut."""
+_SEARCHED: Final = 24_000
+"""Characters of it in which secrets are looked for, before it is cut: a look takes 0.2 ms, and each record that is
+refused has its own."""
 _LONGEST_FORM: Final = 16_000
 """Characters at the end of these that are left out, as a secret may be cut there: one of 4,096 as a URL writes it."""
 _PIECE_BYTES: Final = 16 << 20
 """Bytes of keys, values and headers after which what a batch becomes is handed on: as many as a batch that was read
 has (`ReadLimits.batch_bytes`). A batch of 5,000 small records may become one of gigabytes."""
+_LARGE: Final = 64 << 10
+"""Bytes of a key or value from which on the limit is asked between the parts of a record's way: a smaller one takes
+some 0.1 s at most, and is asked about once."""
 _RANGE: Final = SOURCE.get_field_index("range")
 
 
@@ -72,12 +77,16 @@ class RejectedError(Exception):
         """Why the record is rejected."""
         return self.without_values(without_credentials)
 
-    def without_values(self, hide: Callable[[str], str]) -> Rejection:
-        """Returns why the record is rejected, without what `hide` takes out of a text."""
+    def without_values(self, hide: Callable[[str], str], hide_parts: Callable[[str], str] = str) -> Rejection:
+        """Returns why the record is rejected, without what `hide` takes out of a text.
+
+        `hide_parts` takes longer, and is given no more than what is shown and a few characters.
+        """
         error = self._error
         said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
         shown = hide(said) if len(said) <= _SEARCHED else hide(said[:_SEARCHED])[:-_LONGEST_FORM]
-        message = f"{shown[:_LONGEST]} {hide(action)}".rstrip()
+        shown = hide_parts(shown[: _LONGEST + SHORTEST_ANYWHERE])[:_LONGEST]
+        message = f"{shown} {hide_parts(hide(action))}".rstrip()
         # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
         message = message.encode("utf-8", "replace").decode()
         return Rejection(self._stage, self._class_name, type(error).__name__, message)
@@ -110,12 +119,13 @@ class TransformStage(Struct):
 
 
 class Conversion(Struct):
-    """The converter of a record's keys or values; `reads`: whether a step looks at them."""
+    """The converter of a record's keys or values; `reads`: whether a step looks at them; `most`: bytes of one."""
 
     name: str
     converter: Converter
     stage: Stage
     reads: bool
+    most: int
 
     def read(self, topic: str, headers: list[Header], data: bytes | None) -> tuple[Any, Any]:
         """Returns schema and value of `data`, or `data` itself if no step looks at it.
@@ -125,6 +135,7 @@ class Conversion(Struct):
         if not self.reads:
             return None, data
         try:
+            check_size(len(data or b""), self.most)
             return self.converter.to_connect_data(topic, headers, data)
         except RegistryError:
             raise
@@ -230,7 +241,8 @@ class Chain:
                     yield self._piece(rows, row + 1)
             yield self._piece(rows, batch.num_rows)
         except RegistryError as error:
-            raise type(error)(self._hidden(error.message), self._hidden(error.action)) from None
+            message, action = (self._without_parts(self._hidden(text)) for text in (error.message, error.action))
+            raise type(error)(message, action) from None
 
     def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:
         """Returns what the rows before `end` have become, without those that were returned before."""
@@ -238,14 +250,17 @@ class Chain:
         return rows.take(end)
 
     def _why(self, error: RejectedError) -> str:
-        return str(error.without_values(self._hidden))
+        return str(error.without_values(self._hidden, self._without_parts))
 
     def _hidden(self, text: str) -> str:
-        """Hides the chain's secrets; those that a registry has put into a schema also in part, as names are cut."""
-        hidden = without_credentials(hide_in(text, self._settings, self._passwords))
+        """Hides the chain's secrets."""
+        return without_credentials(hide_in(text, self._settings, self._passwords))
+
+    def _without_parts(self, text: str) -> str:
+        """Hides the secrets that a registry has put into a schema, also in part, as names are cut."""
         for conversion in (self._key, self._value):
-            hidden = without_parts(hidden, conversion.converter.repeated())
-        return hidden
+            text = without_parts(text, conversion.converter.repeated())
+        return text
 
     def _compare(self, rows: Rows, identity: KeyIdentity, row: int) -> None:
         """Finds the identity of the key of a row.
@@ -256,6 +271,7 @@ class Chain:
         if key is None:
             return
         try:
+            check_size(len(key), self._key.most)
             rows.set_compared(row, identity.of(rows.headers_of(row), key))
         except RegistryError as error:
             raise rows.located(error, row) from error
@@ -266,15 +282,19 @@ class Chain:
     def _transform(self, rows: Rows, row: int) -> None:
         """Puts what becomes of a row in its place, or why it is rejected."""
         topic, ms = rows.topics[row], rows.timestamps[row]
+        key_data, value_data = rows.keys[row], rows.values[row]
+        is_large = len(key_data or b"") + len(value_data or b"") > _LARGE
         try:
             headers = list(rows.headers_of(row))
-            key_schema, key = self._key.read(topic, headers, rows.keys[row])
-            value_schema, value = self._value.read(topic, headers, rows.values[row])
+            key_schema, key = self._key.read(topic, headers, key_data)
+            value_schema, value = self._value.read(topic, headers, value_data)
             before = ConnectRecord(
                 topic, rows.partitions[row], rows.offsets[row], None if ms == NO_TIMESTAMP else ms,
                 key_schema, key, value_schema, value, tuple(headers),
             )  # fmt: skip
-            record = self._through_steps(before)
+            record = self._through_steps(before, is_large=is_large)
+            if is_large:
+                self._patience.check()
             if record is None:
                 rows.drop(row)
             else:
@@ -286,11 +306,13 @@ class Chain:
         except RegistryError as error:
             raise rows.located(error, row) from error
 
-    def _through_steps(self, record: ConnectRecord) -> ConnectRecord | None:
+    def _through_steps(self, record: ConnectRecord, *, is_large: bool) -> ConnectRecord | None:
         current: ConnectRecord | None = record
         for step in self._steps:
             if current is None:
                 break
+            if is_large:
+                self._patience.check()
             current = step.of(current)
         return current
 
@@ -367,4 +389,4 @@ def _conversion(spec: ChainSpec, side: Side, reads: frozenset[Side], resolve: Re
     own = spec.key if side is Side.KEY else spec.value
     stage = Stage.KEY_CONVERTER if side is Side.KEY else Stage.VALUE_CONVERTER
     converter = made_converter(own, resolve, is_key=side is Side.KEY)
-    return Conversion(own.name, converter, stage, side in reads)
+    return Conversion(own.name, converter, stage, side in reads, spec.most_read)

@@ -12,6 +12,7 @@ import msgspec
 
 from connectors.chain.chain import Chain
 from connectors.chain.spec import ChainSpec, Resolve
+from connectors.data.pace import limited
 from connectors.registry.patience import Patience
 
 _MOST: Final = 256
@@ -27,7 +28,7 @@ def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool, patience: Patien
     """Yields a chain of `spec` that no other thread has; it is kept for the next one, even if the block fails.
 
     What failed is read again, perhaps while the registry does not answer: then what the chain knows is all there is.
-    `patience` limits what the chain takes in the block; None: nothing does.
+    `patience` limits what the chain takes in the block, also in the midst of a record; None: nothing does.
     """
     key = msgspec.json.encode((spec, keyed))
     with _lock:
@@ -36,9 +37,11 @@ def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool, patience: Patien
     if chain is None:
         chain = Chain(spec, resolve, keyed=keyed)
     chain.filtered.clear()
-    chain.wait_with(patience or Patience())
+    patience = patience or Patience()
+    chain.wait_with(patience)
     try:
-        yield chain
+        with limited(patience.check):
+            yield chain
     finally:
         _keep(key, chain)
 

@@ -17,6 +17,7 @@ from connectors.class_names import ClassNames, Named
 from connectors.converters.converter import Converter
 from connectors.converters.names import AVRO as AVRO_CONVERTER
 from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SIMPLE
+from connectors.data.bounds import MOST_READ
 from connectors.errors import ConfigError
 from connectors.known_values import remember_setting
 from connectors.options import Option, OptionsError, read, unknown
@@ -86,7 +87,8 @@ class StepSpec(Struct, frozen=True):
 class ChainSpec(Struct, frozen=True):
     """What a connector does with each record before it is folded.
 
-    `output` is the template `output.topic`, `identity` by what keys are compared.
+    `output` is the template `output.topic`, `identity` by what keys are compared. `most_read`: the bytes of a key or
+    value that a step looks at.
     """
 
     key: ClassSpec
@@ -96,6 +98,7 @@ class ChainSpec(Struct, frozen=True):
     predicates: dict[str, ClassSpec] = {}
     output: str = "none"
     identity: str = BYTES_IDENTITY
+    most_read: int = MOST_READ
 
 
 def chain_spec(

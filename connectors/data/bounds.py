@@ -13,6 +13,9 @@ from typing import Any, Final
 from connectors.errors import DataError
 from connectors.rejection import shown
 
+MOST_READ: Final = 8 << 20
+"""Bytes of a key or value that a step looks at, uncompressed, unless the consumer is set to fetch more at once. As
+objects of Python JSON takes 50 times its bytes at most, and 0.5 s for each MiB."""
 DEEPEST: Final = 200
 """Levels of a value without a schema. Each takes up to three of the 1,000 calls that Python lets be open at once."""
 DEEPEST_SCHEMA: Final = 100
@@ -51,6 +54,16 @@ ROOM_A_BYTE: Final = 64
 _INT: Final = 1 << 31
 _WHOLE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 """A whole number that may fit into 32 bits: Python refuses to read more than 4,300 digits."""
+
+
+def check_size(size: int, most: int) -> None:
+    """Raises DataError for a key or value of more bytes than are read."""
+    if size > most:
+        raise DataError(
+            f"It has {size} bytes, and a converter reads {most} at most.",
+            "Leave the record out of what transforms look at, or raise consumer.override.max.partition.fetch.bytes to its "
+            "size if the worker has 50 times as much memory.",
+        )
 
 
 def is_int(number: int) -> bool:

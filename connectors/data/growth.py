@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from connectors.data.bounds import NUMBER_DIGITS
 from connectors.data.kept import OfSchema
+from connectors.data.pace import paced
 from connectors.data.schema import DECIMAL, Schema, Type
 from connectors.errors import DataError
 
@@ -113,7 +114,7 @@ def written_length(schema: Schema | None, value: Any, most: int) -> int:
         return _length_of_dict(schema, value, most)
     if isinstance(value, list):
         inner, length = schema.value_schema if schema is not None else None, _LEAF
-        for item in value:
+        for item in paced(value):
             length += written_length(inner, item, most - length)
             if length > most:
                 break
@@ -130,7 +131,7 @@ def _length_of_dict(schema: Schema | None, value: dict[Any, Any], most: int) -> 
                 break
         return length
     keys, values = (schema.key_schema, schema.value_schema) if schema is not None else (None, None)
-    for name, item in value.items():
+    for name, item in paced(value.items()):
         length += written_length(keys, name, most) + written_length(values, item, most - length)
         if length > most:
             break

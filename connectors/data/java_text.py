@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from connectors.data.java_calendar import DAY_MS, moment_of
+from connectors.data.pace import paced
 from connectors.data.schema import DATE, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, bytes_text, float_text
 
@@ -27,14 +28,15 @@ def to_string(schema: Schema | None, value: Any) -> str:
 
 def _list_text(schema: Schema | None, value: list[Any]) -> str:
     inner = schema.value_schema if schema else None
-    return f"[{', '.join(to_string(inner, item) for item in value)}]"
+    return f"[{', '.join(to_string(inner, item) for item in paced(value))}]"
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
     if schema is not None and schema.type is Type.STRUCT:
         return _struct_text(schema, value)
     keys, values = (schema.key_schema, schema.value_schema) if schema else (None, None)
-    return f"{{{', '.join(f'{to_string(keys, name)}={to_string(values, item)}' for name, item in value.items())}}}"
+    members = (f"{to_string(keys, name)}={to_string(values, item)}" for name, item in paced(value.items()))
+    return f"{{{', '.join(members)}}}"
 
 
 def _struct_text(schema: Schema, value: dict[Any, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from connectors.data.bounds import DECIMAL_BYTES, NUMBER_DIGITS, whole_of
 from connectors.data.java_calendar import DAY_MS, moment_of
+from connectors.data.pace import paced
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
@@ -158,7 +159,7 @@ def float_text(schema: Schema | None, value: float) -> str:
 
 def _list_text(schema: Schema | None, value: list[Any]) -> str:
     inner = schema.value_schema if schema else None
-    return "[" + ",".join(_text(inner, item, embedded=True) for item in value) + "]"
+    return "[" + ",".join(_text(inner, item, embedded=True) for item in paced(value)) + "]"
 
 
 def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
@@ -169,7 +170,7 @@ def _dict_text(schema: Schema | None, value: dict[Any, Any]) -> str:
         of_keys, of_values = (schema.key_schema, schema.value_schema) if schema else (None, None)
         pairs = (
             f"{_text(of_keys, name, embedded=True)}:{_text(of_values, item, embedded=True)}"
-            for name, item in value.items()
+            for name, item in paced(value.items())
         )
     return "{" + ",".join(pairs) + "}"
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from compactor.ingest.ingest import Intake
 from connectors.chain.spec import ChainSpec, is_plain
 from connectors.config.topics import TopicPattern, pattern
+from connectors.data.bounds import MOST_READ
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.plan import TopicOffsets
 from connectors.source.source_errors import left_out
@@ -111,8 +112,13 @@ def source_options(
         intake=intake,
         interval_ms=_interval_ms(connector, intake),
         pinned=pinned,
-        chain=None if chain is None or is_plain(chain) else chain,
+        chain=None if chain is None or is_plain(chain) else replace(chain, most_read=_most_read(clients)),
     )
+
+
+def _most_read(clients: ClientSettings) -> int:
+    """Returns the bytes of a key or value that a chain reads: as many as a fetch of one partition, if that is more."""
+    return max(MOST_READ, int(clients.consumer().get("max.partition.fetch.bytes", 0)))
 
 
 def _interval_ms(connector: ConnectorConfig, intake: Intake) -> int:

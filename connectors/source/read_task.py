@@ -6,7 +6,8 @@
     read_in_driver  a micro-batch, if small      bounded                     not at all
     read_apart      one connector's offer        strict                      until it is stopped
 
-What is bounded, and fails or takes too long, is missing in the answer: it is read apart then, which finds the reason.
+What is bounded, and fails, is missing in the answer; of what takes too long the answer says so. Both are read apart
+then, which finds the reason.
 """
 
 from __future__ import annotations
@@ -107,8 +108,10 @@ def read_in_driver(
 ) -> None:
     """Reads a small micro-batch in this process; calls `deliver` for each portion as soon as `writers` have written it.
 
-    Portions that are not written in time are missing as well. Registries are not waited for: a portion for which one
-    has to be asked is read apart by its connector's own thread, which learns the schema for the next ones.
+    A portion that is still being written when the time is over is late: it would be so in the next micro-batch as well,
+    and each holds one of the writers. One that no writer has begun with is missing. Registries are not waited for: a
+    portion for which one has to be asked is read apart by its connector's own thread, which learns the schema for the
+    next ones.
     """
 
     def write(portion: PortionSplit, batches: Iterable[pa.RecordBatch]) -> None:
@@ -119,9 +122,17 @@ def read_in_driver(
                 deliver(number, answer)
 
     read_portions = (pair for task in read_tasks for pair in read_bounded(task.portions))
-    futures = [writers.submit(write, portion, batches) for portion, batches in read_portions]
-    for late in wait(futures, limits.written).not_done:
-        late.cancel()  # those that have not begun never do; what the others still write is in no commit
+    futures = {writers.submit(write, portion, batches): portion for portion, batches in read_portions}
+    for unwritten in wait(futures, limits.written).not_done:
+        if not unwritten.cancel():  # what it still writes is in no commit
+            deliver(futures[unwritten].portion, _unwritten(limits.written))
+
+
+def _unwritten(seconds: float) -> PortionLateError:
+    return PortionLateError(
+        f"What was read is not converted and written after {seconds:g} s.",
+        "It is read apart: no other connector waits for it.",
+    )
 
 
 def _write_bounded(
