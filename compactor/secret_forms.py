@@ -79,9 +79,7 @@ def without_parts(text: str, secrets: Iterable[str]) -> str:
 def _pieces(secrets: tuple[str, ...]) -> frozenset[str]:
     """Returns all parts of `secrets` that have SHORTEST_ANYWHERE characters."""
     length = SHORTEST_ANYWHERE
-    return frozenset(
-        secret[start : start + length] for secret in secrets for start in range(len(secret) - length + 1)
-    )
+    return frozenset(secret[start : start + length] for secret in secrets for start in range(len(secret) - length + 1))
 
 
 def replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:

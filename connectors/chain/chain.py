@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
+from os.path import commonprefix
 from typing import Any, Final
 
 import pyarrow as pa
@@ -49,11 +50,11 @@ NO_TIMESTAMP: Final = -1
 """What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
-_SEARCHED: Final = 24_000
-"""Characters of it in which secrets are looked for, before it is cut: a look takes 0.2 ms, and each record that is
-refused has its own."""
+_SEARCHED: Final = 4_000
+"""Characters of it that may be shown, before secrets are hidden, which are longer than what stands in their place."""
 _LONGEST_FORM: Final = 16_000
-"""Characters at the end of these that are left out, as a secret may be cut there: one of 4,096 as a URL writes it."""
+"""Characters after these in which the rest of a secret may stand: one of 4,096 as a URL writes it. All that is beyond
+is not looked at: a look at 40,000 characters takes 2 ms, and each record that is refused has its own."""
 _PIECE_BYTES: Final = 16 << 20
 """Bytes of keys, values and headers after which what a batch becomes is handed on: as many as a batch that was read
 has (`ReadLimits.batch_bytes`). A batch of 5,000 small records may become one of gigabytes."""
@@ -84,7 +85,9 @@ class RejectedError(Exception):
         """
         error = self._error
         said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
-        shown = hide(said) if len(said) <= _SEARCHED else hide(said[:_SEARCHED])[:-_LONGEST_FORM]
+        shown = hide(said[: _SEARCHED + _LONGEST_FORM])
+        if len(said) > _SEARCHED:  # what both begin with ends before a secret that the shorter one has in part
+            shown = commonprefix([shown, hide(said[:_SEARCHED])])  # noqa: RUF071  # texts are no paths
         shown = hide_parts(shown[: _LONGEST + SHORTEST_ANYWHERE])[:_LONGEST]
         message = f"{shown} {hide_parts(hide(action))}".rstrip()
         # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.

@@ -61,8 +61,8 @@ def check_size(size: int, most: int) -> None:
     if size > most:
         raise DataError(
             f"It has {size} bytes, and a converter reads {most} at most.",
-            "Leave the record out of what transforms look at, or raise consumer.override.max.partition.fetch.bytes to its "
-            "size if the worker has 50 times as much memory.",
+            "Have no transform look at it, or raise consumer.override.max.partition.fetch.bytes to its size; the "
+            "worker needs 50 times as much memory then.",
         )
 
 

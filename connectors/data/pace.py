@@ -44,7 +44,7 @@ def limited(check: Callable[[], None]) -> Iterator[None]:
 def passed(members: int) -> None:
     """Counts members that are gone over next. Raises what the limit raises, if its time has come."""
     _limit.left -= members
-    if _limit.left < 0:
+    if _limit.left <= 0:
         _limit.left = EVERY
         if _limit.check is not None:
             _limit.check()

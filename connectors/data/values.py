@@ -21,6 +21,12 @@ _WIDE: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 """Arithmetic that rounds nothing."""
 _NORMAL: Final = 2.0**-126
 """The smallest float of 32 bits that has all its digits."""
+_LEAST_PLAIN: Final = 1e-3
+_MOST_PLAIN: Final = 1e7
+"""Between these Java writes a number without an exponent, as Python does."""
+_FORMS_OF_SMALL: Final = tuple(f"{{:.{digits}g}}".format for digits in range(1, 9))
+_FORMS: Final = _FORMS_OF_SMALL[5:]
+"""What writes a number with 6 to 8 digits."""
 _AT_ONCE: Final = 8_192
 """Bits of a number up to which C's own conversion is the quickest."""
 
@@ -97,13 +103,16 @@ def short_float(number: float) -> float:
 
 def java_double(number: float) -> str:
     """Returns a double as Java writes it (Double.toString, of Java 19 on: the shortest digits that tell it)."""
-    return _java_float(number, repr(number))
+    text = repr(number)
+    return text if _LEAST_PLAIN <= abs(number) < _MOST_PLAIN else _java_float(number, text)
 
 
 def java_float(number: float) -> str:
     """Returns the float of 32 bits that is nearest to `number` as Java writes it (Float.toString)."""
     nearest = float32(number)
-    return _java_float(nearest, _shortest(nearest))
+    text = _shortest(nearest)
+    # The double with these digits has them as its shortest ones, and Python's form of it is Java's there.
+    return repr(float(text)) if _LEAST_PLAIN <= abs(nearest) < _MOST_PLAIN else _java_float(nearest, text)
 
 
 def _shortest(number: float) -> str:
@@ -111,9 +120,11 @@ def _shortest(number: float) -> str:
 
     Of normal numbers any six are told from each other, and zeros at their end are left out.
     """
-    first = 1 if abs(number) < _NORMAL else 6
-    texts = (f"{number:.{digits}g}" for digits in range(first, 9))
-    return next((text for text in texts if float32(float(text)) == number), f"{number:.9g}")
+    for form in _FORMS if abs(number) >= _NORMAL else _FORMS_OF_SMALL:
+        text = form(number)
+        if float32(float(text)) == number:
+            return text
+    return f"{number:.9g}"
 
 
 def _java_float(number: float, text: str) -> str:
@@ -129,10 +140,6 @@ def _java_float(number: float, text: str) -> str:
     point = len(digits) + exponent  # the place of the point, counted from the first digit
     if not plain:
         return f"{minus}0.0"
-    if -2 <= point <= 7:
-        whole = plain[: max(0, point)].ljust(max(0, point), "0") or "0"
-        behind = "0" * max(0, -point) + plain[max(0, point) :]
-        return f"{minus}{whole}.{behind or '0'}"
     return f"{minus}{plain[0]}.{plain[1:] or '0'}E{point - 1}"
 
 

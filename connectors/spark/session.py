@@ -167,7 +167,8 @@ def prepare(
     The Python of Spark's workers is this process's own if all run on this machine: another one would lack keyfold's
     packages. There Spark listens on 127.0.0.1 only. Executors of a cluster get them as `executors.package` (`package`)
     says. They all hash with one random seed of this process. Spark's processes of this machine start sooner with a home
-    and a class archive of keyfold's; what the user has set stays as it is. Raises ConfigError if there is no Java for Spark, or no archive can be made.
+    and a class archive of keyfold's; what the user has set stays as it is. Raises ConfigError if there is no Java for
+    Spark, or no archive can be made.
     """
     find_java()
     note_variables(environment)

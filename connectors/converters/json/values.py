@@ -51,8 +51,8 @@ class JsonValues:
         # Both count what of the record that is read now stands for no byte of it.
         self._absences = Absences()
         self._scaled = Scaled()
-        self.reader = OfSchema(lambda schema: _OnceEach(self._reader_of)(schema))
-        self.writer = OfSchema(lambda schema: _OnceEach(self._writer_of)(schema))
+        self.reader = OfSchema(self._new_reader)
+        self.writer = OfSchema(self._new_writer)
 
     def read(self, schema: Schema, node: Any) -> Any:
         """Returns the value of `schema` that `node`, as JSON is decoded, is. Raises DataError."""
@@ -75,6 +75,12 @@ class JsonValues:
     def write(self, schema: Schema | None, value: Any) -> Any:
         """Returns `value` as it is encoded as JSON. Raises DataError."""
         return without_schema(value) if schema is None else self.writer(schema)(value)
+
+    def _new_reader(self, schema: Schema) -> Read:
+        return _OnceEach(self._reader_of)(schema)
+
+    def _new_writer(self, schema: Schema) -> Read:
+        return _OnceEach(self._writer_of)(schema)
 
     def _reader_of(self, schema: Schema, reader: _OnceEach) -> Read:
         inner = self._read_there(schema, reader)
@@ -148,7 +154,7 @@ class JsonValues:
 
 
 class _OnceEach:
-    """Makes what reads or writes values of a schema once, with all schemas in it, however often one of them is asked for.
+    """Makes what reads or writes values of a schema, and of each schema in it, once, however often it is asked for.
 
     Each struct around a schema may have a default, which is read or written by what the struct has in it.
     """

@@ -128,8 +128,13 @@ class FromProtobuf:
         key, value = (self._value(entry[side], inside) for side in ("key", "value"))
         of = Schema(type=Type.MAP, optional=True, key_schema=key.schema, value_schema=value.schema.as_optional())
 
+        is_text = key.schema.type is Type.STRING
+
         def read(message: Any) -> Any:
-            return {key.read(entry_key): value.read(inner) for entry_key, inner in getattr(message, name).items()}
+            entries = getattr(message, name)
+            if not is_text:
+                self.absences.add_number_keys(len(entries))
+            return {key.read(entry_key): value.read(inner) for entry_key, inner in entries.items()}
 
         return Known(_numbered(of, field), read)
 
@@ -147,6 +152,7 @@ class FromProtobuf:
 
     def _enum(self, descriptor: Any) -> Known:
         name = descriptor.name
+        self.absences.add_number_keys(len(descriptor.values))  # the numbers of its symbols, which the schema chooses
         symbols = {value.number: value.name for value in descriptor.values}
         self._extent.add_text(sum(2 * len(symbol) + len(ENUM) for symbol in symbols.values()) + len(name))
         parameters = {ENUM: name, **{f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}}

@@ -28,11 +28,15 @@ from connectors.registry.schema_registry import SchemaRegistry
 from connectors.source import read_task as module
 from connectors.source.arrow_records import range_rows
 from connectors.source.assignment import PortionSplit, ReadTask
+from connectors.source.micro_batches import MicroBatches
 from connectors.source.plan import SourceRange
+from connectors.source.portion import Offer
 from connectors.source.read_task import ChainLimits, read_in_driver, read_task, write_transformed
 from tests.support.engine import intake
+from tests.support.memory.cluster import MemoryCluster
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.support.source_options import source_options
+from tests.support.subscribed import Subscribed, batch_of
 from tests.unit.connectors.chain.test_chain import batch
 from tests.unit.connectors.chain.test_key_identity import V1, encoded
 
@@ -163,6 +167,47 @@ def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions) -> None:
         assert time.monotonic() - began < 5
         assert [type(delivered[1]), type(delivered[2])] == [PortionLateError, Batch]
         goes_on.set()
+
+
+def test_connectors_that_hold_every_writer_hold_up_no_other_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are late once, and no part of the next micro-batches; the other one has each of its portions at once."""
+    goes_on, cluster = threading.Event(), MemoryCluster()
+    batches = MicroBatches(2, shared=True, wait_s=0.0)
+    stores = {"good": LocalStorage(str(tmp_path))}
+    stores |= {f"held-{number}": Hanging(str(tmp_path), goes_on) for number in range(4)}
+    connectors = {}
+    for name, storage in reversed(stores.items()):
+        cluster.put(name, (0, 1))
+        connectors[name] = Subscribed(cluster, name, connector=name, intake=intake(storage))
+        batches.add(connectors[name].subscription, connectors[name].options.clients)
+
+    def read_all(portions: tuple[PortionSplit, ...]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
+        for portion in portions:
+            (own,) = portion.ranges
+            yield portion, [batch((b"k", b"v")), range_rows([(own, own.lo, own.hi)])]
+
+    monkeypatch.setattr(module, "read_bounded", read_all)
+    read, number = [], 0
+    with ThreadPoolExecutor(5) as writers:
+        for end in (2, 3, 4):
+            for connector in connectors.values():
+                connector.subscription.plan()
+            before, number = number, batches.latest(number)
+            tasks = batches.tasks(before, number)
+            read.append({portion.options.connector for task in tasks for portion in task.portions})
+            read_in_driver(tasks, writers, batches.deliver_portion, ChainLimits(written=0.5))
+            batches.deliver({})
+            for name, connector in connectors.items():
+                answer = connector.subscription.next(0)
+                assert isinstance(answer, Batch if name == "good" else Offer)
+                connector.subscription.taken(
+                    answer.ranges if isinstance(answer, Batch) else batch_of(answer.ranges).ranges
+                )
+                cluster.put(name, (0, end))
+        goes_on.set()
+    assert read == [set(connectors), {"good"}, {"good"}]
 
 
 class Hanging(LocalStorage):

@@ -127,6 +127,30 @@ def test_sparks_scripts_are_told_the_home_in_any_case(
     assert Path(environment["SPARK_HOME"], "bin", "spark-submit").is_file()
 
 
+@pytest.mark.parametrize("master", [*LOCAL, *ELSEWHERE])
+@pytest.mark.parametrize("before", [{}, {"PYTHONHASHSEED": "0"}, {"PYTHONHASHSEED": "random"}])
+def test_sparks_processes_hash_with_a_seed_that_nobody_knows(
+    archive: Path, master: str, before: dict[str, str]
+) -> None:
+    """One for all of them, another for each worker: names of JSON can be made to collide for one seed alone."""
+    seeds = set()
+    for _ in range(3):
+        environment = dict(before)
+        prepare(master, {}, environment, "installed")
+        seeds.add(int(environment["PYTHONHASHSEED"]))
+        prepare(master, {}, environment, "installed")
+        assert int(environment["PYTHONHASHSEED"]) in seeds
+    assert len(seeds) == 3
+    assert all(0 < seed < 1 << 32 for seed in seeds)
+
+
+def test_a_seed_that_the_user_has_chosen_stays(archive: Path) -> None:
+    """As for whoever looks for what differs between two runs."""
+    environment = {"PYTHONHASHSEED": "7"}
+    prepare("local[2]", {}, environment)
+    assert environment["PYTHONHASHSEED"] == "7"
+
+
 def test_the_settings_of_sparks_log_are_one_word_whatever_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark splits the options as a shell would, and log4j takes commas and percent signs for its own."""
     monkeypatch.setattr(Path, "with_name", lambda _, name: Path("/a venv, 'new' 5%", name))
