@@ -27,7 +27,6 @@ from tests.support.fuzz.hostile import varint
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.chain.test_chain import batch, chain
 from tests.unit.connectors.test_amplifying_keys import through
-from tests.unit.connectors.test_amplifying_records import little_room
 
 JSON: Final = {"value.converter": "keyfold.Json"}
 PLAIN: Final = {**JSON, "value.converter.schemas.enable": "false"}
@@ -255,15 +254,6 @@ def test_what_a_step_looks_at_has_a_size(side: str) -> None:
     assert made[side][0].as_py() == large
 
 
-def test_a_large_record_takes_the_room_of_its_bound() -> None:
-    """JSON of nothing but objects, as large as it may be, and twice as large."""
-    for size in (MOST_READ - 100, 2 * MOST_READ):
-        value = b'{"a":[' + b"{}," * (size // 3) + b"{}]}"
-        with little_room(60 * MOST_READ):
-            (made,) = through(PLAIN | INSERT, batch((b"k", value)))
-            assert made["rejected"].null_count == int(len(value) <= MOST_READ)
-
-
 def test_what_no_step_looks_at_has_any_size() -> None:
     """A record of 24 MB passes a chain that looks at its key, and stays what it is."""
     large = b"v" * (24 << 20)
@@ -309,4 +299,4 @@ def test_a_record_that_is_refused_with_a_long_reason_costs_little(part: str) -> 
     (*_, why) = made.apply(records)["rejected"].to_pylist()
     assert "There is no field nope" in why
     assert "Pa55word" not in why
-    assert seconds(lambda: made.apply(records)) < 1.0
+    assert seconds(lambda: made.apply(records)) < 0.3
