@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 _TEXT = "a name of JSON"
+_SCHEMA = "seed string, hashed long"
 
 
 def _own() -> tuple[str, int]:
@@ -36,7 +37,7 @@ class _Source(DataSource):
         return "hash-seed"
 
     def schema(self) -> str:
-        return "seed string, hashed long"
+        return _SCHEMA
 
     def reader(self, schema: object) -> DataSourceReader:
         return _Planned()
@@ -44,7 +45,7 @@ class _Source(DataSource):
 
 def test_all_of_them_have_one_that_is_not_pysparks(spark: SparkSession) -> None:
     """Tasks and a source's planner hash alike, and not as everyone's PySpark does."""
-    found = spark.range(0, 4, 1, 2).mapInArrow(_in_tasks, _Source().schema()).collect()
+    found = spark.range(0, 4, 1, 2).mapInArrow(_in_tasks, _SCHEMA).collect()
     spark.dataSource.register(_Source)
     hashed = {tuple(row) for row in [*found, *spark.read.format("hash-seed").load().collect()]}
     ((seed, _),) = hashed
