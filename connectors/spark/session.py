@@ -200,7 +200,7 @@ def _set_hash_seed(environment: MutableMapping[str, str]) -> None:
     """Sets the seed by which Spark's Python processes, also those of a cluster, hash texts, unless the user has.
 
     It is one number for all of them: PySpark may deal keys by their hashes. `random`, which Python knows, would be
-    another in each process; 0 is PySpark's default, which a script of Spark's may have left behind.
+    another in each process; 0 is PySpark's default, which a script of Spark's may have set.
     """
     if environment.get(_HASH_SEED, "") in {"", "0", "random"}:
         environment[_HASH_SEED] = str(1 + secrets.randbelow(_SEEDS - 1))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectors.data.pace import EVERY, limited, paced, width_of
+from connectors.data.pace import EVERY, SMALL, limited, paced, width_of
 from connectors.data.schema import INT32, STRING, Field, Schema, Type
 
 
@@ -39,11 +39,11 @@ def test_all_members_come_in_their_order(members: Collection[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("lists", "length", "width"),
-    [(1, 20 * EVERY, 1), (20, EVERY, 1), (20 * EVERY, 1, 1), (1, 20, EVERY), (EVERY // 10, 10, 20)],
+    [(1, 20 * EVERY, 1), (20, EVERY, 1), (20 * EVERY // SMALL, SMALL, 1), (1, 20, EVERY), (EVERY // 10, 10, 20)],
     ids=["one list", "long lists", "short lists", "wide structs", "short lists of structs"],
 )
 def test_the_limit_is_asked_by_members_however_they_are_nested(lists: int, length: int, width: int) -> None:
-    """Twenty times EVERY members are twenty questions; no list is too short to count."""
+    """Twenty times EVERY members are twenty questions."""
     limit = Limit()
     with limited(limit.check):
         for _ in range(lists):
@@ -77,8 +77,8 @@ def test_a_limit_is_that_of_its_block_and_thread() -> None:
 
 
 def test_the_width_is_that_of_all_structs_within_one_another() -> None:
-    """What lists have in them counts when they are gone over."""
+    """A list counts as one that is too small to be counted by itself."""
     inner = Schema(type=Type.STRUCT, fields=(Field("a", INT32), Field("b", STRING)))
     many = Schema(type=Type.ARRAY, value_schema=inner)
     outer = Schema(type=Type.STRUCT, fields=(Field("x", inner), Field("y", many), Field("z", INT32)))
-    assert [width_of(schema) for schema in (INT32, inner, many, outer)] == [1, 3, 1, 6]
+    assert [width_of(schema) for schema in (INT32, inner, many, outer)] == [1, 3, SMALL, 5 + SMALL]

@@ -89,7 +89,8 @@ class Portions:
     def _read(self, found: tuple[PortionSplit, ...]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
         records = batch(*((encoded(V1, number + 1, {"id": number}), b"v") for number in range(IDS)))
         for portion in found:
-            yield portion, [records, range_rows([(portion.ranges[0], 0, IDS)])]
+            (own,) = portion.ranges
+            yield portion, [records, range_rows([(own, own.lo, own.hi)])]
 
 
 @pytest.fixture
@@ -169,26 +170,17 @@ def test_a_writer_that_hangs_holds_up_no_micro_batch(found: Portions) -> None:
         goes_on.set()
 
 
-def test_connectors_that_hold_every_writer_hold_up_no_other_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_connectors_that_hold_every_writer_hold_up_no_other_again(found: Portions) -> None:
     """They are late once, and no part of the next micro-batches; the other one has each of its portions at once."""
     goes_on, cluster = threading.Event(), MemoryCluster()
     batches = MicroBatches(2, shared=True, wait_s=0.0)
-    stores = {"good": LocalStorage(str(tmp_path))}
-    stores |= {f"held-{number}": Hanging(str(tmp_path), goes_on) for number in range(4)}
+    stores = {"good": found.storage, **{f"held-{at}": Hanging(str(found.folder), goes_on) for at in range(4)}}
     connectors = {}
     for name, storage in reversed(stores.items()):
         cluster.put(name, (0, 1))
         connectors[name] = Subscribed(cluster, name, connector=name, intake=intake(storage))
         batches.add(connectors[name].subscription, connectors[name].options.clients)
 
-    def read_all(portions: tuple[PortionSplit, ...]) -> Iterator[tuple[PortionSplit, list[pa.RecordBatch]]]:
-        for portion in portions:
-            (own,) = portion.ranges
-            yield portion, [batch((b"k", b"v")), range_rows([(own, own.lo, own.hi)])]
-
-    monkeypatch.setattr(module, "read_bounded", read_all)
     read, number = [], 0
     with ThreadPoolExecutor(5) as writers:
         for end in (2, 3, 4):
