@@ -59,8 +59,8 @@ _PIECE_BYTES: Final = 16 << 20
 """Bytes of keys, values and headers after which what a batch becomes is handed on: as many as a batch that was read
 has (`ReadLimits.batch_bytes`). A batch of 5,000 small records may become one of gigabytes."""
 _LARGE: Final = 64 << 10
-"""Bytes of a key and its value above which the limit is asked between the parts of a record's way, too: a smaller record
-takes some 0.1 s at most, and is asked about once."""
+"""Bytes of a key and its value above which the limit is asked between the parts of a record's way, too: a smaller
+one takes some 0.1 s at most, and is asked about once."""
 _RANGE: Final = SOURCE.get_field_index("range")
 
 
