@@ -8,6 +8,7 @@ Kafka's own classes give; docs/converters.md has them.
 from __future__ import annotations
 
 import re
+from sys import getsizeof
 from typing import Any, Final
 
 from connectors.errors import DataError
@@ -42,16 +43,29 @@ MOST_REFERENCES: Final = 500
 LONGEST_SCHEMA: Final = 4 << 20
 """Characters of a schema together with all that it refers to, as many as one answer of a registry may have."""
 MOST_SCHEMA_TEXT: Final = 16 << 20
-"""Characters of the full names, symbols and parameters that are made of one schema, at each use of a type: four times
+"""Characters of all that one schema says of its types, and of what is made of that, at each use of a type: four times
 those of the longest schema. A namespace that is said once stands in the name of each of its types."""
+_MEMBER: Final = 8
+"""Characters that a member of a list or an object counts as besides, so that there are at most two million: 1 s to go
+through the dearest of them."""
 EMPTY_PARTS: Final = 16
 """Parts of an Avro list's element that take no byte, of which a few bytes could claim any number."""
 MOST_ROOM: Final = 256 << 20
 """Bytes of memory that the objects of one record may take, in addition to ROOM_A_BYTE for each byte of it."""
 ROOM_A_BYTE: Final = 64
 """Twice what records of a number and a short text take in a list. A record of 1 MB may take 320 MB in all."""
+COLLECTED: Final = 16
+"""Bytes of memory that Python's garbage collector adds to each list, dict or tuple."""
+LIST: Final = COLLECTED + getsizeof([])
+"""Bytes of memory of an empty list."""
+ELEMENT: Final = 9
+"""Bytes of memory that an element adds to a list, with an eighth in reserve."""
+ENTRY: Final = 100
+"""Bytes of memory that an entry adds to a dict (36 to 110), without the text of its key."""
 # The bound of Java's int.
 _INT: Final = 1 << 31
+_BITS_OF_DIGIT: Final = 3
+"""Fewer bits than a digit of a number needs."""
 _WHOLE: Final = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 """A whole number that may fit into 32 bits: Python refuses to read more than 4,300 digits."""
 
@@ -80,14 +94,18 @@ def whole_of(value: Any, what: str) -> int:
 
 
 class Extent:
-    """Counts the types of one schema while it is made, how deep it is now, and the texts that are made for it."""
+    """Counts what one schema becomes: its types, how deep it is now, and what is said of them, all at each use.
+
+    What a definition says once is gone through at each of its uses, so the text of a schema bounds neither time nor
+    memory. A reader of schemas adds all that a type says (`add_said`), before it looks at any of it.
+    """
 
     def __init__(self) -> None:
         # Types of the whole schema that were begun; it never falls.
         self._types = 0
         # Types that are open at the moment, one within the other.
         self._depth = 0
-        # Characters of texts that were made for the whole schema; it never falls.
+        # Characters of what was said and made for the whole schema; it never falls.
         self._text = 0
 
     def add_text(self, length: int, count: int = 1) -> None:
@@ -95,10 +113,31 @@ class Extent:
         self._text += count * length
         if self._text > MOST_SCHEMA_TEXT:
             raise DataError(
-                f"The full names, symbols and defaults of the schema have more than {MOST_SCHEMA_TEXT} characters, "
+                f"The names, texts, lists and defaults of the schema have more than {MOST_SCHEMA_TEXT} characters, "
                 "counted at each use.",
-                "Shorten its names or its namespace.",
+                "Shorten its names, its namespace or its lists.",
             )
+
+    def add_members(self, count: int) -> None:
+        """Adds members of a list or an object, before they are gone through. Raises DataError for too many."""
+        self.add_text(_MEMBER, count)
+
+    def add_said(self, part: Any) -> None:
+        """Adds a part of a schema in JSON, with all within it. Raises DataError for too much."""
+        left = [part]
+        while left:
+            part = left.pop()
+            if isinstance(part, str):
+                self.add_text(len(part))
+            elif isinstance(part, list):
+                self.add_members(len(part))
+                left += part
+            elif isinstance(part, dict):
+                self.add_members(len(part))
+                left += part
+                left += part.values()
+            elif isinstance(part, int):
+                self.add_text(part.bit_length() // _BITS_OF_DIGIT)  # it may become a text
 
     def __enter__(self) -> None:
         self._types += 1
@@ -116,6 +155,28 @@ def check_depth(depth: int) -> None:
     """Raises DataError for a value that is deeper than DEEPEST."""
     if depth > DEEPEST:
         raise DataError(f"The value is nested deeper than {DEEPEST} levels.")
+
+
+class RoomLeft:
+    """Counts the memory of the objects of one record, before they are made."""
+
+    def __init__(self) -> None:
+        # Of the present record, its size and how many more bytes its objects may take; `begin` sets both.
+        self._size, self._left = 0, MOST_ROOM
+
+    def begin(self, size: int) -> None:
+        """Begins another record, of `size` bytes."""
+        self._size, self._left = size, MOST_ROOM + ROOM_A_BYTE * size
+
+    def add(self, room: int) -> None:
+        """Adds `room` bytes. Raises DataError for more than the record may take."""
+        self._left -= room
+        if self._left < 0:
+            raise DataError(
+                f"The record of {self._size} bytes would take more than "
+                f"{(MOST_ROOM + ROOM_A_BYTE * self._size) >> 20} MiB of memory, for what its schema adds to each byte.",
+                "Send shorter lists, or leave records that hold next to nothing out of the schema of their elements.",
+            )
 
 
 class Scaled:

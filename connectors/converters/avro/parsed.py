@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from itertools import islice
 from typing import Any, Final
 
 import fastavro
@@ -22,10 +24,11 @@ def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:
     Raises DataError, or what fastavro stumbles over.
     """
     symbols: dict[str, str] = {}
+    before = len(named)
     parsed = fastavro.parse_schema(_with_stand_ins(avro, symbols), named_schemas=named)
-    branches = parsed if isinstance(parsed, list) else [parsed]
-    for node in [*named.values(), *branches]:
-        if isinstance(node, dict) and node.get("type") == "enum":
+    # Those of earlier schemas have their own symbols already; a schema may refer to hundreds of others.
+    for node in islice(named.values(), before, None):
+        if node.get("type") == "enum":
             node["symbols"] = [symbols.get(symbol, symbol) for symbol in node["symbols"]]
     return [_marked(branch, named) for branch in parsed] if isinstance(parsed, list) else _marked(parsed, named)
 
@@ -79,6 +82,7 @@ def _without_default(field: Any) -> dict[str, Any]:
     return {**kept, "type": without_defaults(kept["type"])} if "type" in kept else kept
 
 
+_ASCII_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LETTERS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo"})
 """The categories of Unicode of which `Character.isLetter` is true."""
 _LATER: Final = _LETTERS | {"Nd"}
@@ -89,6 +93,8 @@ _ONE_CHAR: Final = 0xFFFF
 
 def is_name(text: str) -> bool:
     """Returns whether Java's Avro takes a name (`NameValidator.UTF_VALIDATOR`): letters, digits and "_"."""
+    if text.isascii():  # as nearly all are
+        return _ASCII_NAME.fullmatch(text) is not None
     return bool(text) and _is_part(text[0], _LETTERS) and all(_is_part(char, _LATER) for char in text[1:])
 
 

@@ -13,9 +13,8 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from connectors.converters.avro.schemas import qualified
-from connectors.converters.avro.skips import COLLECTED, ELEMENT, ENTRY, LIST, skip_of
-from connectors.data.bounds import MOST_ROOM, ROOM_A_BYTE
-from connectors.errors import DataError
+from connectors.converters.avro.skips import Skip, skip_of
+from connectors.data.bounds import COLLECTED, ELEMENT, ENTRY, LIST, MOST_ROOM, ROOM_A_BYTE, RoomLeft
 
 
 class _Share(NamedTuple):
@@ -46,6 +45,9 @@ class RoomOfRecords:
 
     def __init__(self, avro: Any) -> None:
         self._avro = avro
+        self._left = RoomLeft()
+        # What counts a record through, made for the first that needs it: a schema may be far larger than its records.
+        self._counts: Skip | None = None
         share = _share(avro, {})
         over = share.a_byte - ROOM_A_BYTE
         # Bytes of a record up to which it cannot take more than it may, whatever it holds.
@@ -54,26 +56,11 @@ class RoomOfRecords:
     def check(self, data: bytes, start: int) -> None:
         """Raises DataError if the record that begins at `start` would take more than MOST_ROOM and ROOM_A_BYTE."""
         if len(data) > self._safe:
+            self._left.begin(len(data))
+            if self._counts is None:
+                self._counts = skip_of(self._avro, self._left.add)
             with suppress(IndexError):  # the data ends too early, which reading it says
-                skip_of(self._avro, _Left(len(data)).add)(data, start)
-
-
-class _Left:
-    """Counts the memory of one record of `size` bytes."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._left = MOST_ROOM + ROOM_A_BYTE * size
-
-    def add(self, room: int) -> None:
-        """Adds `room` bytes. Raises DataError for more than the record may take."""
-        self._left -= room
-        if self._left < 0:
-            raise DataError(
-                f"The record of {self._size} bytes would take more than "
-                f"{(MOST_ROOM + ROOM_A_BYTE * self._size) >> 20} MiB of memory, for what its schema adds to each byte.",
-                "Send shorter lists, or leave records that hold next to nothing out of the schema of their elements.",
-            )
+                self._counts(data, start)
 
 
 def _share(avro: Any, known: dict[str, _Share]) -> _Share:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from connectors.converters.avro.defaults import avro_default, value_of_default
 from connectors.converters.avro.parsed import check_name
 from connectors.data.bounds import Absences, Extent, whole_of
-from connectors.data.kept import weight_of
 from connectors.data.schema import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, UNION, Field, Schema, Type
 from connectors.data.values import scale_of
 from connectors.errors import DataError
@@ -36,6 +35,8 @@ _PRIMITIVES: Final = {
     "bytes": Type.BYTES,
     "string": Type.STRING,
 }
+_COUNTED_APART: Final = frozenset({"type", "items", "values", "fields"})
+"""Parts of a type that hold others, each of which is counted as it is met."""
 _SMALL: Final = {"int8": Type.INT8, "int16": Type.INT16}
 _LOGICAL: Final = {"date": DATE, "time-millis": TIME, "timestamp-millis": TIMESTAMP}
 _OF_CONNECT: Final = {DATE: ("int", "date"), TIME: ("int", "time-millis"), TIMESTAMP: ("long", "timestamp-millis")}
@@ -70,6 +71,7 @@ class FromAvro:
                 raise DataError(
                     f"An Avro schema is a name, a list or an object with a type, and this is {shown(avro)}."
                 )
+            self._extent.add_said({name: part for name, part in avro.items() if name not in _COUNTED_APART})
             return self._with_properties(self._of_dict(avro, namespace), avro)
 
     def _of_name(self, name: str, namespace: str) -> Schema:
@@ -111,8 +113,8 @@ class FromAvro:
         if kind == "fixed":
             return _fixed(full, avro)
         if kind == "enum":
-            self._extent.add_text(sum(len(ENUM) + len(symbol) for symbol in avro["symbols"]))
-            symbols = {f"{ENUM}.{symbol}": symbol for symbol in avro["symbols"]}
+            self._extent.add_text(2 * len(ENUM), len(avro["symbols"]))
+            symbols = {f"{ENUM}.{symbol}": symbol for symbol in _texts(avro["symbols"], "symbols of an enum")}
             return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
         self._inside.add(full)
         fields = tuple(self._field(field, inner) for field in avro["fields"])
@@ -121,6 +123,7 @@ class FromAvro:
         return Schema(type=Type.STRUCT, name=name, doc=avro.get("doc"), fields=fields)
 
     def _field(self, avro: Mapping[str, Any], namespace: str) -> Field:
+        self._extent.add_said({name: part for name, part in avro.items() if name not in _COUNTED_APART})
         schema = self.schema(avro["type"], namespace)
         if avro.get("doc") and schema.doc is None:
             schema = replace(schema, doc=avro["doc"])
@@ -130,6 +133,7 @@ class FromAvro:
         return Field(avro["name"], schema)
 
     def _union(self, avro: list[Any], namespace: str) -> Schema:
+        self._extent.add_members(len(avro))
         branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
             schema = self.schema(branches[0], namespace)
@@ -153,7 +157,7 @@ class FromAvro:
         if "connect.doc" in avro:
             parts["doc"] = avro["connect.doc"]
         if avro.get("connect.parameters"):
-            parts["parameters"] = {**(schema.parameters or {}), **avro["connect.parameters"]}
+            parts["parameters"] = {**(schema.parameters or {}), **_parameters(avro["connect.parameters"])}
         if avro.get("connect.type") in _SMALL:
             parts["type"] = _SMALL[avro["connect.type"]]
         updated = replace(schema, **parts) if parts else schema
@@ -162,8 +166,19 @@ class FromAvro:
 
     def _default(self, schema: Schema, node: Any) -> Any:
         """Returns the value of a default, which is made at each use of its type."""
-        self._extent.add_text(weight_of(node))
         return value_of_default(schema, node, self._absences)
+
+
+def _texts(node: Any, what: str) -> list[str]:
+    if not isinstance(node, list) or not all(isinstance(text, str) for text in node):
+        raise DataError(f"The {what} are a list of texts, and this is {shown(node)}.")
+    return node
+
+
+def _parameters(node: Any) -> dict[str, str]:
+    if not isinstance(node, dict) or not all(isinstance(text, str) for text in node.values()):
+        raise DataError(f"The connect.parameters of a schema are an object of texts, and this is {shown(node)}.")
+    return node
 
 
 def qualified(name: str, namespace: str) -> str:

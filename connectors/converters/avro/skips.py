@@ -11,6 +11,7 @@ from sys import getsizeof
 from typing import Any, Final
 
 from connectors.converters.avro.schemas import qualified
+from connectors.data.bounds import COLLECTED, ELEMENT, ENTRY, LIST
 from connectors.errors import DataError
 
 Skip = Callable[[bytes, int], int]
@@ -19,14 +20,6 @@ Add = Callable[[int], None]
 """Adds bytes of memory that lists, maps and records take once they are read; what it raises ends the pass."""
 _LONGEST: Final = 10
 """Bytes of a number."""
-COLLECTED: Final = 16
-"""Bytes of memory that Python's garbage collector adds to each list, dict or tuple."""
-LIST: Final = COLLECTED + getsizeof([])
-"""Bytes of memory of an empty list."""
-ELEMENT: Final = 9
-"""Bytes of memory that an element adds to a list, with an eighth in reserve."""
-ENTRY: Final = 100
-"""Bytes of memory that an entry adds to a dict (36 to 110), without the text of its key."""
 
 
 def skip_of(avro: Any, add: Add | None = None) -> Skip:

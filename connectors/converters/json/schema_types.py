@@ -12,7 +12,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from connectors.data.bounds import Extent, is_int
-from connectors.data.kept import weight_of
 from connectors.data.schema import DATE, DECIMAL, NUMBERS, SCALE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.data.values import short_float
 from connectors.errors import DataError
@@ -31,9 +30,11 @@ _SAYING: Final = {
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
 """What is said of values of one type alone."""
-_MEMBER: Final = 8
-"""Characters that a member of a part of `allOf` counts as, so that all parts have at most two million: 0.2 s."""
 _DEFINITIONS: Final = ("definitions", "$defs")
+_WALKED: Final = frozenset({"properties", "oneOf", "anyOf"})
+"""Parts of a schema that hold others in an object or a list, which is gone through at each use. `allOf` is, too."""
+_HOLDING: Final = frozenset({*_WALKED, *_DEFINITIONS, "allOf", "items", "additionalProperties"})
+"""Parts of a schema that hold others, each of which is counted as it is met."""
 
 
 class FromJsonSchema:
@@ -59,6 +60,7 @@ class FromJsonSchema:
     def _schema(self, node: Any) -> Schema:
         if not isinstance(node, dict):
             raise DataError(f"A JSON Schema is an object, and this is {shown(node)}.")
+        self._count(node)
         if "$ref" in node:
             return self._referred(node["$ref"])
         if "allOf" in node:
@@ -68,12 +70,20 @@ class FromJsonSchema:
             return self._union(union, node)
         kinds = node.get("type")
         if isinstance(kinds, list):
-            if sum(kind != "null" for kind in kinds) > 1:
+            others = [kind for kind in kinds if kind != "null"]
+            if len(others) != 1:
                 raise _several()
-            return self._union([_of_kind(node, kind) for kind in kinds], {})
+            made = self.schema({**node, "type": others[0]})
+            return made.as_optional() if len(others) < len(kinds) else made
         if kinds is None and _VALUES & node.keys():
             return self._of_values(node)
         return self._of_type(_implied(node) if kinds is None else str(kinds), node)
+
+    def _count(self, node: Mapping[str, Any]) -> None:
+        """Counts what a schema says, apart from the schemas in it: these are counted as they are met."""
+        self._extent.add_said({name: part for name, part in node.items() if name not in _HOLDING})
+        walked = (node.get(name) for name in _WALKED)
+        self._extent.add_members(sum(len(part) for part in walked if isinstance(part, list | dict)))
 
     def _of_values(self, node: Mapping[str, Any]) -> Schema:
         """Returns the schema of `enum` or `const` without a type: that of their values; null among them is optional.
@@ -94,6 +104,7 @@ class FromJsonSchema:
         """Returns one object that says what the objects of `allOf` and its sibling keywords say together."""
         with self._extent:
             parts = node["allOf"]
+            self._extent.add_members(len(parts))
             own = {name: value for name, value in node.items() if name != "allOf"}
             merged = _Merged(self._extent)
             for inner in parts:
@@ -142,7 +153,6 @@ class FromJsonSchema:
     def _of_type(self, kind: str, node: Mapping[str, Any]) -> Schema:
         about: dict[str, Any] = {"name": node.get("title"), "doc": node.get("description")}
         if node.get("connect.parameters"):
-            self._extent.add_text(weight_of(node["connect.parameters"]))
             about["parameters"] = {name: str(value) for name, value in node["connect.parameters"].items()}
         if node.get("connect.version") is not None:
             about["version"] = _version(node["connect.version"])
@@ -154,15 +164,12 @@ class FromJsonSchema:
             raise DataError(f"A JSON Schema of type {shown(kind)} is not read.", "Use keyfold.Json.")
         if kind == "string" and "enum" in node:
             values = [value for value in _values(node) if value is not None]
-            self._extent.add_text(weight_of(values) + len(ENUM) * len(values))
+            self._extent.add_text(2 * len(ENUM), len(values))
             symbols = {f"{ENUM}.{value}": str(value) for value in values}
             about["parameters"] = {ENUM: "", **symbols, **about.get("parameters", {})}
         made = Schema(type=_type_of(kind, node), **about)
         default = node.get("default")
-        if default is None:
-            return made
-        self._extent.add_text(weight_of(default))
-        return replace(made, default=self._default(made, default))
+        return made if default is None else replace(made, default=self._default(made, default))
 
     def _object(self, node: Mapping[str, Any], about: dict[str, Any]) -> Schema:
         if node.get("connect.type") == "map" or ("properties" not in node and "additionalProperties" in node):
@@ -257,11 +264,6 @@ def _values(node: Mapping[str, Any]) -> list[Any]:
     return values
 
 
-def _of_kind(node: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """Returns one of a list of types as a schema of its own: null has no other parts."""
-    return {"type": kind} if kind == "null" else {**node, "type": kind}
-
-
 def _implied(node: Mapping[str, Any]) -> str:
     """Returns the type of a schema that names none, by what else it says, as Confluent's parser does."""
     implied = next((kind for kind, names in _SAYING.items() if names & node.keys()), None)
@@ -286,7 +288,7 @@ class _Merged:
     def add(self, part: Mapping[str, Any]) -> None:
         """Adds another part. Raises DataError for one of another type than those before, or for too many members."""
         properties, required = part.get("properties") or {}, part.get("required") or ()
-        self._extent.add_text(_MEMBER, len(part) + len(properties) + len(required))
+        self._extent.add_members(len(part) + len(properties) + len(required))
         self._properties.update(properties)
         self._required.update(dict.fromkeys(required))
         kinds = {kind for kind in (self._node.get("type"), part.get("type")) if isinstance(kind, str)}

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from connectors.converters.converter import Headers
 from connectors.converters.protobuf.files import CompiledFile, compiled
+from connectors.converters.protobuf.room import RoomOfMessages
 from connectors.converters.protobuf.text import Fill, ProtobufText, ToProtobuf, filler
 from connectors.converters.protobuf.types import FromProtobuf
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
@@ -40,12 +41,16 @@ NULLABLES: Final = Option(
 
 
 class MessageReader(Struct, frozen=True):
-    """How messages of one kind are read: their class, Connect's schema, and what makes its values."""
+    """How messages of one kind are read: their class, Connect's schema, and what makes its values.
+
+    `room` checks data before any of it is parsed.
+    """
 
     parse: Callable[[bytes], Any]
     schema: Schema
     value: Callable[[Any], Any]
     absences: Absences
+    room: RoomOfMessages
 
 
 class MessageWriter(Struct, frozen=True):
@@ -76,6 +81,7 @@ class ProtobufConverter(RegisteredConverter):
         schema_id, start = self.wire.read(headers, data)
         path, start = _path(data, start)
         read = self._reads.get((schema_id, path)) or self._read_of(schema_id, path)
+        read.room.check(data, start)
         try:
             read.absences.begin(len(data))
             return read.schema, read.value(read.parse(data[start:]))
@@ -107,12 +113,15 @@ class ProtobufConverter(RegisteredConverter):
 
     def _message_of(self, file: CompiledFile, path: tuple[int, ...]) -> MessageReader:
         descriptor = file.message(path)
-        made = FromProtobuf(nullables=self._nullables)
+        made = FromProtobuf(file.synthetic, nullables=self._nullables)
         try:
             known = made.message(descriptor)
-        except RecursionError as error:
+            parse, room = GetMessageClass(descriptor).FromString, RoomOfMessages(descriptor)
+        except DataError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a schema of a registry may hold anything
             raise DataError(f"The message cannot be read: {reason_of(error)}.") from None
-        return MessageReader(GetMessageClass(descriptor).FromString, known.schema, known.read, made.absences)
+        return MessageReader(parse, known.schema, known.read, made.absences, room)
 
     def _file_of(self, schema_id: int) -> CompiledFile:
         registered = self.registry.schema(schema_id)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
-from connectors.data.bounds import LONGEST_SCHEMA, Extent
+from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES, Extent
 from connectors.errors import DataError
 from connectors.rejection import reason_of
 
@@ -62,14 +62,21 @@ _KNOWN: Final = {
 
 
 class CompiledFile:
-    """A schema that was compiled, with everything that it imports; `weight` is about how many bytes it takes."""
+    """A schema that was compiled, with everything that it imports; `weight` is about how many bytes it takes.
+
+    `synthetic` has the full names of the oneofs that protoc makes of the word `optional`. Extensions are left out: no
+    schema of Connect's has them, and each would take memory for the messages of a record that are of its type.
+    """
 
     def __init__(self, files: Iterable[descriptor_pb2.FileDescriptorProto]) -> None:
         self._pool = descriptor_pool.DescriptorPool()
         self.weight = _POOL
+        self.synthetic: set[str] = set()
         names = Extent()
         for file in files:
+            _drop_extensions(file, file.message_type)
             _add_names(names, len(file.package), file.message_type, file.enum_type)
+            self.synthetic.update(_synthetic_oneofs(file.package, file.message_type))
             self._file = file
             data = file.SerializeToString()
             self._pool.AddSerializedFile(data)
@@ -97,8 +104,25 @@ def _add_names(names: Extent, prefix: int, messages: Iterable[Any], enums: Itera
     for message in messages:
         inner = prefix + 1 + len(message.name)
         names.add_text(inner)
-        names.add_text(inner + 1, len(message.field) + len(message.oneof_decl) + len(message.extension))
+        names.add_text(inner + 1, len(message.field) + len(message.oneof_decl))
         _add_names(names, inner, message.nested_type, message.enum_type)
+
+
+def _drop_extensions(holder: Any, messages: Iterable[Any]) -> None:
+    """Takes the extensions that `holder` declares out of it, and out of the messages in it."""
+    del holder.extension[:]
+    for message in messages:
+        _drop_extensions(message, message.nested_type)
+
+
+def _synthetic_oneofs(prefix: str, messages: Iterable[Any]) -> Iterator[str]:
+    """Yields the full names of oneofs of `optional` fields, of which a descriptor in a pool says nothing any more."""
+    for message in messages:
+        name = f"{prefix}.{message.name}" if prefix else message.name
+        if message.oneof_decl:
+            made = (field.oneof_index for field in message.field if field.proto3_optional)
+            yield from (f"{name}.{message.oneof_decl[at].name}" for at in made)
+        yield from _synthetic_oneofs(name, message.nested_type)
 
 
 def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
@@ -123,24 +147,33 @@ def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
 
 def _ordered(
     root: descriptor_pb2.FileDescriptorProto, imports: Mapping[str, str]
-) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """Yields the files that `root` needs, each before those that need it, and `root` last."""
+) -> list[descriptor_pb2.FileDescriptorProto]:
+    """Returns the files that `root` needs, each before those that need it, and `root` last.
+
+    Those that are text come first, compiled all at once: none of them can need one that is in base64.
+    """
     seen: set[str] = set()
+    encoded: list[descriptor_pb2.FileDescriptorProto] = []
+    texts: list[str] = []
 
-    def of(file: descriptor_pb2.FileDescriptorProto) -> Iterator[descriptor_pb2.FileDescriptorProto]:
+    def collect(file: descriptor_pb2.FileDescriptorProto) -> None:
         for name in file.dependency:
-            text = imports.get(name)
-            inner = None if text is None else _descriptor(text)
-            if inner is not None:
+            if name in seen:
+                continue
+            seen.add(name)
+            if len(seen) > MOST_REFERENCES:
+                raise DataError(f"The schema imports more than {MOST_REFERENCES} files.", "Put them into fewer.")
+            inner = _descriptor(imports[name]) if name in imports else None
+            if inner is None:
+                texts.append(name)
+            else:
                 inner.name = name
-            needed = [inner] if inner is not None else _from_text(f'syntax = "proto3"; import "{name}";', imports)[:-1]
-            for other in needed:
-                if other.name not in seen:
-                    seen.add(other.name)
-                    yield from of(other)
-        yield file
+                collect(inner)
+        encoded.append(file)
 
-    return of(root)
+    collect(root)
+    main = "".join(f'import "{name}";' for name in texts)
+    return [*(_from_text(f'syntax = "proto3"; {main}', imports)[:-1] if texts else []), *encoded]
 
 
 def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:

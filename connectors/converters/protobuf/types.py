@@ -6,11 +6,10 @@ and what its type was are among the schema's parameters, so that it is written a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, timedelta
 from typing import Any, Final, NamedTuple
 
-from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from connectors.data.bounds import Absences, Extent
 from connectors.data.java_calendar import DAY_MS
 from connectors.data.schema import DATE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
+from connectors.rejection import shown
 
 TAG: Final = "io.confluent.connect.protobuf.Tag"
 TYPE: Final = "io.confluent.connect.protobuf.Type"
@@ -64,9 +64,13 @@ class Known(NamedTuple):
 
 
 class FromProtobuf:
-    """Makes what reads messages. `nullables`: a field that says whether it is there is null if it is not."""
+    """Makes what reads messages. `nullables`: a field that says whether it is there is null if it is not.
 
-    def __init__(self, *, nullables: bool) -> None:
+    `synthetic` has the full names of oneofs that no file has written, see `CompiledFile`.
+    """
+
+    def __init__(self, synthetic: Collection[str] = (), *, nullables: bool) -> None:
+        self._synthetic = synthetic
         self._nullables = nullables
         self._extent = Extent()
         self.absences = Absences()
@@ -74,11 +78,14 @@ class FromProtobuf:
 
     def message(self, descriptor: Any, inside: tuple[str, ...] = ()) -> Known:
         """Returns how messages of `descriptor` are read. Raises DataError."""
-        if descriptor.full_name in inside:
-            raise DataError(f"The message {descriptor.full_name} contains itself, which Connect's schemas cannot say.")
-        within = (*inside, descriptor.full_name)
-        self._extent.add_text(len(descriptor.name) + sum(len(field.name) for field in descriptor.fields))
-        oneofs = _real_oneofs(descriptor)
+        full = descriptor.full_name
+        self._extent.add_text(len(full))
+        if full in inside:
+            raise DataError(f"The message {shown(full)} contains itself, which Connect's schemas cannot say.")
+        within = (*inside, full)
+        self._extent.add_members(len(descriptor.fields))
+        self._extent.add_text(sum(len(field.name) for field in descriptor.fields))
+        oneofs = [oneof for oneof in descriptor.oneofs if oneof.full_name not in self._synthetic]
         parts = [self._oneof(oneof, within) for oneof in oneofs]
         single = [field for field in descriptor.fields if field.containing_oneof not in oneofs]
         parts += [(field.name, self._field(field, within)) for field in single]
@@ -153,8 +160,9 @@ class FromProtobuf:
     def _enum(self, descriptor: Any) -> Known:
         name = descriptor.name
         self.absences.add_number_keys(len(descriptor.values))  # the numbers of its symbols, which the schema chooses
+        self._extent.add_text(len(name) + 2 * len(ENUM) * len(descriptor.values))
+        self._extent.add_text(sum(2 * len(value.name) for value in descriptor.values))
         symbols = {value.number: value.name for value in descriptor.values}
-        self._extent.add_text(sum(2 * len(symbol) + len(ENUM) for symbol in symbols.values()) + len(name))
         parameters = {ENUM: name, **{f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}}
         unknown = f"UNKNOWN_ENUM_VALUE_{name}_"
 
@@ -175,14 +183,6 @@ class FromProtobuf:
                 replace(inner.schema, optional=True, parameters=parameters), lambda message: inner.read(message.value)
             )
         return _LOGICAL.get(descriptor.full_name)
-
-
-def _real_oneofs(descriptor: Any) -> list[Any]:
-    """Returns the oneofs of a message that its file has; an `optional` field is one inside, too."""
-    proto = descriptor_pb2.DescriptorProto()
-    descriptor.CopyToProto(proto)
-    made = {field.oneof_index for field in proto.field if field.proto3_optional}
-    return [oneof for oneof in descriptor.oneofs if oneof.index not in made]
 
 
 def _numbered(schema: Schema, field: Any, *, optional: bool = True) -> Schema:

@@ -440,7 +440,7 @@ SPARSE = 'syntax = "proto3"; message A { repeated B b = 1; } message B { ' + "".
     [
         (_holding_twice(30), b"", b"\x02\x3c", f"more than {MOST_TYPES} types"),
         (_nested(DEEPEST_SCHEMA + 1), b"", b"\x00", f"nested deeper than {DEEPEST_SCHEMA} levels"),
-        (SPARSE + "}", b"\x0a\x00" * 10_000, b"\x00", f"lacks more than {MOST_ABSENT} fields"),
+        (SPARSE + "}", b"\x0a\x00" * 1_000, b"\x00", f"lacks more than {MOST_ABSENT} fields"),
         (ORDER, b"\x62\x0c\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x10\x01", b"\x00", "between the years 1 and 9999"),
         (ORDER, b"\x7a\x06\x08\xff\xff\xff\xff\x07", b"\x00", "between 0 and 24 hours"),
         (ORDER, b"\x72\x06\x08\xff\xff\xff\xff\x07", b"\x00", "A date is none"),
