@@ -93,13 +93,18 @@ class _References:
                     "Put them into fewer subjects.",
                 )
             inner = self._ask(reference.subject, reference.version)
-            self._size += len(inner.text)
+            self._size += _size(inner)
             if self._size > LONGEST_SCHEMA:
                 raise DataError(
                     f"The schema has more than {LONGEST_SCHEMA} characters, with all that it refers to.", "Split it."
                 )
             self.add(inner, depth + 1)
             self.texts[reference] = inner.text
+
+
+def _size(registered: RegisteredSchema) -> int:
+    """Returns the characters of a schema's text and of the names in its references, each of which has a name."""
+    return len(registered.text) + sum(len(each.name) + len(each.subject) + 1 for each in registered.references)
 
 
 class RegisteredConverter(Converter):
@@ -137,7 +142,7 @@ class RegisteredConverter(Converter):
         Raises DataError if they are more, deeper or longer than `bounds` allows: a registry's answers may refer to
         ever new ones.
         """
-        references = _References(self.registry.version, len(registered.text))
+        references = _References(self.registry.version, _size(registered))
         references.add(registered)
         return references.texts
 

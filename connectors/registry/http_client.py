@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http.cookiejar import CookieJar
 from typing import Any, Final
 
 import httpx
@@ -24,6 +25,13 @@ _LOOK_S: Final = 0.2
 """How often (s) a thread that waits for an answer looks whether it is to stop."""
 _SOCKETS: Final = frozenset({"connection.connect_tcp.complete", "connection.start_tls.complete"})
 """The events of httpcore that bring the socket of a new connection."""
+
+
+class NoCookies(CookieJar):
+    """Takes no cookies: no registry needs them, and each answer could make all later requests longer."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Leaves the cookies of an answer unread."""
 
 
 class HttpRequest(Struct, frozen=True):

@@ -22,7 +22,7 @@ import httpx
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.answers import LARGEST_ID, RegisteredSchema, RegistryAnswer, id_of, schema_of
-from connectors.registry.http_client import HttpClient, HttpRequest
+from connectors.registry.http_client import HttpClient, HttpRequest, NoCookies
 from connectors.registry.patience import Patience
 from connectors.registry.settings import RegistrySettings
 
@@ -72,6 +72,7 @@ class SchemaRegistry:
                 headers={"Accept": _KIND, **({"Authorization": f"Bearer {settings.token}"} if settings.token else {})},
                 verify=_trust(settings),
                 proxy=settings.proxy,
+                cookies=NoCookies(),
                 trust_env=False,  # no proxy of the environment, as in Java: brokers are asked without one as well
                 transport=transport,
             )

@@ -30,6 +30,8 @@ _SAYING: Final = {
     "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
 }
 """What is said of values of one type alone."""
+_PART: Final = 4
+"""Members that a part of `allOf` counts as, besides its own: it takes 1 µs if it says nothing."""
 _DEFINITIONS: Final = ("definitions", "$defs")
 _WALKED: Final = frozenset({"properties", "oneOf", "anyOf"})
 """Parts of a schema that hold others in an object or a list, which is gone through at each use. `allOf` is, too."""
@@ -103,8 +105,8 @@ class FromJsonSchema:
     def _merged(self, node: Mapping[str, Any]) -> dict[str, Any]:
         """Returns one object that says what the objects of `allOf` and its sibling keywords say together."""
         with self._extent:
-            parts = node["allOf"]
-            self._extent.add_members(len(parts))
+            parts = _array_in(node, "allOf")
+            self._extent.add_members(_PART * len(parts))
             own = {name: value for name, value in node.items() if name != "allOf"}
             merged = _Merged(self._extent)
             for inner in parts:
@@ -258,10 +260,14 @@ def _index(node: Any) -> int:
 
 def _values(node: Mapping[str, Any]) -> list[Any]:
     """Returns the values that `enum` or `const` allows."""
-    values = node["enum"] if "enum" in node else [node["const"]]
-    if not isinstance(values, list):
-        raise DataError(f"The enum of a JSON Schema is an array, and this is {shown(values)}.")
-    return values
+    return _array_in(node, "enum") if "enum" in node else [node["const"]]
+
+
+def _array_in(node: Mapping[str, Any], name: str) -> list[Any]:
+    array = node[name]
+    if not isinstance(array, list):
+        raise DataError(f"The {name} of a JSON Schema is an array, and this is {shown(array)}.")
+    return array
 
 
 def _implied(node: Mapping[str, Any]) -> str:

@@ -21,6 +21,8 @@ _MOST_NUMBER: Final = (1 << 29) - 1
 """The largest number of a field that Protobuf takes."""
 _RESERVED: Final = range(19_000, 20_000)
 """Numbers of fields that Protobuf keeps for itself."""
+_MOST_OF_A_NAME: Final = 500
+"""Types of one message that want the same name: each is compared with those before it, 0.5 s for 500 large ones."""
 # Makes a negative long of Java's the number of 64 bits without a sign that it was read from.
 _MASK: Final = (1 << 64) - 1
 _SCALARS: Final = {
@@ -132,6 +134,11 @@ def _place(wanted: str, schema: Schema, taken: dict[str, Schema]) -> str:
     name, number = wanted, 1
     while name in taken and taken[name] != schema:
         number += 1
+        if number > _MOST_OF_A_NAME:
+            raise DataError(
+                f"More than {_MOST_OF_A_NAME} types that differ have the name {shown(wanted)} in one message.",
+                "Rename some with SetSchemaMetadata.",
+            )
         name = f"{wanted}{number}"
     taken[name] = schema
     return name
