@@ -167,7 +167,7 @@ class FromJsonSchema:
         if kind == "string" and "enum" in node:
             values = [value for value in _values(node) if value is not None]
             self._extent.add_text(2 * len(ENUM), len(values))
-            symbols = {f"{ENUM}.{value}": str(value) for value in values}
+            symbols = {f"{ENUM}.{text}": text for text in map(str, values)}
             about["parameters"] = {ENUM: "", **symbols, **about.get("parameters", {})}
         made = Schema(type=_type_of(kind, node), **about)
         default = node.get("default")

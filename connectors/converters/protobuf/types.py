@@ -85,6 +85,7 @@ class FromProtobuf:
         within = (*inside, full)
         self._extent.add_members(len(descriptor.fields))
         self._extent.add_text(sum(len(field.name) for field in descriptor.fields))
+        self._extent.add_text(sum(len(full) + 3 * len(oneof.name) for oneof in descriptor.oneofs))
         oneofs = [oneof for oneof in descriptor.oneofs if oneof.full_name not in self._synthetic]
         parts = [self._oneof(oneof, within) for oneof in oneofs]
         single = [field for field in descriptor.fields if field.containing_oneof not in oneofs]
