@@ -113,7 +113,7 @@ class FromAvro:
         if kind == "fixed":
             return _fixed(full, avro)
         if kind == "enum":
-            self._extent.add_text(2 * len(ENUM), len(avro["symbols"]))
+            self._extent.add_text(len(ENUM), len(avro["symbols"]))
             symbols = {f"{ENUM}.{symbol}": symbol for symbol in _texts(avro["symbols"], "symbols of an enum")}
             return Schema(type=Type.STRING, name=full, parameters={ENUM: full, **symbols})
         self._inside.add(full)

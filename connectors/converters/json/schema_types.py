@@ -166,7 +166,7 @@ class FromJsonSchema:
             raise DataError(f"A JSON Schema of type {shown(kind)} is not read.", "Use keyfold.Json.")
         if kind == "string" and "enum" in node:
             values = [value for value in _values(node) if value is not None]
-            self._extent.add_text(2 * len(ENUM), len(values))
+            self._extent.add_text(len(ENUM), len(values))
             symbols = {f"{ENUM}.{text}": text for text in map(str, values)}
             about["parameters"] = {ENUM: "", **symbols, **about.get("parameters", {})}
         made = Schema(type=_type_of(kind, node), **about)

@@ -58,6 +58,18 @@ def drips(head: bytes) -> Callable[[socket.socket], None]:
     return answer
 
 
+def floods(head: bytes, part: bytes) -> Callable[[socket.socket], None]:
+    """Sends `head`, then `part` again and again, as fast as anybody reads."""
+
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65_536)
+        connection.sendall(head)
+        while True:
+            connection.sendall(part * 100)
+
+    return answer
+
+
 def says(*parts: bytes) -> Callable[[socket.socket], None]:
     """Sends `parts` for each request of a connection."""
 
@@ -87,12 +99,14 @@ def client() -> Iterator[HttpClient]:
         drips(b"HTTP/1.1 200 "),
         drips(b"HTTP/1.1 200 OK\r\nX: "),
         drips(HEAD + b"Content-Length: 900\r\n\r\n"),
+        floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        floods(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"),
         lambda connection: threading.Event().wait(TIMEOUT_S),
     ],
-    ids=["first line", "headers", "body", "nothing"],
+    ids=["first line", "headers", "body", "interim answers", "hints", "nothing"],
 )
 def test_a_request_is_given_up_in_time(client: HttpClient, answer: Callable[[socket.socket], object]) -> None:
-    """However slowly the answer drips; its thread ends as well, and the next request has all of its own time."""
+    """However slowly the answer drips, or fast what comes before it; its thread ends, and the next has all its time."""
     with serving(answer) as url:
         for _ in range(2):
             began = time.monotonic()
@@ -128,8 +142,12 @@ def test_a_kept_connection_that_begins_to_drip_is_shut_down(client: HttpClient) 
         (HEAD, b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"),
         (b"HTTP/1.1 200 OK\r\n", *[b"X: " + b"x" * 60_000 + b"\r\n"] * 4),
         (b"no HTTP at all\r\n\r\n",),
+        (HEAD, b"Transfer-Encoding: chunked\r\n\r\n", *[b"1;" + b"x" * 60_000] * 4),
+        (HEAD, b"Transfer-Encoding: chunked\r\n\r\n0\r\n", *[b"X: " + b"x" * 60_000 + b"\r\n"] * 4),
+        (HEAD, b"Content-Encoding: br, gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        (HEAD, b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
     ],
-    ids=["large", "chunks", "compressed", "headers", "strange"],
+    ids=["large", "chunks", "compressed", "headers", "strange", "extensions", "trailers", "twice", "transfer"],
 )
 def test_an_answer_of_any_size_is_no_answer(client: HttpClient, parts: tuple[bytes, ...]) -> None:
     """Nor is one that would unfold to any size, as a compressed one does."""
@@ -180,6 +198,39 @@ def test_a_registry_that_drips_is_asked_for_the_time_of_one_question() -> None:
             registry.schema(1)
         assert time.monotonic() - began < LATE_S
         registry.close()
+
+
+def test_an_answer_adds_nothing_to_later_requests() -> None:
+    """Cookies of each would make all that follow longer, and each question slower."""
+    asked: list[bytes] = []
+    cookies = b"".join(b"Set-Cookie: c%d=x; Path=/\r\n" % number for number in range(1_000))
+
+    def answer(connection: socket.socket) -> None:
+        while request := connection.recv(65_536):
+            asked.append(request)
+            connection.sendall(HEAD + cookies + b'Content-Length: 15\r\n\r\n{"schema":"{}"}')
+
+    with serving(answer) as url:
+        registry = SchemaRegistry(registry_settings(read(OPTIONS, {"schema.registry.url": url})))
+        for number in range(1, 4):
+            assert registry.schema(number).text == "{}"
+        registry.close()
+    assert len({len(request) for request in asked}) == 1
+    assert b"cookie" not in b"".join(asked).lower()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_is_not_followed(status: int) -> None:
+    """Credentials and the worker's place in the network are for the registry that is named alone."""
+    asked: list[bytes] = []
+    with serving(lambda connection: asked.append(connection.recv(65_536))) as other:
+        head = f"HTTP/1.1 {status} Moved\r\nLocation: {other}/schemas/ids/1\r\nContent-Length: 2\r\n\r\n{{}}"
+        with serving(says(head.encode())) as url:
+            registry = SchemaRegistry(registry_settings(read(OPTIONS, {"schema.registry.url": url})))
+            with pytest.raises(RegistryError, match=f"with {status}"):
+                registry.schema(1)
+            registry.close()
+    assert asked == []
 
 
 def test_json_that_is_nested_without_end_is_no_answer() -> None:
