@@ -58,7 +58,7 @@ _UNKNOWN: Final = (0, _Layout(0))
 
 
 class RoomOfMessages:
-    """Checks the records whose outermost message is of the type `descriptor`. Used by one thread."""
+    """Checks the records of one type of message, `descriptor`. Used by one thread."""
 
     def __init__(self, descriptor: Any) -> None:
         layouts: dict[str, _Layout] = {}
@@ -101,7 +101,7 @@ class RoomOfMessages:
 
 
 def _span(data: bytes, at: int, kind: int, end: int) -> tuple[int, int]:
-    """Returns where a value begins and ends; of a group that begins at `at`, up to where it may last."""
+    """Returns the first position of a value and the one after it; for a group at `at`, the last that it may have."""
     if kind == _SIZED:
         size, at = _varint(data, at)
         return at, at + size

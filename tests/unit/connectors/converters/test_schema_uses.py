@@ -140,7 +140,12 @@ def _json(definition: Any) -> dict[str, Any]:
 
 
 MANY: Final = 50_000
+NAMES: Final = [f"n{number:x}" for number in range(100_000)]
 COUNTED: Final[dict[str, tuple[type[RegisteredConverter], Any]]] = {
+    "symbols": (AvroConverter, _record("D", _field("a", _enum(NAMES)))),
+    "required names": (JsonSchemaConverter, {"type": "object", "required": NAMES}),
+    "values of an enum": (JsonSchemaConverter, {"type": "string", "enum": NAMES}),
+    "values without a type": (JsonSchemaConverter, {"enum": [1] * len(NAMES)}),
     "branches that are null": (AvroConverter, _record("D", _field("a", [*["null"] * MANY, "int"]))),
     "types that are null": (JsonSchemaConverter, {"type": [*["null"] * MANY, "string"]}),
     "names beside a list of types": (JsonSchemaConverter, {**dict.fromkeys(WORDS, 0), "type": ["string", "null"]}),
@@ -149,7 +154,7 @@ COUNTED: Final[dict[str, tuple[type[RegisteredConverter], Any]]] = {
     "parts that say nothing": (JsonSchemaConverter, {"allOf": [*[{}] * MANY, {"type": "string"}]}),
     "parts within parts": (JsonSchemaConverter, {"allOf": [{"allOf": [{}] * (MANY // 10)}] * 10, "type": "string"}),
 }
-"""By its name, a list of which no member says anything: the definition that has it."""
+"""By its name, a list of many members, most of which say nothing: the definition that has it."""
 MAKES: Final[dict[type[RegisteredConverter], Callable[[Any], Any]]] = {AvroConverter: _avro, JsonSchemaConverter: _json}
 FAMILY: Final = [
     *(pytest.param(kind, definition, id=name) for name, (kind, definition) in COUNTED.items()),
@@ -170,6 +175,7 @@ def test_each_part_of_a_definition_is_bounded_by_its_uses(kind: type[RegisteredC
 
 Field = descriptor_pb2.FieldDescriptorProto
 Message = descriptor_pb2.DescriptorProto
+Oneof = descriptor_pb2.OneofDescriptorProto
 
 
 def _int(name: str, number: int, **more: Any) -> Field:
@@ -201,7 +207,7 @@ def _nested(levels: int) -> Message:
 
 
 def _oneof() -> Message:
-    return Message(name="M", oneof_decl=[{"name": "o" * SIZE}], field=[_int("a", 1, oneof_index=0)])
+    return Message(name="M", oneof_decl=[Oneof(name="o" * SIZE)], field=[_int("a", 1, oneof_index=0)])
 
 
 ALIASED: Final = descriptor_pb2.EnumOptions(allow_alias=True)
@@ -218,13 +224,13 @@ PROTOBUF: Final[dict[str, Callable[[], Message]]] = {
     "an enum within many messages": lambda: _nested(30),
     "name of a oneof": _oneof,
     "reserved numbers": lambda: Message(name="M", field=[_int("a", 1)], reserved_range=[
-        {"start": 2 * at + 2, "end": 2 * at + 3} for at in range(50_000)]),
+        Message.ReservedRange(start=2 * at + 2, end=2 * at + 3) for at in range(50_000)]),
     "reserved names": lambda: Message(name="M", field=[_int("a", 1)], reserved_name=WORDS),
     "numbers of extensions": lambda: Message(name="M", field=[_int("a", 1)], extension_range=[
-        {"start": 2 * at + 2, "end": 2 * at + 3} for at in range(50_000)]),
+        Message.ExtensionRange(start=2 * at + 2, end=2 * at + 3) for at in range(50_000)]),
     "fields": lambda: Message(name="M", field=[_int(f"f{at}", at) for at in range(1, 10_000)]),
     "fields that are optional": lambda: Message(
-        name="M", oneof_decl=[{"name": f"_f{at}"} for at in range(1, 5_000)],
+        name="M", oneof_decl=[Oneof(name=f"_f{at}") for at in range(1, 5_000)],
         field=[_int(f"f{at}", at, oneof_index=at - 1, proto3_optional=True) for at in range(1, 5_000)]),
 }  # fmt: skip
 """By its name, a part of Protobuf's schemas: a message in which it is large."""
