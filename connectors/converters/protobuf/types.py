@@ -160,9 +160,9 @@ class FromProtobuf:
 
     def _enum(self, descriptor: Any) -> Known:
         name = descriptor.name
-        self.absences.add_number_keys(len(descriptor.values))  # the numbers of its symbols, which the schema chooses
         self._extent.add_text(len(name) + len(ENUM) * len(descriptor.values))
         self._extent.add_text(sum(2 * len(value.name) for value in descriptor.values))
+        self.absences.add_number_keys(len(descriptor.values))  # the numbers of its symbols, which the schema chooses
         symbols = {value.number: value.name for value in descriptor.values}
         parameters = {ENUM: name, **{f"{ENUM}.{value.name}": str(value.number) for value in descriptor.values}}
         unknown = f"UNKNOWN_ENUM_VALUE_{name}_"
