@@ -222,8 +222,8 @@ class Absences:
         self._pairs -= count * count
         if self._pairs < 0:
             raise DataError(
-                f"The maps of the value, or the enums of its schema, have too many entries whose keys are numbers: one may "
-                f"have {MOST_NUMBER_KEYS}, ten a third of that each.",
+                "The maps of the value, or the enums of its schema, have too many entries whose keys are numbers: one "
+                f"may have {MOST_NUMBER_KEYS}, ten a third of that each.",
                 "Make the keys texts, or the map a list of structs.",
             )
 
