@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from compactor.digits import whole
 from compactor.storage.base import Lock, Storage
 
 NAME: Final = "owner.lock"
@@ -57,9 +58,9 @@ def parse(text: str) -> Owner:
     host, _, pid = name.rpartition(":")
     return Owner(
         host=host or name,
-        pid=int(pid) if pid.isdecimal() and host else 0,
+        pid=(whole(pid) or 0) if host else 0,
         process=process,
-        start=int(start) if start.isdecimal() else 0,
+        start=whole(start) or 0,
     )
 
 

@@ -15,6 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from compactor.digits import whole
+
 RUNS: Final = "runs"
 INDEX: Final = "index"
 """The kind of an index file."""
@@ -65,4 +67,5 @@ class RunningBatches(Struct, frozen=True):
 def _number(engine_id: str, job: str) -> int:
     """Returns the number of a micro-batch's job of the engine `engine_id`; -1 for every other job."""
     of, _, number = job.partition(".")
-    return int(number) if of == engine_id and number.isdigit() else -1
+    read = whole(number) if of == engine_id else None
+    return -1 if read is None else read

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from compactor.digits import whole
 from connectors.cli.options import (
     BOOTSTRAP_VARIABLE,
     DEFAULT_WORKER_FILES,
@@ -302,9 +303,9 @@ def _offset(text: str) -> dict[str, Any]:
     """Returns what `--set TOPIC:PARTITION=OFFSET` asks for, in the form of a request."""
     place, _, offset = text.partition("=")
     topic, _, partition = place.rpartition(":")
-    if not (topic and partition.isdecimal() and (offset.isdecimal() or offset == _START)):
+    if not topic or whole(partition) is None or (offset != _START and whole(offset) is None):
         raise UsageError(f"--set {text!r} is not understood.", "Write TOPIC:PARTITION=OFFSET, or =start.")
     return {
-        "partition": {"kafka_topic": topic, "kafka_partition": int(partition)},
-        "offset": None if offset == _START else {"kafka_offset": int(offset)},
+        "partition": {"kafka_topic": topic, "kafka_partition": whole(partition)},
+        "offset": None if offset == _START else {"kafka_offset": whole(offset)},
     }

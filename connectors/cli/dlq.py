@@ -25,8 +25,9 @@ from connectors.progress.terminal import table
 from connectors.rejection import Stage
 
 if TYPE_CHECKING:
+    from connectors.operations.redrive.counts import LetterCount
     from connectors.operations.redrive.letters import Letter
-    from connectors.operations.redrive.run import DeadLetters, LetterCount, LetterFates, RedriveResult
+    from connectors.operations.redrive.run import DeadLetters, LetterFates, RedriveResult
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STEP: Final = 5_000
@@ -61,7 +62,7 @@ def list_letters(
     context: typer.Context, connector: ConnectorArgument, as_json: JsonOption = False, worker: WorkerOption = None
 ) -> None:
     """Counts the dead letters by source topic, stage, class and error, and those of them that were not sent back."""
-    from connectors.operations.redrive.run import counts
+    from connectors.operations.redrive.counts import counts
 
     letters = _letters(context, connector, worker)
     kinds = counts(letters.letters(), _fates(letters))
@@ -216,7 +217,12 @@ def _counts_text(kinds: Iterable[LetterCount]) -> str:
 
 
 def _time(ms: int | None) -> str | None:
-    return None if ms is None else f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%dT%H:%M:%SZ}"
+    if ms is None:
+        return None
+    try:
+        return f"{_EPOCH + timedelta(milliseconds=ms):%Y-%m-%dT%H:%M:%SZ}"
+    except OverflowError:  # a record may name any time; there are dates from the year 1 to 9999
+        return f"{ms} ms"
 
 
 def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from compactor.digits import whole
 from connectors import jaas
 from connectors.config import client_names, errors, librdkafka
 from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
@@ -75,7 +76,8 @@ def _one(block: re.Match[str]) -> str:
 
 
 def _kib(text: str) -> str:
-    return str(-(-int(text) // 1024)) if text.isdecimal() else text
+    size = whole(text)
+    return text if size is None else str(-(-size // 1024))
 
 
 def _minus_one(meaning: str) -> Callable[[str], str]:

@@ -41,9 +41,9 @@ from connectors.config.fields import (
     Short,
     Tasks,
     Text,
-    TopicName,
     TopicNames,
     TopicRegex,
+    WrittenTopic,
     limits_of,
     local_path,
     or_minus_one,
@@ -252,7 +252,7 @@ class ConnectorConfig(BaseModel):
     errors_log_include_messages: Flag = _errors("errors.log.include.messages", "false", importance="medium")
     """Let that line say which record it was: topic, partition, offset and timestamp. The reason in that line may
     quote a part of a value."""
-    dead_letter_topic: TopicName | None = _errors("errors.deadletterqueue.topic.name", None, importance="medium")
+    dead_letter_topic: WrittenTopic | None = _errors("errors.deadletterqueue.topic.name", None, importance="medium")
     """Topic to which records go that `errors.tolerance=all` lets go. Not set: they are only counted. If keyfold makes
     it, it has `message.timestamp.type=LogAppendTime`, so that letters age from their arrival."""
     dead_letter_replication_factor: Annotated[Short, or_minus_one("the broker's default", least=1)] = _errors(

@@ -19,6 +19,7 @@ from annotated_types import Ge, Le
 from pydantic import BeforeValidator, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, core_schema
 
+from connectors.config.topics import is_internal, is_topic_name
 from connectors.placeholders import UNLIMITED, Limits, resolve
 
 CONNECTOR_CLASS: Final = "keyfold.CompactedTopic"
@@ -30,7 +31,6 @@ _MOST_TASKS: Final = 10_000
 """As many transactional ids as a committed position names (`compactor.model.position.MOST_BUCKETS`), one a task."""
 _WHOLE = re.compile(r"\+?\d{1,19}|-(?!0\d)\d{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _CONNECTOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(?<!\.)", re.ASCII)
 _MASTER = re.compile(
     r"local|local\[(\*|0*[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
@@ -127,9 +127,16 @@ def as_text(raw: object) -> str | RefusalError:
 
 
 def check_topic(name: str) -> str:
-    """Returns `name` if Kafka allows such a topic (org.apache.kafka.common.internals.Topic); raises ValueError."""
-    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+    """Returns `name` if Kafka allows such a topic; raises ValueError."""
+    if not is_topic_name(name):
         raise ValueError(f'"{name}" is no topic name: letters, digits, ".", "_" and "-", at most 249, not "." or ".."')
+    return name
+
+
+def _written_topic(name: str) -> str:
+    """Returns `name` if it is a topic that keyfold may write to; raises ValueError."""
+    if is_internal(check_topic(name)):
+        raise ValueError(f'"{name}" begins with "__", as internal topics do; keyfold never writes to one')
     return name
 
 
@@ -245,7 +252,7 @@ def _output_topic(text: str) -> str:
     """Returns `text` if it is `none`, a topic name, or one with `${topic}` in it."""
     if text.lower() == "none":
         return "none"
-    check_topic(text.replace("${topic}", "t"))
+    _written_topic(text.replace("${topic}", "t"))
     return text
 
 
@@ -344,7 +351,7 @@ LongOrUnlimited = Annotated[
 ]
 Ratio = Annotated[float, Ge(0), Le(1), _of_text(_number), Allowed("a number from 0 to 1", "DOUBLE")]
 Flag = Annotated[bool, _of_text(_flag), Allowed("true or false", "BOOLEAN")]
-TopicName = Annotated[str, _of_text(check_topic), Allowed("a topic name")]
+WrittenTopic = Annotated[str, _of_text(_written_topic), Allowed("a topic name that does not begin with __")]
 TopicNames = Annotated[tuple[str, ...], _of_text(_topics), Allowed("topic names with commas between them", "LIST")]
 TopicRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression for whole topic names")]
 OutputTopic = Annotated[

@@ -6,17 +6,16 @@ fault of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
+from connectors.config.topics import is_internal, is_topic_name
 
 Rule = Callable[..., Iterator[Fault]]
 _DLQ: Final = "errors.deadletterqueue.topic.name"
-_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _NAMES: Final = """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas
@@ -99,13 +98,17 @@ def _own_output(outputs: Mapping[str, str | None]) -> Iterator[Fault]:
             continue
         if name in outputs:
             yield Fault("topics", f'"{name}" is the output topic of "{topic}"; the same connector cannot read it.')
-        if not _TOPIC.fullmatch(name):
-            why = "have more than 249 characters" if len(name) > 249 else f'be "{name}", which is no name of a topic'
+        if not is_topic_name(name) or is_internal(name):
+            why = "have more than 249 characters" if len(name) > 249 else f'be "{name}", which {_unfit(name)}'
             text = f'the output topic of "{topic}" would {why}.'
             yield Fault("output.topic", text)
         other = first.setdefault(name, topic)
         if other != topic:
             yield Fault("transforms", f'"{name}" would be the output topic of "{other}" and of "{topic}".')
+
+
+def _unfit(name: str) -> str:
+    return "begins as internal topics do" if is_topic_name(name) else "is no name of a topic"
 
 
 def _own_letters(

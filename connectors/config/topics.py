@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,6 +13,19 @@ from connectors.java_pattern import java_pattern
 
 if TYPE_CHECKING:  # Spark's Python workers need the pattern, and no models
     from connectors.config.connector import ConnectorConfig
+
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+
+
+def is_topic_name(name: str) -> bool:
+    """Returns whether Kafka allows such a topic (org.apache.kafka.common.internals.Topic)."""
+    return name not in (".", "..") and bool(_NAME.fullmatch(name))
+
+
+def is_internal(name: str) -> bool:
+    """Returns whether a topic counts as internal, as `__consumer_offsets` does: who writes there breaks a cluster."""
+    return name.startswith("__")
 
 
 class TopicPattern(msgspec.Struct, frozen=True):
@@ -36,7 +50,7 @@ class TopicPattern(msgspec.Struct, frozen=True):
 
     def _fits(self, name: str) -> bool:
         try:
-            return not name.startswith("__") and java_pattern(self.regex).matches(name)
+            return not is_internal(name) and java_pattern(self.regex).matches(name)
         except PatternError as error:
             raise PatternError(f"topics.regex: {error.message}", error.action) from None
 
@@ -71,6 +85,14 @@ def missing(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[st
 def matches(config: ConnectorConfig, topic: str) -> bool:
     """Returns whether the connector would read `topic` if it existed."""
     return topic in config.topics if config.topics is not None else pattern(config).matches(topic)
+
+
+def is_source(config: ConnectorConfig, name: str) -> bool:
+    """Returns whether `name`, which anyone may have written, is a topic that the connector would read; never raises."""
+    try:
+        return is_topic_name(name) and matches(config, name)
+    except PatternError:
+        return False
 
 
 def pattern(config: ConnectorConfig) -> TopicPattern:

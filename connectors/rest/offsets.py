@@ -10,6 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Response
 from starlette.concurrency import run_in_threadpool
 
+from compactor.digits import whole
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -27,6 +28,8 @@ router = APIRouter(prefix="/connectors/{connector}/offsets", tags=["offsets"])
 AcceptLoss = Annotated[str | None, Query(alias="acceptLoss")]
 Body = Annotated[dict[str, Any], Depends(bodies.json_object)]
 
+_SHOWN: Final = 100
+"""Characters of a number that a refusal repeats."""
 _SHAPE: Final = (
     'Send {"offsets": [{"partition": {"kafka_topic": "orders", "kafka_partition": 0}, "offset": {"kafka_offset": 5}}]}'
     '; "offset": null goes back to the start.'
@@ -130,9 +133,11 @@ def _object(given: object, where: str, *names: str) -> Mapping[str, Any]:
 
 def _whole(given: object, where: str) -> int:
     """Returns a number, or the text of one, that is not negative and fits into 64 bits."""
-    if not (isinstance(given, str) and given.isascii() and given.isdigit() and int(given[:20]) < 1 << 63):
-        _refuse(f"{where} is {given!r}, and should be a whole number from 0 on.")
-    return int(given)
+    number = whole(given) if isinstance(given, str) else None
+    if number is None:
+        shown = given[:_SHOWN] if isinstance(given, str) else given
+        _refuse(f"{where} is {shown!r}, and should be a whole number from 0 on.")
+    return number
 
 
 def _refuse(message: str) -> NoReturn:

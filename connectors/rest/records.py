@@ -9,11 +9,13 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from msgspec import Struct
 
+from compactor.digits import whole
 from compactor.errors import LookUpError
 from compactor.lookup.latest import unindexed_bytes
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
+from connectors.config.fields import INT_MAX
 from connectors.config.stores import connector_storage
 from connectors.errors import UsageError
 from connectors.operations import get as operation
@@ -53,9 +55,6 @@ _A_RUN: Final = 20
 
 OUTLINES: Final = FileOutlines(is_whole=True, group_bytes=64 << 20)
 """Of the files that look-ups of this worker have read, and the last row groups: some 1 MiB with 10,000 records each."""
-
-_DIGITS: Final = 10
-"""Of the largest number that a partition can have."""
 
 Keys = Annotated[list[str] | None, Query(alias="key", description="A key; up to 100 of them.")]
 Topic = Annotated[str | None, Query(description="Only this source topic.")]
@@ -118,9 +117,10 @@ def _bytes(text: str, *, is_hex: bool) -> bytes:
 def _number(text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-        raise UsageError(f'The partition "{text}" is no number.', "Send a whole number from 0 on, or none.")
-    return int(text)
+    number = whole(text, INT_MAX)
+    if number is None:
+        raise UsageError(f'The partition "{text:.100}" is no number.', "Send a whole number from 0 on, or none.")
+    return number
 
 
 def _look_up(context: RestContext, share: Share, connector: Connector, asked: LookUp, most_steps: int) -> Response:

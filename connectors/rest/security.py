@@ -26,6 +26,7 @@ from msgspec import structs
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from compactor.digits import whole
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.errors import BusyError
 from connectors.rest import errors
@@ -249,7 +250,7 @@ class LimitedBodies:
             return
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         said = f"The request's body is longer than {BODY_MAX} bytes."
-        if not length.isdigit() or int(length) > BODY_MAX:
+        if whole(length, BODY_MAX) is None:
             await errors.answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)(scope, receive, send)
             return
         taken = 0

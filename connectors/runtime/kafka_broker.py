@@ -375,7 +375,7 @@ class KafkaBroker:
         grown = [info for info in found if len(state.logs_of(info.name)) < info.partitions]
         actions: list[AnyAction] = []
         self._check_own(state, grown)
-        ids = self._ensure_outputs(grown)
+        ids = self._ensure_outputs(state, grown)
         for info in grown:
             if info.name not in state.topics:
                 output = self._connector.output_topic(info.name)
@@ -389,10 +389,15 @@ class KafkaBroker:
         ]
         return (*actions, *self._add_partitions(state, new, starts or {}))
 
-    def _ensure_outputs(self, found: Iterable[TopicInfo]) -> dict[str, str]:
+    def _ensure_outputs(self, state: CatalogState, found: Iterable[TopicInfo]) -> dict[str, str]:
         """Creates or grows the output topics of the source topics `found`; returns their ids by name."""
         named = ((info, self._connector.output_topic(info.name)) for info in found)
-        wanted = [WantedOutput(info.name, output, info.partitions) for info, output in named if output is not None]
+        ids = {topic.topic: topic.output_id for topic in state.topics.values()}
+        wanted = [
+            WantedOutput(info.name, output, info.partitions, ids.get(info.name))
+            for info, output in named
+            if output is not None
+        ]
         return output_topic.ensure(self._admin, self._connector, wanted)
 
     def _check_own(self, state: CatalogState, grown: Iterable[TopicInfo]) -> None:

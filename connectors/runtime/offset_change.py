@@ -160,7 +160,7 @@ class OffsetChanger:
         logs = [log.tp for log in self._catalog.state.logs_of(topic.topic)]
         if all(change.offsets.get(tp, 0) is None for tp in logs):
             partitions = found[topic.topic].partitions
-            wanted = WantedOutput(topic.topic, topic.output, partitions)
+            wanted = WantedOutput(topic.topic, topic.output, partitions, topic.output_id)
             return output_topic.ensure(self._admin, self._connector, [wanted])[topic.output]
         return found[topic.output].id if topic.output in found else ""
 

@@ -18,6 +18,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
+from compactor.digits import whole
 from compactor.errors import OLDER_COPY, PositionError
 from compactor.model.log import Generation
 from compactor.model.position import Tail, Unknown
@@ -44,8 +45,8 @@ SETTLED_S: Final = 20.0
 PAUSE_S: Final = 0.1
 # How long (s) the consumer is waited for before an admin client asks, which says what is wrong.
 _ENDS_S: Final = 2.0
-_DIGITS: Final = 9
-"""How many digits the number of a generation has at most; of a header with more keyfold is not the writer."""
+_MOST_GENERATIONS: Final = 999_999_999
+"""The greatest number of a generation; of a header with a greater one keyfold is not the writer."""
 _MARKER: Final = 1
 """The offsets that one transaction of ours takes after its records."""
 _log = structlog.get_logger()
@@ -184,14 +185,13 @@ def source_offset(pairs: Iterable[tuple[str, object]], tp: TopicPartition) -> in
     headers = {name: value for name, value in pairs if isinstance(value, bytes)}
     if (headers.get(TOPIC), headers.get(PARTITION)) != (tp.topic.encode(), str(tp.partition).encode()):
         return None
-    text = headers.get(OFFSET, b"")
-    return int(text) if text.isdigit() else None
+    return whole(headers.get(OFFSET, b""))
 
 
 def named_generation(pairs: Headers) -> int:
     """Returns the generation that a record's headers name; 1 if they name none."""
     text = dict(pairs).get(GENERATION)
-    return int(text) if isinstance(text, bytes) and text.isdigit() and len(text) <= _DIGITS else 1
+    return (whole(text, _MOST_GENERATIONS) if isinstance(text, bytes) else None) or 1
 
 
 def _names(pairs: Headers, tp: TopicPartition) -> bool:
@@ -265,10 +265,11 @@ def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPart
 def keyfold_source(headers: Headers) -> tuple[str, int, int] | None:
     """Returns topic, partition and offset that keyfold's headers name; None if they are not there."""
     named = {name: value for name, value in headers if isinstance(value, bytes)}
-    topic, partition, offset = (named.get(name) for name in (TOPIC, PARTITION, OFFSET))
-    if topic is None or partition is None or offset is None or not (partition.isdigit() and offset.isdigit()):
+    topic = named.get(TOPIC)
+    partition, offset = whole(named.get(PARTITION, b"")), whole(named.get(OFFSET, b""))
+    if topic is None or partition is None or offset is None:
         return None
-    return topic.decode(errors="replace"), int(partition), int(offset)
+    return topic.decode(errors="replace"), partition, offset
 
 
 def is_ours(source: tuple[str, int, int], target: PublishTarget) -> bool:

@@ -10,6 +10,7 @@ import structlog
 from confluent_kafka import KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 
+from compactor.digits import whole
 from compactor.errors import RebuildError
 from compactor.model import record
 from compactor.model.record import OWN_HEADERS, TopicPartition
@@ -118,11 +119,12 @@ def _row(message: Message, headers: Headers, tp: TopicPartition, offset: int) ->
     """Returns the source's record: keyfold's own headers are not its own, and a time that could not be sent is said."""
     kind, timestamp_ms = message.timestamp()
     sent = dict(headers).get(TIMESTAMP)
+    sent_ms = whole(sent) if isinstance(sent, bytes) else None
     return {
         "topic": tp.topic,
         "partition": tp.partition,
         "offset": offset,
-        "timestamp": int(sent) if isinstance(sent, bytes) else timestamp_ms,
+        "timestamp": timestamp_ms if sent_ms is None else sent_ms,
         "timestamp_type": _TYPES.get(kind, -1),
         "key": message.key(),
         "value": message.value(),

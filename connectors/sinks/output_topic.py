@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
 from confluent_kafka.admin import NewTopic
 from msgspec import Struct
 
+from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
+from connectors.config.topics import is_internal
 from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo, chunks
 from connectors.kafka.retry import call_again, poll_until
@@ -31,18 +33,22 @@ Config = Mapping[str, str]
 
 
 class WantedOutput(Struct, frozen=True):
-    """The output topic `name` of the topic `source`, with as many `partitions` at least."""
+    """The output topic `name` of the topic `source`, with as many `partitions` at least.
+
+    `id` is the topic that the catalog knows to be this output; None if it knows none yet.
+    """
 
     source: str
     name: str
     partitions: int
+    id: str | None = None
 
 
 def ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
     """Creates output topics, or adds partitions to them, if needed; returns the id of each by its name.
 
     Raises OutputError, with everything that has to be changed, if an existing topic cannot take what is
-    published; UnreachableError if it has no leaders in time.
+    published, is internal, or would have to grow and may be another's; UnreachableError if it has no leaders in time.
     """
     ids: dict[str, str] = {}
     for some in chunks(wanted, _AT_ONCE):
@@ -53,23 +59,60 @@ def ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutp
 def _ensure(admin: Admin, connector: ConnectorConfig, wanted: Sequence[WantedOutput]) -> dict[str, str]:
     sources = admin.topic_configs(output.source for output in wanted)
     there = admin.describe(output.name for output in wanted)
+    refuse_internal(connector, (output.name for output in wanted), there)
     missing = [output for output in wanted if output.name not in there]
+    known = admin.topic_configs(there)
+    for name, config in known.items():
+        check(connector, name, config)
     made = admin.create_topics([_new(connector, output, sources[output.source]) for output in missing])
     for output in missing:
         if output.name in made:
             _log.info("output topic created", topic=output.name, partitions=output.partitions)
     infos = _ready(admin, {output.name: 1 for output in wanted})
     small = [output for output in wanted if infos[output.name].partitions < output.partitions]
+    _check_growth(admin, connector, small, infos)
     for output in small:
         admin.grow(output.name, output.partitions)
     infos |= _ready(admin, {output.name: output.partitions for output in small})
     for output in small:
         _log.info("output topic grown", topic=output.name, partitions=output.partitions)
-    configs = _settings(admin, [output.name for output in wanted], DEADLINE_S if missing else 0.0)
-    for output in wanted:
+    configs = known | _settings(admin, [output.name for output in missing], DEADLINE_S)
+    for output in missing:
         check(connector, output.name, configs[output.name])
+    for output in wanted:
         warn(connector, output.name, configs[output.name], sources[output.source])
     return {output.name: infos[output.name].id for output in wanted}
+
+
+def refuse_internal(connector: ConnectorConfig, names: Iterable[str], there: Mapping[str, TopicInfo]) -> None:
+    """Raises OutputError if one of `names` is an internal topic, by its name or by what the brokers say of it."""
+    for name in names:
+        if is_internal(name) or (name in there and there[name].internal):
+            raise OutputError(
+                f"Connector {connector.name}: {name} is an internal topic; keyfold never writes to one.",
+                "Name another topic in output.topic, or in errors.deadletterqueue.topic.name.",
+            )
+
+
+def _check_growth(
+    admin: Admin, connector: ConnectorConfig, small: Iterable[WantedOutput], infos: Mapping[str, TopicInfo]
+) -> None:
+    """Raises OutputError for a topic that would grow, if the catalog does not know it and it ever had a record.
+
+    Then it may be another's: with more partitions, what writes there by key writes to others than before.
+    """
+    strange = [output for output in small if output.id != infos[output.name].id]
+    places = [TopicPartition(each.name, n) for each in strange for n in range(infos[each.name].partitions)]
+    used = {place.topic for place, end in admin.high_watermarks(places).items() if end} if places else set()
+    for output in strange:
+        if output.name in used:
+            raise OutputError(
+                f"Connector {connector.name}: output topic {output.name} has {infos[output.name].partitions} "
+                f"partitions, its source {output.source} has {output.partitions}. It holds records, and the "
+                "connector did not make it, so keyfold adds none.",
+                f"If it is this connector's own: kafka-topics.sh --alter --topic {output.name} --partitions "
+                f"{output.partitions}. Otherwise name another output.topic.",
+            )
 
 
 def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
@@ -78,7 +121,11 @@ def ensure_dead_letters(admin: Admin, connector: ConnectorConfig) -> None:
     Its records age from when they are sent there: by their own times the broker could remove them within minutes.
     """
     name = connector.dead_letter_topic
-    if name is None or name in admin.describe([name]):
+    if name is None:
+        return
+    there = admin.describe([name])
+    refuse_internal(connector, [name], there)
+    if name in there:
         return
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(KAFKAS_LARGEST * 2)}
     if admin.create_topics([NewTopic(name, 1, connector.dead_letter_replication_factor, config=config)]):

@@ -9,6 +9,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Message
 from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 
+from compactor.digits import whole
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import cause, typed
 from connectors.sinks.dead_letter import PREFIX
@@ -21,8 +22,6 @@ _FIRST: Final = f"{PREFIX}topic"
 """With it begin the headers that say what was wrong."""
 # Offsets that are read with one consumer; their letters are yielded before the next step begins.
 _STEP: Final = 10_000
-# Digits of a count of redrives; a header with more is not keyfold's, and counts as none.
-_DIGITS: Final = 18
 
 
 class Letter(Struct, frozen=True):
@@ -31,7 +30,7 @@ class Letter(Struct, frozen=True):
     `appended`: when the letter came (ms), None if its topic keeps the records' times. If `dated` is False, the
     letter does not say the record's time, and `timestamp` is `appended`.
     `context` has what the letter says of its error, by the header's name without `__connect.errors.`; empty without
-    errors.deadletterqueue.context.headers.enable.
+    errors.deadletterqueue.context.headers.enable, as any such header is then the record's own.
     """
 
     partition: int
@@ -53,8 +52,7 @@ class Letter(Struct, frozen=True):
     def redrives(self) -> int:
         """How often the record was sent back."""
         counts = [value for name, value in self.headers if name == REDRIVES and isinstance(value, bytes)]
-        text = counts[-1].decode("ascii", "replace") if counts else ""
-        return int(text) if text.isdecimal() and len(text) <= _DIGITS else 0
+        return whole(counts[-1]) or 0 if counts else 0
 
     @property
     def size(self) -> int:
@@ -95,15 +93,20 @@ def read_letters(
     start: int,
     end: int,
     read: Callable[[Mapping[str, Setting], Partition], OutputPartitionReader] = OutputPartitionReader,
+    *,
+    context_headers: bool,
 ) -> Iterator[Letter]:
     """Yields the letters of [start, end) of a partition by offset; `config` is a consumer's.
 
-    `read` makes what reads the partition. Raises UnreachableError, NotAllowedError.
+    `context_headers`: whether the connector adds headers that say what was wrong. If it does not, who produces to the
+    source may have written headers of these names, so none is believed. `read` makes what reads the partition. Raises
+    UnreachableError, NotAllowedError.
     """
     reader = read(config, Partition(topic, partition))
     try:
         for first in range(start, end, _STEP):
-            yield from map(_letter, reader.read(first, min(first + _STEP, end)))
+            messages = reader.read(first, min(first + _STEP, end))
+            yield from (_letter(message, context_headers=context_headers) for message in messages)
     except KafkaException as error:
         doing = f"The dead letters in {topic}-{partition} cannot be read"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {topic}") from error
@@ -118,20 +121,20 @@ def bounds(config: Mapping[str, Setting], topic: str, partition: int) -> tuple[i
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {topic}") from error
 
 
-def _letter(message: Message) -> Letter:
+def _letter(message: Message, *, context_headers: bool) -> Letter:
     pairs = [
         (name, value if isinstance(value, bytes | None) else str(value).encode())
         for name, value in header_pairs(message)
     ]
     kind, timestamp = message.timestamp()
     replaced = kind == TIMESTAMP_LOG_APPEND_TIME
-    ours = _ours(pairs, replaced=replaced, timestamp=timestamp)
-    said, time = pairs[ours.start : ours.end], pairs[ours.time][1] if ours.time is not None else None
+    ours = _ours(pairs, replaced=replaced, timestamp=timestamp, context_headers=context_headers)
+    said, time = pairs[ours.start : ours.end], None if ours.time is None else _time_ms(pairs[ours.time])
     key, value = message.key(), message.value()
     return Letter(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
-        timestamp=int(time) if time is not None else timestamp,
+        timestamp=timestamp if time is None else time,
         key=None if key is None else bytes(key),
         value=None if value is None else bytes(value),
         headers=tuple(pair for at, pair in enumerate(pairs[: ours.start]) if at != ours.time),
@@ -149,7 +152,7 @@ class _Ours(NamedTuple):
     time: int | None
 
 
-def _ours(pairs: Sequence[tuple[str, bytes | None]], *, replaced: bool, timestamp: int) -> _Ours:
+def _ours(pairs: Sequence[tuple[str, bytes | None]], *, replaced: bool, timestamp: int, context_headers: bool) -> _Ours:
     """Finds what a letter has in addition to the record's own headers, which come first.
 
     A record may have headers of the same names: that of a dead letter topic that is a source, or of another keyfold.
@@ -157,11 +160,17 @@ def _ours(pairs: Sequence[tuple[str, bytes | None]], *, replaced: bool, timestam
     """
     names = [name for name, _ in pairs]
     zero = bool(pairs) and pairs[-1] == (TIMESTAMP, b"0") and (replaced or timestamp == 1)
-    end = len(pairs) - zero
-    starts = [at for at in range(end) if names[at] == _FIRST]
-    start = starts[-1] if starts else next((at for at in range(end) if names[at].startswith(PREFIX)), end)
+    end = start = len(pairs) - zero
+    if context_headers:
+        starts = [at for at in range(end) if names[at] == _FIRST]
+        start = starts[-1] if starts else next((at for at in range(end) if names[at].startswith(PREFIX)), end)
     if zero:
         return _Ours(start, end, end)
-    before = pairs[start - 1] if 0 < start < end else ("", None)
-    is_time = before[0] == TIMESTAMP and before[1] is not None and before[1].isdigit()
+    is_time = 0 < start < end and _time_ms(pairs[start - 1]) is not None
     return _Ours(start, end, start - 1 if is_time else None)
+
+
+def _time_ms(header: tuple[str, bytes | None]) -> int | None:
+    """Returns the record's time that a header says; None if it says none."""
+    name, value = header
+    return None if name != TIMESTAMP or value is None else whole(value)

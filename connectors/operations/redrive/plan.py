@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.decode_errors import why
+from compactor.digits import whole
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.rejection import Stage
 
@@ -36,6 +37,7 @@ UNSTAGED: Final = "names no connector, and does not name its stage; set errors.d
 TOO_OFTEN: Final = "sent back too often"
 NO_SOURCE: Final = "names no source topic"
 GONE: Final = "source topic is gone"
+NOT_READ: Final = "source topic is none of the connector's"
 TRANSFORMED: Final = "holds the transformed record"
 REPEATED: Final = "of a record that another letter has sent back"
 
@@ -44,7 +46,8 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
     """What a run chooses: letters that `filter` lets through, of records that came back less than `most` times.
 
     `unnamed`: also those that name no connector. `source`: there is one topic for those that name none. `transforms`:
-    those that may hold a transformed record are left. `gone`: marks of the topics (`mark_of`) that were not there.
+    those that may hold a transformed record are left. `gone`: marks of the topics (`mark_of`) that were not there, or
+    that the connector did not read.
     `once`: of the letters of one record one goes, and has gone for all of them; earlier versions sent each.
     """
 
@@ -75,7 +78,7 @@ class RedriveSelection(Struct, frozen=True, omit_defaults=True):
         return UNSTAGED if self.transforms and "stage" not in said else UNNAMED
 
     def without(self, topic: str) -> RedriveSelection:
-        """Returns this selection for the case that `topic` is not there."""
+        """Returns this selection for the case that `topic` is not there, or is not the connector's."""
         return replace(self, gone=tuple(sorted({*self.gone, mark_of(topic)})))
 
     def includes(self, other: RedriveSelection) -> bool:
@@ -105,11 +108,11 @@ class RedriveTarget(Struct, frozen=True):
 
 def target_of(letter: Letter, source: str, partitions: Mapping[str, int]) -> RedriveTarget | None:
     """Returns the target of a letter: its topic, or `source` if it names none; None if `partitions` lacks it."""
-    topic, number = letter.context.get("topic", source), letter.context.get("partition", "")
+    topic, number = letter.context.get("topic", source), whole(letter.context.get("partition", ""))
     count = partitions.get(topic)
     if count is None:
         return None
-    return RedriveTarget(topic, int(number) if number.isdecimal() and int(number) < count else -1)
+    return RedriveTarget(topic, number if number is not None and number < count else -1)
 
 
 class RedrivenRange(Struct, frozen=True):

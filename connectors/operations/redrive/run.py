@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Final
 
 from confluent_kafka import Consumer
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage
-from connectors.config.topics import matches
+from connectors.config.topics import is_source, matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups
@@ -27,6 +28,7 @@ from connectors.operations.redrive.plan import (
     FILTERED,
     GONE,
     NO_SOURCE,
+    NOT_READ,
     OTHER_CONNECTOR,
     REPEATED,
     RedrivenRecords,
@@ -50,7 +52,7 @@ class RedriveKafka(Struct, frozen=True):
     admin: Callable[[Mapping[str, Setting]], Admin] = Admin
     producer: Callable[[Mapping[str, Setting], str, str, Consumer], RedriveProducer] = RedriveProducer
     bounds: Callable[[Mapping[str, Setting], str, int], tuple[int, int]] = bounds
-    read: Callable[[Mapping[str, Setting], str, int, int, int], Iterable[Letter]] = read_letters
+    read: Callable[..., Iterable[Letter]] = read_letters
     committed: Callable[..., Mapping[TopicPartition, groups.CommittedOffset | None]] = groups.committed
 
 
@@ -107,6 +109,7 @@ class DeadLetters:
         self._connector = connector
         self._clients = ClientSettings.of(worker, connector)
         self._kafka = kafka or RedriveKafka()
+        self._read = partial(self._kafka.read, context_headers=connector.dead_letter_context_headers)
         self._admin = self._kafka.admin(self._clients.admin())
         self._storage = connector_storage(worker, connector.name)
 
@@ -125,7 +128,7 @@ class DeadLetters:
         numbers = [number for number in range(info.partitions if info else 0) if partition in (None, number)]
         config = self._clients.consumer()
         for number in numbers:
-            yield from self._kafka.read(config, self.topic, number, *self._kafka.bounds(config, self.topic, number))
+            yield from self._read(config, self.topic, number, *self._kafka.bounds(config, self.topic, number))
 
     def fates(self) -> LetterFates:
         """Returns what the group's positions say of letters; changes nothing.
@@ -142,7 +145,7 @@ class DeadLetters:
         positions, config = {number: self._position(held) for number, held in known.items()}, self._clients.consumer()
         for number, position in positions.items():
             low, end = self._kafka.bounds(config, self.topic, number)
-            records.learn(position, self._kafka.read(config, self.topic, number, low, min(end, position.offset)))
+            records.learn(position, self._read(config, self.topic, number, low, min(end, position.offset)))
         return LetterFates(self._connector.name, positions, records)
 
     def strange(self, asked: LetterFilter) -> Iterator[str]:
@@ -186,7 +189,7 @@ class DeadLetters:
         info = self._admin.describe([self.topic]).get(self.topic)
         if info is None:
             return RedriveResult({}, {})
-        run = _Run(self._connector, self._clients, self._admin, self._kafka.read, self._selection(selection), report)
+        run = _Run(self._connector, self._clients, self._admin, self._read, self._selection(selection), report)
         floor = RedriveFloor(self._storage, self.topic, info.id)
         with closing(groups.member(self._clients.admin(), self._connector.redrive_group_id)) as member:
             name, group = self._connector.redrive_transactional_id, self._connector.redrive_group_id
@@ -255,11 +258,12 @@ class _Run:
         connector: ConnectorConfig,
         clients: ClientSettings,
         admin: Admin,
-        read: Callable[[Mapping[str, Setting], str, int, int, int], Iterable[Letter]],
+        read: Callable[..., Iterable[Letter]],
         selection: RedriveSelection,
         report: Callable[[int], None],
     ) -> None:
         self._connector = connector.name
+        self._is_source = partial(is_source, connector)
         self._group = connector.redrive_group_id
         self._topic = connector.dead_letter_topic or ""
         self._source = connector.topics[0] if connector.topics else ""
@@ -271,6 +275,8 @@ class _Run:
         self._report = report
         self._records = RedrivenRecords(connector.name, every=not selection.once)
         self._partitions: dict[str, int | None] = {}
+        # Topics that chosen letters name, and that the connector does not read; it only grows.
+        self._not_read: set[str] = set()
         self._sent: Counter[str] = Counter()
         self._left: Counter[str] = Counter()
         self._already = 0
@@ -365,13 +371,19 @@ class _Run:
             self._records.add(letter)
         else:
             waits = why == NO_SOURCE and self._has_one  # for the one topic that it can be of
+            if why in (None, GONE) and letter.context.get("topic", self._source) in self._not_read:
+                why = NOT_READ
             self._left[GONE if why is None or waits else why] += 1
 
     def _describe(self, letters: Iterable[Letter]) -> None:
-        """Asks for the topics of letters that are chosen, each once; leaves those out that are missing."""
+        """Asks for the topics of letters that are chosen, each once; leaves those out that are missing.
+
+        What a letter names is not asked for unless the connector reads it: others may have written the letter.
+        """
         chosen = (letter for letter in letters if self._selection.why_left(letter, self._connector) is None)
         names = {letter.context.get("topic", self._source) for letter in chosen} - self._partitions.keys()
-        topics = self._admin.describe(names)
+        self._not_read |= {name for name in names if not self._is_source(name)}
+        topics = self._admin.describe(names - self._not_read)
         for name in sorted(names):
             self._partitions[name] = topics[name].partitions if name in topics else None
             if name not in topics:
@@ -384,7 +396,7 @@ class _Run:
 
     def _no_room_for_missing(self, number: int) -> UsageError:
         return UsageError(
-            f"Group {self._group} has no room for one more source topic that is gone, of letters of "
+            f"Group {self._group} has no room for one more topic that is gone, or no source, of letters of "
             f"{self._topic}-{number}. What was sent before is noted.",
             "Choose the letters of a topic that is there with --topic, one topic after the other.",
         )
@@ -395,52 +407,3 @@ class _Run:
             "Run it without --topic, --stage, --class and --limit: that takes the place of all choices before. Or "
             "choose as an earlier run did.",
         )
-
-
-def counts(letters: Iterator[Letter], fates: LetterFates | None) -> list[LetterCount]:
-    """Counts letters by source topic, stage, class and error, with the first and last times (ms) of each.
-
-    Without `fates` it is not known how many are waiting.
-    """
-    kinds: dict[tuple[str, ...], LetterCount] = {}
-    for letter in letters:
-        names = tuple(letter.context.get(name, "") for name in ("topic", "stage", "class.name", "exception.class.name"))
-        known = kinds.get(names)
-        if known is None:
-            topic, stage, class_name, exception = names
-            known = LetterCount(topic, stage, class_name, exception, 0)
-        kinds[names] = replace(
-            known,
-            count=known.count + 1,
-            waiting=None if fates is None else (known.waiting or 0) + fates.is_waiting(letter),
-            first_ms=_of_known(min, known.first_ms, letter.record_ms),
-            last_ms=_of_known(max, known.last_ms, letter.record_ms),
-            first_letter_ms=_of_known(min, known.first_letter_ms, letter.appended),
-            last_letter_ms=_of_known(max, known.last_letter_ms, letter.appended),
-        )
-    return sorted(kinds.values(), key=lambda kind: -kind.count)
-
-
-def _of_known(choose: Callable[[Iterable[int]], int], *times: int | None) -> int | None:
-    known = [time_ms for time_ms in times if time_ms is not None]
-    return choose(known) if known else None
-
-
-class LetterCount(Struct, frozen=True):
-    """How many letters there are of one kind; empty texts if letters do not say it.
-
-    `waiting`: those that are not another connector's and were not sent back; None if that cannot be told.
-    `first_ms`, `last_ms` are times of the records; `first_letter_ms`, `last_letter_ms` those at which letters came.
-    None if no letter says it.
-    """
-
-    topic: str
-    stage: str
-    class_name: str
-    exception: str
-    count: int
-    waiting: int | None = None
-    first_ms: int | None = None
-    last_ms: int | None = None
-    first_letter_ms: int | None = None
-    last_letter_ms: int | None = None

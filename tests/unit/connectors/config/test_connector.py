@@ -130,6 +130,23 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
         ({"tasks.max": 10_001}, "allowed is a whole number"),
         ({"output.topic": "a b"}, '"a b" is no topic name'),
         ({"output.topic": "${env}.x"}, "is no topic name"),
+        ({"output.topic": "__consumer_offsets"}, "internal topics do"),
+        ({"output.topic": "__${topic}"}, "internal topics do"),
+        ({"topics": "__t"}, 'the output topic of "__t" would be "__t.compacted", which begins as internal topics do'),
+        (
+            {"errors.deadletterqueue.topic.name": "__transaction_state", "errors.tolerance": "all"},
+            "internal topics do",
+        ),
+        (
+            {
+                "transforms": "r",
+                "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+                "transforms.r.regex": ".*",
+                "transforms.r.replacement": "__consumer_offsets",
+                "output.topic": "${topic}",
+            },
+            "begins as internal topics do",
+        ),
         ({"output.topic": "o", "topics": "a,b"}, "one topic for several source topics"),
         ({"output.topic": "o", "topics": ..., "topics.regex": "a.*"}, "one topic for several source topics"),
         ({"output.topic": "${topic}"}, "the same connector cannot read it"),

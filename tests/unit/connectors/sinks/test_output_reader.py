@@ -96,3 +96,14 @@ def test_the_admin_client_is_asked_where_the_member_has_no_answer(member: Any) -
     admin: Any = Admin()
     assert output_reader.stable_ends(member, admin, PLACES) == dict.fromkeys(PLACES, 9)
     assert admin.asked == 1
+
+
+@pytest.mark.parametrize("digits", [b"9" * 5_000, b"9" * 20, b"\xb2", b"-1", b""])
+def test_headers_with_no_number_are_not_keyfolds(digits: bytes) -> None:
+    """Another writer may say anything: it is no position, and ends no look at an output."""
+    topic, partition = ("keyfold.source.topic", b"t"), ("keyfold.source.partition", b"0")
+    offset, number = ("keyfold.source.offset", digits), ("keyfold.generation", digits)
+    assert output_reader.source_offset([topic, partition, offset], record.TopicPartition("t", 0)) is None
+    assert output_reader.keyfold_source([topic, partition, offset]) is None
+    assert output_reader.keyfold_source([topic, ("keyfold.source.partition", digits), (offset[0], b"1")]) is None
+    assert output_reader.named_generation([number]) == 1

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import NewTopic
 
+from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
-from connectors.errors import UnreachableError
+from connectors.errors import OutputError, UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.sinks.output_topic import (
     FOREVER,
@@ -18,6 +19,7 @@ from connectors.sinks.output_topic import (
     WantedOutput,
     dead_letter_warning,
     ensure,
+    ensure_dead_letters,
     faults,
     new_config,
     resume_safe_ms,
@@ -172,3 +174,68 @@ def test_a_broker_that_does_not_know_a_new_topic_yet_is_asked_again() -> None:
     later.made = admin.made
     with pytest.raises(UnreachableError):  # of one that was there it counts at once
         ensure(later, connector(), wanted[:1])
+
+
+class StandingAdmin(Admin):
+    """A mock of brokers that have these topics, and a record in each of those of `used`."""
+
+    def __init__(self, *topics: TopicInfo, used: Iterable[str] = (), policy: str = "compact") -> None:
+        self.topics = {info.name: info for info in topics}
+        self.changed: list[str] = []
+        self._used = set(used)
+        self._policy = policy
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicInfo]:
+        return {name: self.topics[name] for name in topics if name in self.topics}
+
+    def create_topics(self, topics: Sequence[NewTopic]) -> set[str]:
+        self.changed += [one.topic for one in topics]
+        return {one.topic for one in topics}
+
+    def grow(self, topic: str, partitions: int) -> None:
+        self.changed.append(topic)
+        self.topics[topic] = TopicInfo(topic, self.topics[topic].id, partitions)
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {name: FIT | {"cleanup.policy": self._policy} for name in names}
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: int(tp.topic in self._used) for tp in partitions}
+
+
+@pytest.mark.parametrize(
+    "there", [[], [TopicInfo("__consumer_offsets", "1", 50, internal=True)], [TopicInfo("o", "1", 1, internal=True)]]
+)
+def test_internal_topics_are_neither_made_nor_grown_nor_taken(there: list[TopicInfo]) -> None:
+    """By their names, or because the brokers say so: a router may give any name once the connector runs."""
+    name = there[0].name if there else "__transaction_state"
+    admin = StandingAdmin(*there)
+    with pytest.raises(OutputError, match=f"{name} is an internal topic"):
+        ensure(admin, connector(), [WantedOutput("a", "fine", 3), WantedOutput("s", name, 60)])
+    letters: Any = SimpleNamespace(name="c", dead_letter_topic=name, dead_letter_replication_factor=1)
+    with pytest.raises(OutputError, match=f"{name} is an internal topic"):
+        ensure_dead_letters(admin, letters)
+    assert admin.changed == []
+
+
+@pytest.mark.parametrize(
+    ("known", "used", "grows"), [("id-o", True, True), (None, False, True), (None, True, False), ("older", True, False)]
+)
+def test_a_topic_grows_only_if_it_is_the_connectors_or_empty(known: str | None, used: bool, grows: bool) -> None:
+    """In one of somebody else's, keys would go to other partitions than before."""
+    admin = StandingAdmin(TopicInfo("o", "id-o", 2), used=["o"] * used)
+    wanted = [WantedOutput("s", "o", 3, known)]
+    if grows:
+        assert ensure(admin, connector(), wanted) == {"o": "id-o"}
+    else:
+        with pytest.raises(OutputError, match="output topic o has 2 partitions, its source s has 3"):
+            ensure(admin, connector(), wanted)
+    assert admin.changed == ["o"] * grows
+
+
+def test_an_unfit_topic_is_not_grown() -> None:
+    """It is refused before anything is changed."""
+    admin = StandingAdmin(TopicInfo("o", "id-o", 2), policy="delete")
+    with pytest.raises(OutputError, match="has to contain compact"):
+        ensure(admin, connector(), [WantedOutput("s", "o", 3), WantedOutput("s", "new", 3)])
+    assert admin.changed == []

@@ -19,13 +19,14 @@ SAID = {"topic": "t", "stage": "TASK_PUT"}
 UPSTREAM = [("__connect.errors.topic", b"up"), ("__connect.errors.offset", b"1")]
 
 
-def read(headers: list[Any], kind: int, timestamp: int) -> Letter:
+def read(headers: list[Any], kind: int, timestamp: int, *, context_headers: bool = True) -> Letter:
     """Returns the letter of a message with these headers."""
     given = {"partition": 0, "offset": 5, "key": b"k", "value": None, "timestamp": (kind, timestamp), "error": None}
     message = SimpleNamespace(**{name: (lambda found=found: found) for name, found in given.items()})
     message.headers = lambda: headers
     reader = SimpleNamespace(read=lambda _start, _end: [message])
-    return next(read_letters({}, "dead", 0, 5, 6, lambda *_: cast("Any", reader)))
+    letters = read_letters({}, "dead", 0, 5, 6, lambda *_: cast("Any", reader), context_headers=context_headers)
+    return next(letters)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,29 @@ def test_headers_of_the_record_stay_apart_from_ours(
     said_time = kind == TIMESTAMP_CREATE_TIME or time != timestamp
     assert found.record_ms == (time if said_time else None)
     assert found.appended == (timestamp if kind == TIMESTAMP_LOG_APPEND_TIME else None)
+
+
+FORGED = [("keyfold.source.timestamp", b"3"), *UPSTREAM, ("__connect.errors.connector.name", b"c")]
+
+
+def test_no_header_is_believed_if_the_connector_writes_none() -> None:
+    """Who produces to the source can write the same ones: they are the record's, and say nothing of the letter."""
+    letter = read(FORGED, TIMESTAMP_LOG_APPEND_TIME, 9, context_headers=False)
+    assert (letter.context, letter.headers, letter.dated) == ({}, tuple(FORGED), False)
+    zero = read([*FORGED, ZERO], TIMESTAMP_LOG_APPEND_TIME, 9, context_headers=False)
+    assert (zero.context, zero.headers, zero.record_ms) == ({}, tuple(FORGED), 0)
+
+
+@pytest.mark.parametrize("time", [b"9" * 5_000, b"9" * 30, b"\xb2", b"-1"])
+def test_a_header_that_says_no_time_is_the_records_own(time: bytes) -> None:
+    """A number that Python would not read ends no command; the letter's time is then all that is known."""
+    letter = read([(TIMESTAMP, time), *CONTEXT], TIMESTAMP_LOG_APPEND_TIME, 9)
+    assert (letter.headers, letter.context, letter.record_ms) == (((TIMESTAMP, time),), SAID, None)
+
+
+@pytest.mark.parametrize("count", [b"9" * 5_000, b"\xb2", b"-1"])
+def test_a_count_of_redrives_that_is_no_number_is_none(count: bytes) -> None:
+    """It is counted anew."""
+    letter = read([("keyfold.redrives", count)], TIMESTAMP_CREATE_TIME, 9)
+    assert letter.redrives == 0
+    assert letter.source_row()[3] == [("keyfold.redrives", b"1")]

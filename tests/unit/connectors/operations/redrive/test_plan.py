@@ -96,6 +96,8 @@ def test_one_selection_includes_another(wide: RedriveSelection, narrow: RedriveS
     [
         (letter(), RedriveTarget("t", 1)),
         (letter(partition="2"), RedriveTarget("t", -1)),
+        (letter(partition="9" * 5_000), RedriveTarget("t", -1)),
+        (letter(partition="²"), RedriveTarget("t", -1)),
         (letter(topic="gone"), None),
         (BARE, RedriveTarget("t", -1)),
     ],

@@ -22,11 +22,12 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo
+from connectors.operations.redrive.counts import counts
 from connectors.operations.redrive.floor import RedriveFloor
 from connectors.operations.redrive.letters import Letter, LetterFilter
 from connectors.operations.redrive.plan import BATCH_LETTERS, RedrivePosition, RedriveSelection
 from connectors.operations.redrive.producer import RedriveTargets
-from connectors.operations.redrive.run import DeadLetters, RedriveKafka, RedriveResult, counts
+from connectors.operations.redrive.run import DeadLetters, RedriveKafka, RedriveResult
 
 ALL = RedriveSelection(3)
 CONFIG = ConnectorConfig.model_validate(
@@ -36,6 +37,7 @@ CONFIG = ConnectorConfig.model_validate(
         "topics": "t,u",
         "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": "dead",
+        "errors.deadletterqueue.context.headers.enable": "true",
     }
 )
 
@@ -51,7 +53,10 @@ class World:
     def __init__(self, folder: Path, letters: Sequence[Letter], **more: str) -> None:
         settings: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "storage.location": str(folder)}
         self.worker = WorkerConfig(**settings)
-        self.config = ConnectorConfig.model_validate({**CONFIG.given, **more})
+        given = {**CONFIG.given, **more}
+        if "topics.regex" in more:
+            del given["topics"]
+        self.config = ConnectorConfig.model_validate(given)
         self.letters = list(letters)
         self.topics = {"dead": 2, "t": 1, "u": 1}
         self.asked: list[str] = []
@@ -85,7 +90,10 @@ class World:
         by_place = {(one.partition, one.offset): one.context["offset"] for one in self.letters}
         return [by_place[place] for place in self.sent]
 
-    def _letters(self, _config: object, _topic: str, number: int, start: int, end: int) -> Iterable[Letter]:
+    def _letters(
+        self, _config: object, _topic: str, number: int, start: int, end: int, *, context_headers: bool
+    ) -> Iterable[Letter]:
+        assert context_headers is self.config.dead_letter_context_headers
         self.read.append((number, start))
         return (one for one in self.letters if one.partition == number and start <= one.offset < end)
 
@@ -142,6 +150,39 @@ def test_letters_of_a_topic_that_is_gone_are_sent_once_it_is_back(world: World) 
     world.topics["u"] = 1
     assert world.run().sent == {"u": 1_500}
     assert len(set(world.sent)) == len(world.sent) == 3_000
+
+
+@pytest.mark.parametrize(
+    ("topics", "named"),
+    [
+        ({"topics": "t,u"}, "payments"),
+        ({"topics": "t,u"}, "dead"),
+        ({"topics.regex": "[tu]"}, "t.compacted"),
+        ({"topics.regex": ".*"}, "__consumer_offsets"),
+        ({"topics.regex": ".*"}, "t\n"),
+        ({"topics.regex": "(x+x+)+y|[tu]"}, "x" * 100_000),
+    ],
+    ids=["other", "its letters", "its output", "internal", "no name", "long"],
+)
+def test_a_letter_goes_to_no_topic_that_the_connector_does_not_read(
+    tmp_path: Path, topics: dict[str, str], named: str
+) -> None:
+    """Whatever its headers name, and though there is such a topic: they may be forged. It is asked for no topic."""
+    world = World(tmp_path, [letter(0, 0, "t"), letter(0, 1, named), letter(0, 2, "u")], **topics)
+    world.topics[named] = 1
+    result = world.run()
+    assert (result.sent, result.left) == ({"t": 1, "u": 1}, {"source topic is none of the connector's": 1})
+    assert named not in world.asked or named == "dead"
+    assert world.run() == RedriveResult({}, {"source topic is none of the connector's": 1}, already=2)
+
+
+def test_letters_of_a_topic_that_is_no_source_are_sent_once_it_is_one(tmp_path: Path) -> None:
+    """Those behind them have gone meanwhile, and go once."""
+    world = World(tmp_path, [letter(0, 0, "u"), letter(0, 1, "t")], topics="t")
+    assert world.run().sent == {"t": 1}
+    world.config = ConnectorConfig.model_validate({**CONFIG.given, "topics": "t,u"})
+    assert world.run().sent == {"u": 1}
+    assert world.sent == [(0, 1), (0, 0)]
 
 
 def test_letters_that_name_no_topic_wait_for_the_only_one(tmp_path: Path) -> None:
@@ -262,7 +303,7 @@ def test_letters_that_have_not_gone_are_waiting(world: World, forgotten: bool) -
 def test_letters_of_very_many_topics_that_are_gone_are_sent_by_topic(tmp_path: Path) -> None:
     """The position has no room for all of them; the error says what helps, and that does."""
     world = World(tmp_path, [*(letter(0, at, f"gone-{at}") for at in range(400)), letter(0, 400, "t")])
-    with pytest.raises(UsageError, match="source topic that is gone") as raised:
+    with pytest.raises(UsageError, match="topic that is gone, or no source") as raised:
         world.run()
     assert "--topic" in raised.value.action
     assert world.run(RedriveSelection(3, LetterFilter("t"))).sent == {"t": 1}
@@ -276,7 +317,7 @@ def test_a_topic_that_nobody_knows_is_refused(world: World) -> None:
     assert (world.sent, world.held, world.storage.walk("")) == ([], {}, [])
     world.letters = [letter(0, 0, "old")]
     assert world.run(RedriveSelection(3, LetterFilter("u"))).sent == {}
-    assert world.run(RedriveSelection(3, LetterFilter("old"))).left == {"source topic is gone": 1}
+    assert world.run(RedriveSelection(3, LetterFilter("old"))).left == {"source topic is none of the connector's": 1}
 
 
 def test_filters_that_let_no_letter_through_are_not_noted(world: World) -> None:
