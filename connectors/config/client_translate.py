@@ -189,13 +189,14 @@ def doubled(kind: ClientKind, names: Iterable[str]) -> Mapping[str, str]:
     seen: dict[str, str] = {}
     repeats: dict[str, str] = {}
     for name in names:
-        key = _target_or_none(kind, name)
+        key = target_or_none(kind, name)
         if key and seen.setdefault(key, name) != name:
             repeats[name] = seen[key]
     return repeats
 
 
-def _target_or_none(kind: ClientKind, name: str) -> str | None:
+def target_or_none(kind: ClientKind, name: str) -> str | None:
+    """Returns `target`, None for a name that it refuses."""
     try:
         return target(kind, name)
     except ValueError:

@@ -7,12 +7,13 @@ Names are Java's or librdkafka's (`client_translate`). What keyfold needs for it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from connectors.config import client_translate
 from connectors.config.client_names import ALIASES, FILES, NOT_OVER_REST, SYSTEMS
+from connectors.config.client_protection import weakened
 from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
@@ -23,6 +24,11 @@ from connectors.config.worker import WorkerConfig
 from connectors.credentials import logins
 from connectors.known_values import remember_setting
 from connectors.placeholders import UNLIMITED, Limits, check_path, resolve
+
+_WEAK: Final = (
+    "protects the login less than the worker's {kind}.* settings do, and the login is the worker's; send one of the "
+    "connector's own too, as {kind}.override.sasl.jaas.config, or make a connector file."
+)
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -45,10 +51,12 @@ def client_config(
     (keyfold's choices that a user may change). `bootstrap.servers` comes from the worker. Raises ConfigError with all
     faults, each under its key.
     """
-    layers: list[tuple[str, Mapping[str, str], Limits]] = [(f"{kind}.", getattr(worker, kind), UNLIMITED)]
+    merged, faults = _layer(kind, f"{kind}.", getattr(worker, kind), UNLIMITED)
     if connector is not None:
-        layers.append((f"{kind}.override.", getattr(connector, f"{kind}_override"), connector.limits))
-    merged, faults = _merge(kind, layers)
+        over = connector.limits
+        layer, refusals = _layer(kind, f"{kind}.override.", getattr(connector, f"{kind}_override"), over)
+        faults += refusals + (_weak_logins(kind, layer, merged) if over.over_rest else [])
+        merged |= layer
     faults += _combine(merged)
     if faults:
         raise FaultyConfigError(f'connector "{connector.name}"' if connector else "worker", faults)
@@ -63,22 +71,28 @@ def _canonical(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {ALIASES.get(name, name): value for name, value in settings.items()}
 
 
-def _merge(
-    kind: ClientKind, layers: list[tuple[str, Mapping[str, str], Limits]]
+def _layer(
+    kind: ClientKind, prefix: str, settings: Mapping[str, str], limits: Limits
 ) -> tuple[dict[str, _Given], list[Fault]]:
-    merged: dict[str, _Given] = {}
+    """Returns the settings of one file by librdkafka's names; `prefix` is what their keys begin with there."""
+    layer: dict[str, _Given] = {}
     faults: list[Fault] = []
-    for prefix, settings, limits in layers:
-        for name, text in settings.items():
-            remember_setting(text, is_secret=is_secret(name), over_rest=limits.over_rest)
-            try:
-                translated = _resolved(kind, name, text, limits)
-            except ValueError as error:
-                is_refused, key = isinstance(error, RefusedValueError), prefix + name
-                faults.append(refused(key, text, str(error)) if is_refused else Fault(key, str(error)))
-                continue
-            merged |= {key: _Given(prefix + name, value) for key, value in translated.items()}
-    return merged, faults
+    for name, text in settings.items():
+        remember_setting(text, is_secret=is_secret(name), over_rest=limits.over_rest)
+        try:
+            translated = _resolved(kind, name, text, limits)
+        except ValueError as error:
+            is_refused, key = isinstance(error, RefusedValueError), prefix + name
+            faults.append(refused(key, text, str(error)) if is_refused else Fault(key, str(error)))
+            continue
+        layer |= {key: _Given(prefix + name, value) for key, value in translated.items()}
+    return layer, faults
+
+
+def _weak_logins(kind: ClientKind, own: Mapping[str, _Given], worker: Mapping[str, _Given]) -> list[Fault]:
+    """Returns a fault for each setting by which a connector made over REST shows the worker's login to others."""
+    texts = [{name: given.text for name, given in layer.items()} for layer in (own, worker)]
+    return [Fault(own[name].key, _WEAK.format(kind=kind)) for name in weakened(*texts)]
 
 
 def _resolved(kind: ClientKind, name: str, text: str, limits: Limits) -> dict[str, str]:

@@ -11,6 +11,7 @@ from msgspec import json
 from compactor.model.state import Topic
 from compactor.model.times import moment
 from compactor.secret_forms import HIDDEN
+from connectors.config.client_protection import protection_of
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.secrets import masked, printable_text
@@ -23,10 +24,19 @@ from connectors.source.source_errors import FAULTS, UNNAMED, advice
 TASK_CLASS: Final = f"{CONNECTOR_CLASS}Task"
 VERSION: Final = metadata.version("keyfold")
 _UNKNOWN: Final = f"{HIDDEN} stands for a secret that is not known here; send the secret, or a placeholder for it."
-_MOVED: Final = f"{HIDDEN} stays what it was only as long as the address that it is sent to stays; send the secret too."
+_MOVED: Final = (
+    f"{HIDDEN} stays what it was only as long as the address that it is sent to stays, and what protects it on the "
+    "way; send the secret too."
+)
 _CONVERTERS: Final = ("key.converter.", "value.converter.")
-_ADDRESSES: Final = ("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port")
-"""The settings of a converter that name the receiver of its secrets. Clients of Kafka have none that REST may set."""
+_RECEIVERS: Final = (
+    *("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port"),
+    "schema.registry.ssl.truststore.location",
+)
+"""The settings of a converter that name the receiver of its secrets, or who vouches for it.
+
+Clients of Kafka have none of the first kind that REST may set; the second is `protection_of`.
+"""
 
 
 def config(connector: Connector) -> dict[str, str]:
@@ -133,8 +143,10 @@ def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, st
 
 
 def _is_moved(name: str, settings: Mapping[str, str], before: Mapping[str, str]) -> bool:
-    """Returns whether the secret `name` of a converter goes to another address by `settings` than it did `before`."""
+    """Returns whether the secret `name` goes to another receiver by `settings`, or less protected, than `before`."""
+    if protection_of(name, settings) != protection_of(name, before):
+        return True
     prefix = next((converter for converter in _CONVERTERS if name.startswith(converter)), None)
     return prefix is not None and any(
-        settings.get(prefix + address) != before.get(prefix + address) for address in _ADDRESSES
+        settings.get(prefix + receiver) != before.get(prefix + receiver) for receiver in _RECEIVERS
     )

@@ -145,3 +145,61 @@ def test_nobody_learns_which_users_there_are(user: str, folder: Path) -> None:
     text = f"~{user}/x"
     said = faults({**LEAST, "snapshot.location": text}, load_worker(worker_file(folder)))
     assert said == [f'snapshot.location: "{text}" counts from a user\'s home folder; name one from / on.']
+
+
+SCRAM = {
+    "producer.security.protocol": "SASL_SSL",
+    "producer.sasl.mechanism": "SCRAM-SHA-512",
+    "producer.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+    'username="kf" password="worker-pw-2";',
+}
+OAUTH = {
+    "producer.security.protocol": "SASL_SSL",
+    "producer.sasl.mechanism": "OAUTHBEARER",
+    "producer.sasl.oauthbearer.method": "oidc",
+    "producer.sasl.oauthbearer.client.id": "kf",
+    "producer.sasl.oauthbearer.client.secret": "worker-pw-3",
+    "producer.sasl.oauthbearer.token.endpoint.url": "https://127.0.0.1:1/token",
+}
+TLS = {"producer.security.protocol": "SSL"}
+LOGIN = {"sasl.username": "me", "sasl.password": "Own-pw-1"}
+
+
+@pytest.mark.parametrize(
+    ("of_worker", "own", "refused"),
+    [
+        (SCRAM, {"security.protocol": "SASL_PLAINTEXT"}, ["security.protocol"]),
+        (SCRAM, {"security.protocol": "PLAINTEXT"}, ["security.protocol"]),
+        (SCRAM, {"sasl.mechanism": "PLAIN"}, ["sasl.mechanism"]),
+        (SCRAM, {"sasl.mechanisms": "SCRAM-SHA-256"}, ["sasl.mechanisms"]),
+        (SCRAM, {"enable.ssl.certificate.verification": "false"}, ["enable.ssl.certificate.verification"]),
+        (SCRAM, {"ssl.endpoint.identification.algorithm": ""}, ["ssl.endpoint.identification.algorithm"]),
+        (SCRAM, {"ssl.truststore.certificates": "x", "ssl.truststore.type": "PEM"}, ["ssl.truststore.certificates"]),
+        (SCRAM, {"ssl.cipher.suites": "NULL:@SECLEVEL=0"}, ["ssl.cipher.suites"]),
+        (SCRAM, {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "me"}, ["security.protocol"]),
+        (OAUTH, {"sasl.mechanism": "PLAIN", **LOGIN}, ["sasl.mechanism"]),
+        (OAUTH, {"https.ca.pem": "x"}, ["https.ca.pem"]),
+        (SCRAM, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **LOGIN}, []),
+        (SCRAM, {"security.protocol": "SASL_SSL", "enable.ssl.certificate.verification": "true"}, []),
+        (SCRAM, LOGIN, []),
+        (TLS, {"security.protocol": "PLAINTEXT"}, []),
+        ({}, {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **LOGIN}, []),
+    ],
+)
+def test_the_workers_login_is_sent_as_well_protected_as_its_file_says(
+    folder: Path, asked: list[Any], of_worker: dict[str, str], own: dict[str, str], refused: list[str]
+) -> None:
+    """REST may weaken nothing for it, neither in a config that is sent nor in one that is stored; a file may."""
+    worker = load_worker(worker_file(folder, **of_worker))
+    given = {**LEAST, **{f"producer.override.{name}": text for name, text in own.items()}}
+    said = faults(given, worker)
+    assert [text.partition(":")[0] for text in said] == [f"producer.override.{name}" for name in refused]
+    assert all("protects the login less than the worker's producer.* settings do" in text for text in said)
+    stored = ConnectorConfig.model_validate(given, context=worker.limits(over_rest=True))
+    if refused:
+        with pytest.raises(FaultyConfigError, match="protects the login less"):
+            client_config("producer", worker, stored, {})
+    else:
+        client_config("producer", worker, stored, {})
+    of_file = ConnectorConfig.model_validate(given, context=worker.limits(over_rest=False))
+    client_config("producer", worker, of_file, {})

@@ -388,6 +388,39 @@ def test_what_is_hidden_is_not_sent_elsewhere(worker: RestWorker, how: str, else
     assert worker.ask(how, "/connectors/a/config", json={**known, "tasks.max": "2"}).status_code == 200
 
 
+@pytest.mark.parametrize("how", ["PUT", "PATCH"])
+@pytest.mark.parametrize(
+    "weaker",
+    [
+        {"security.protocol": "SASL_PLAINTEXT"},
+        {"security.protocol": None},
+        {"sasl.mechanisms": "PLAIN", "sasl.mechanism": None},
+        {"enable.ssl.certificate.verification": "false"},
+        {"ssl.endpoint.identification.algorithm": "none"},
+    ],
+)
+def test_what_is_hidden_is_not_sent_less_protected(worker: RestWorker, how: str, weaker: dict[str, str | None]) -> None:
+    """Who is not shown the password of a connector's client cannot have it sent in clear, or to anyone who answers."""
+    prefix = "producer.override"
+    own = {
+        f"{prefix}.security.protocol": "SASL_SSL",
+        f"{prefix}.sasl.mechanism": "SCRAM-SHA-512",
+        f"{prefix}.sasl.username": "kf",
+        f"{prefix}.sasl.password": SECRET,
+    }
+    assert worker.create("a", **own).status_code == 201
+    before = worker.herder.connector("a").spec.config.given
+    changes = {f"{prefix}.{name}": text for name, text in weaker.items()}
+    shown = {**worker.ask("GET", "/connectors/a/config").json(), **changes}
+    sent = changes if how == "PATCH" else {name: text for name, text in shown.items() if text is not None}
+    answer = worker.ask(how, "/connectors/a/config", json=sent)
+    assert answer.status_code == 400
+    assert f"{prefix}.sasl.password: [hidden] stays what it was only as long" in message(answer)
+    assert worker.herder.connector("a").spec.config.given == before
+    known = {**sent, f"{prefix}.sasl.password": SECRET}
+    assert worker.ask(how, "/connectors/a/config", json=known).status_code == 200
+
+
 def test_what_is_hidden_stays_when_it_is_sent_back(worker: RestWorker) -> None:
     """A client reads a config, changes a key, and sends all of it: the password is what it was."""
     url, place = f"http://user:{SECRET}@host/registry", "value.converter.schema.registry.url"
