@@ -369,6 +369,11 @@ class ConnectorConfig(BaseModel):
         outputs = ((self.output_topic(topic), topic) for topic in self.topics or ())
         return {output: topic for output, topic in outputs if output is not None}
 
+    @cached_property
+    def source_names(self) -> frozenset[str]:
+        """The topics that `topics` names; none of a pattern."""
+        return frozenset(self.topics or ())
+
     @property
     def routes(self) -> bool:
         """Whether a transform says to which topic the records of a source topic go."""

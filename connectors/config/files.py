@@ -21,12 +21,11 @@ from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
 from connectors.config.secrets import is_secret
 from connectors.config.snapshot_places import place_clash, place_of, rest_faults_of_place
-from connectors.config.topics import matches
+from connectors.config.topic_clashes import loop_fault, pair_faults
 from connectors.config.worker import WorkerConfig
 from connectors.credentials import logins
-from connectors.errors import PatternError
 from connectors.known_values import remember_setting
-from connectors.placeholders import MOST_OVER_REST, UNLIMITED, Limits, has_placeholder, placeholders_in, resolve
+from connectors.placeholders import MOST_OVER_REST, UNLIMITED, Limits, placeholders_in, resolve
 
 STORAGE: Final = "storage.location"
 
@@ -202,11 +201,16 @@ def other_file(path: Path) -> OtherFile:
 
 
 def clashes(config: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
-    """Returns faults for each file of `others` that has the name of `config`, or shares an output topic with it.
+    """Returns the faults of `config` with each file of `others`: of its name, of its topics, and of its snapshots.
 
-    Also for each that would have the snapshots of `config` among its own, if `config` was made over REST.
+    `others` are all that there are, as a loop may lead through any number of them. Of snapshots only those of a
+    connector that was made over REST are looked at.
     """
-    return tuple(fault for other in others for fault in _clash(config, other))
+    others = tuple(others)
+    faults = tuple(fault for other in others for fault in _clash(config, other))
+    valid = [(other.config, other.path) for other in others if other.config is not None and other.name != config.name]
+    loop = None if faults else loop_fault(config, valid)
+    return (*faults, *([loop] if loop else ()))
 
 
 def _clash(config: ConnectorConfig, other: OtherFile) -> tuple[Fault, ...]:
@@ -215,7 +219,7 @@ def _clash(config: ConnectorConfig, other: OtherFile) -> tuple[Fault, ...]:
     if other.config is None:
         return ()
     place = place_clash(config, other.config)
-    return (*_output_faults(config, other.config, other.path), *([place] if place else ()))
+    return (*pair_faults(config, other.config, other.path), *([place] if place else ()))
 
 
 def _name(path: Path) -> str | None:
@@ -255,47 +259,3 @@ def _place_faults(config: ConnectorConfig, worker: WorkerConfig) -> Iterator[Fau
         yield Fault("snapshot.location", "is the worker's storage.location; snapshots need a folder of their own.")
     elif config.limits.over_rest:
         yield from rest_faults_of_place(config, worker.storage_location, worker.snapshot_prefixes)
-
-
-def _shared_output(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output topic that both publish to, as a name or a template; None if nothing says that there is one.
-
-    Of two patterns only equal ones are known to match the same topics; what they come to share is found when it is
-    published (`connectors.sinks.output_reader`).
-    """
-    if not own.publishes or not other.publishes:
-        return None
-    shared = own.named_outputs.keys() & other.named_outputs.keys()
-    return min(shared, default=None) or _by_pattern(own, other) or _by_pattern(other, own) or _both_patterns(own, other)
-
-
-def _output_faults(own: ConnectorConfig, other: ConnectorConfig, file: object) -> tuple[Fault, ...]:
-    """Returns the fault of `own` if it would share an output topic with `other`, which is in `file`."""
-    try:
-        name = _shared_output(own, other)
-    except PatternError:  # of the other one, which fails by it; that of `own` was matched when it was checked
-        return ()
-    if name is None:
-        return ()
-    if any(has_placeholder(text) for config in (own, other) for text in config.given.values()):
-        name = own.given.get("output.topic", "${topic}.compacted")
-    text = f'"{name}" is also the output topic of connector "{other.name}" in {file}; each needs one of its own.'
-    return (Fault("output.topic", text),)
-
-
-def _by_pattern(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    """Returns an output of `own`'s named topics that `other` gives the same topic, which its pattern matches."""
-    if other.topics_regex is None:
-        return None
-    for name, topic in own.named_outputs.items():
-        if other.output_topic(topic) == name and matches(other, topic):
-            return name
-    return None
-
-
-def _both_patterns(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
-    same = own.topics_regex is not None and (own.topics_regex, own.output_topic_template) == (
-        other.topics_regex,
-        other.output_topic_template,
-    )
-    return own.output_topic_template if same else None

@@ -84,7 +84,7 @@ def missing(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[st
 
 def matches(config: ConnectorConfig, topic: str) -> bool:
     """Returns whether the connector would read `topic` if it existed."""
-    return topic in config.topics if config.topics is not None else pattern(config).matches(topic)
+    return topic in config.source_names if config.topics is not None else pattern(config).matches(topic)
 
 
 def is_source(config: ConnectorConfig, name: str) -> bool:

@@ -315,20 +315,16 @@ class ConnectorSpecs:
         """Calls `take`, which takes name and outputs of `config`, under the lock, once no other connector has them.
 
         `file` is the one that `config` comes from, None if it was sent over REST. Connectors are compared without
-        the lock, and then those that have come meanwhile. Raises FaultyConfigError if another connector of this
-        worker has the name or an output topic.
+        the lock, and once more with all if some have come meanwhile. Raises FaultyConfigError if another connector of
+        this worker has the name, or topics that do not fit together with those of `config`.
         """
         compared: list[ConnectorSpec] = []
         while True:
             with self._lock:
                 known = (*self._specs.items(), *self._storing.items())
+                others = [(name, spec) for name, spec in known if name != config.name or spec.file != file]
                 seen = set(map(id, compared))
-                others = [
-                    (name, spec)
-                    for name, spec in known
-                    if (name != config.name or spec.file != file) and id(spec) not in seen
-                ]
-                if not others:
+                if seen.issuperset(id(spec) for _, spec in others):
                     return take()
             compared += [spec for _, spec in others]
             faults: Sequence[Fault] = clashes(

@@ -122,7 +122,7 @@ REGEX = {"topics": None, "topics.regex": "t.*"}
         ({}, {"output.topic": "${topic}.other"}, None),
         ({"output.topic": "none"}, {"output.topic": "none"}, None),
         ({"topics": "s"}, REGEX, None),
-        (REGEX, REGEX | {"output.topic": "${topic}.other"}, None),
+        (REGEX, REGEX | {"topics.regex": "t", "output.topic": "${topic}.other"}, None),
         (REGEX, REGEX | {"topics.regex": "t[0-9]"}, None),
     ],
 )

@@ -287,6 +287,14 @@ def test_a_file_takes_nothing_from_a_connector_made_over_rest(herd: Herd) -> Non
     assert [line["event"] for line in logged] == ["connector file is not valid"] * 2
 
 
+TO_C_OR_A = {
+    "transforms": "c,a",
+    **{f"transforms.{name}.type": "org.apache.kafka.connect.transforms.RegexRouter" for name in "ca"},
+    "transforms.c.regex": "b", "transforms.c.replacement": "c",
+    "transforms.a.regex": "d", "transforms.a.replacement": "a",
+}
+
+
 def test_what_clashes_is_refused(herd: Herd) -> None:
     """Two connectors of one worker never share an output topic, wherever they come from."""
     herder = herd.begin(connector_file(herd.folder))
@@ -296,6 +304,18 @@ def test_what_clashes_is_refused(herd: Herd) -> None:
     with pytest.raises(FaultyConfigError, match="output topic of connector"):
         put(herder, config("b", topics="a"))
     assert herder.names() == ["a", NAME]
+
+
+def test_a_loop_over_several_connectors_is_refused(herd: Herd) -> None:
+    """Also one that a changed config closes; without it they are a chain."""
+    herder = herd.begin(connector_file(herd.folder, topics="a", **{"output.topic": "b"}))
+    put(herder, config("second", topics="b", **{"output.topic": "c"}))
+    with pytest.raises(FaultyConfigError, match="comes back by connector"):
+        put(herder, config("third", topics="c", **{"output.topic": "a"}))
+    put(herder, config("third", topics="c", **{"output.topic": "d"}))
+    with pytest.raises(FaultyConfigError, match="comes back by connector"):
+        put(herder, config("second", topics="b,d", **{"output.topic": "${topic}", **TO_C_OR_A}))
+    assert herder.connector("second").spec.config.topics == ("b",)
 
 
 def test_a_stored_connector_whose_name_a_file_has_is_left_out(herd: Herd) -> None:
