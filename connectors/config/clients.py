@@ -51,11 +51,11 @@ def client_config(
     (keyfold's choices that a user may change). `bootstrap.servers` comes from the worker. Raises ConfigError with all
     faults, each under its key.
     """
+    limits = UNLIMITED if connector is None else connector.limits
     merged, faults = _layer(kind, f"{kind}.", getattr(worker, kind), UNLIMITED)
     if connector is not None:
-        over = connector.limits
-        layer, refusals = _layer(kind, f"{kind}.override.", getattr(connector, f"{kind}_override"), over)
-        faults += refusals + (_weak_logins(kind, layer, merged) if over.over_rest else [])
+        layer, refusals = _layer(kind, f"{kind}.override.", getattr(connector, f"{kind}_override"), limits)
+        faults += refusals + (_weak_logins(kind, layer, merged) if limits.over_rest else [])
         merged |= layer
     faults += _combine(merged)
     if faults:
@@ -63,7 +63,7 @@ def client_config(
     own = {"bootstrap.servers": worker.bootstrap_servers}
     given = {name: setting.text for name, setting in merged.items()}
     for login in logins(given):  # a half of it may be the worker's, the other one the connector's
-        remember_setting(login, is_secret=True, over_rest=any(limits.over_rest for _, _, limits in layers))
+        remember_setting(login, is_secret=True, over_rest=limits.over_rest)
     return {**_canonical(defaults or {}), **own, **given, **_canonical(base)}
 
 

@@ -137,6 +137,7 @@ def test_numbers_that_others_always_draw_first_end_as_an_error() -> None:
         ("", Owner(host="", pid=0)),
         ("2001:db8::1:7", Owner(host="2001:db8::1", pid=7)),
         ("restored by hand", Owner(host="restored by hand", pid=0)),
+        ("h:" + "9" * 5_000 + "#" + "9" * 5_000 + ".ab", Owner(host="h", pid=0, process="ab")),
     ],
 )
 def test_the_text_of_an_owner_is_read_back(text: str, owner: Owner) -> None:

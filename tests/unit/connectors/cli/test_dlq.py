@@ -167,6 +167,14 @@ def test_times_of_records_and_of_letters_are_told_apart(tmp_path: Path, topic: L
     assert "  -                     -                     1970-01-01T00:01:02Z  1970" in last
 
 
+@pytest.mark.parametrize("time_ms", [(1 << 63) - 1, 10**17])
+def test_a_time_that_no_date_has_is_shown_as_a_number(tmp_path: Path, topic: Letters, time_ms: int) -> None:
+    """A record may name any time; one of its letters hides no other."""
+    topic.kept = [replace(letter(0, 1, topic="t"), timestamp=time_ms)]
+    assert f"  time     {time_ms} ms, of the record" in topic.run(tmp_path, "show").stdout
+    assert f"{time_ms} ms" in topic.run(tmp_path, "list").stdout
+
+
 def test_letters_are_shown_also_where_the_positions_cannot_be_read(tmp_path: Path, topic: Letters) -> None:
     """That is said, and nothing is claimed of them."""
     topic.refusal = ConflictError("Somebody else's.")

@@ -290,8 +290,10 @@ def test_a_file_takes_nothing_from_a_connector_made_over_rest(herd: Herd) -> Non
 TO_C_OR_A = {
     "transforms": "c,a",
     **{f"transforms.{name}.type": "org.apache.kafka.connect.transforms.RegexRouter" for name in "ca"},
-    "transforms.c.regex": "b", "transforms.c.replacement": "c",
-    "transforms.a.regex": "d", "transforms.a.replacement": "a",
+    "transforms.c.regex": "b",
+    "transforms.c.replacement": "c",
+    "transforms.a.regex": "d",
+    "transforms.a.replacement": "a",
 }
 
 
