@@ -1,8 +1,9 @@
 """Lets in who may come in: users and roles, pages of the web, sizes of bodies.
 
 Passwords are bcrypt hashes, as `htpasswd -nB` makes them. To check one takes some 50 ms of a core on purpose, so a
-password that was right is remembered, by a hash under a key of this process, until the users' file changes. The others
-are checked one after another: those who guess take one thread, and a core at most.
+password that was right is remembered, by a hash under a key of this process, until its line in the users' file changes.
+The others are checked one after another: those who guess take one thread, and a core at most, and of the places before
+it a share for their address, and for the name that they guess for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
@@ -42,11 +45,20 @@ _OBJECTS: Final = 20
 BODIES_MAX: Final = 128 << 20
 """What the bodies of all requests may take as such: of the longest, six at once."""
 _READS: Final = ("GET", "HEAD", "OPTIONS")
-_HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
+_HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>0[4-9]|[12]\d|3[01])\$(?P<salted>[./A-Za-z0-9]{53})")
+COST_MAX: Final = 14
+"""The largest cost of a hash, of `htpasswd -B -C COST`: to check one takes some 0.8 s of the thread that checks all of
+them, and twice that with each more; with 31 it would be a day."""
 LOGIN_THREADS: Final = 4
 """As many threads read the users' file, and one more checks passwords: no other request takes them."""
 LOGINS_WAITING: Final = 96
 """How many requests wait for one of those that read the file, which each request needs for a moment."""
+CHECKS_OF_ADDRESS: Final = 8
+"""How many checks of passwords one address has under way and waiting, of the 33 that there may be: one that guesses
+keeps out nobody from elsewhere, who waits for half a second then, with the usual cost of 10. A console that is opened
+has six requests at once."""
+CHECKS_OF_NAME: Final = 6
+"""How many of these may be for one name: who guesses one user's password leaves room for other users of a proxy."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
 _OPEN: Final = ("/health",)
@@ -70,15 +82,18 @@ class User(msgspec.Struct, frozen=True):
 def read_users(path: Path) -> dict[str, User]:
     """Reads a users' file: lines NAME:HASH:ROLE. Raises FaultyConfigError; the fault names the line, and no hash."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise _fault(f'"{path}" cannot be read: {why}.') from None
-    users = {}
+    users: dict[str, User] = {}
+    numbers: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.startswith("#"):
             name, user = _user(path, number, line.strip())
-            users[name] = user
+            if name in users:  # who takes a line out, or changes its role, would not see the other one
+                raise _fault(f'"{path}", line {number}: it has the user of line {numbers[name]}; remove one of them.')
+            users[name], numbers[name] = user, number
     if not any(user.role is Role.ADMIN for user in users.values()):
         raise _fault(f'"{path}" has no user with the role admin.')
     return users
@@ -87,23 +102,29 @@ def read_users(path: Path) -> dict[str, User]:
 def _user(path: Path, number: int, line: str) -> tuple[str, User]:
     name, _, rest = line.partition(":")
     text, _, role = rest.rpartition(":")
-    if not name or not _is_hash(text) or role not in list(Role):
+    cost = _cost(text)
+    if not name or cost is None or role not in list(Role):
         raise _fault(
             f'"{path}", line {number}: a line is NAME:HASH:ROLE, HASH from `htpasswd -nB NAME`, ROLE viewer or admin.'
+        )
+    if cost > COST_MAX:
+        raise _fault(
+            f'"{path}", line {number}: its hash has the cost {cost}, at most {COST_MAX} is allowed: make it again with '
+            "`htpasswd -nB NAME`."
         )
     return name, User(text.encode(), Role(role))
 
 
-def _is_hash(text: str) -> bool:
-    """Returns whether `text` is a bcrypt hash; bcrypt itself says so, asked with the least cost."""
+def _cost(text: str) -> int | None:
+    """Returns the cost of a bcrypt hash, None for what is none; bcrypt itself says so, asked with the least cost."""
     hashed = _HASH.fullmatch(text)
     if hashed is None:
-        return False
+        return None
     try:
         bcrypt.checkpw(b"", f"$2b$04${hashed['salted']}".encode())
     except ValueError:
-        return False
-    return True
+        return None
+    return int(hashed["cost"])
 
 
 def _fault(text: str) -> FaultyConfigError:
@@ -111,40 +132,73 @@ def _fault(text: str) -> FaultyConfigError:
 
 
 class _UsersRead(msgspec.Struct, frozen=True):
-    """The users of one version of the file, and the roles of those that have given a right password since."""
+    """The users of one version of the file, and the names of those that have given a right password since."""
 
     version: tuple[int, int]
     users: Mapping[str, User]
-    verified: dict[bytes, Role]
+    verified: dict[bytes, str]
+
+    def followed_by(self, version: tuple[int, int], users: Mapping[str, User]) -> _UsersRead:
+        """Returns what is known with the next version: a password that was right is, if its hash stays."""
+
+        def stays(name: str) -> bool:
+            return name in users and users[name].password == self.users[name].password
+
+        return _UsersRead(version, users, {proof: name for proof, name in self.verified.copy().items() if stays(name)})
+
+
+class _CheckShares:
+    """Counts the checks of passwords that are under way or wait, by address and by name; used on one event loop."""
+
+    def __init__(self) -> None:
+        self._of: Counter[tuple[str, ...]] = Counter()
+
+    @contextmanager
+    def of(self, address: str, name: str) -> Iterator[None]:
+        """Counts a check during the block. Raises BusyError if its address or name has as many as it may."""
+        shares = {(address,): CHECKS_OF_ADDRESS, (address, name): CHECKS_OF_NAME}
+        if any(self._of[share] >= most for share, most in shares.items()):
+            raise BusyError(
+                f"{max(self._of[share] for share in shares)} checks of passwords are under way for this address.",
+                "Ask again later; a password that was right is not checked again.",
+            )
+        self._of.update(shares.keys())
+        try:
+            yield
+        finally:
+            self._of.subtract(shares.keys())
+            self._of = +self._of  # none that is 0 is kept
 
 
 class Users:
     """Checks names and passwords against a users' file, which is read again when it has changed.
 
-    If the file is not valid then, that is logged, and the users that were read before count on.
+    If the file is not valid then, that is logged, and the users that were read before count on. To be used on one event
+    loop.
     """
 
     def __init__(self, path: Path, wait_s: float = WAIT_S) -> None:
         self._path = path
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
+        self._shares = _CheckShares()
         self._checks = SlowCalls("checks of passwords", 1, wait_s=wait_s)
         self._calls = SlowCalls("log-ins", LOGIN_THREADS, LOGINS_WAITING, wait_s)
 
-    async def role(self, name: str, password: bytes) -> Role | None:
-        """Returns the role of the user `name` if the password is right, else None."""
+    async def role(self, name: str, password: bytes, address: str) -> Role | None:
+        """Returns the role of the user `name` if the password is right, else None. Raises BusyError."""
         read = await self._calls.run(self._refreshed)  # one version for the whole check: the file may change
         counts = password[:_PASSWORD_MAX]
         proof = hmac.digest(self._key, name.encode() + b"\0" + counts, hashlib.sha256)
-        if (role := read.verified.get(proof)) is not None:
-            return role
         user = read.users.get(name)
-        hashed = (user or self._stand_in(read, name)).password
-        right = await self._checks.run(bcrypt.checkpw, counts, hashed)
-        if user is None or not right:
-            return None
-        read.verified[proof] = user.role
-        return user.role
+        if proof not in read.verified:
+            hashed = (user or self._stand_in(read, name)).password
+            with self._shares.of(address, name):
+                right = await self._checks.run(bcrypt.checkpw, counts, hashed)
+            if user is None or not right:
+                return None
+            read.verified[proof] = name
+        return read.users[name].role
 
     def _stand_in(self, read: _UsersRead, name: str) -> User:
         """Returns a user that is checked in place of one that there is not: how long that takes tells nothing.
@@ -160,7 +214,7 @@ class Users:
         if version == self._read.version:
             return self._read
         try:
-            self._read = _UsersRead(version, read_users(self._path), {})
+            self._read = self._read.followed_by(version, read_users(self._path))
         except FaultyConfigError as error:
             self._read = structs.replace(self._read, version=version)
             _log.error("users file is not valid, going on with what was read before", error=str(error))
@@ -188,7 +242,8 @@ class BasicAuth:
             return
         named = _credentials(scope)
         try:
-            role = await self._users.role(*named) if named else None
+            address = (scope["client"] or ("", 0))[0]
+            role = await self._users.role(*named, address) if named else None
         except BusyError as error:
             await errors.busy(error)(scope, receive, send)
             return

@@ -84,10 +84,10 @@ def _app(
     context: RestContext, bound: BoundListener, limits: ClientLimits, answers: HeldBytes, bodies: HeldBytes
 ) -> ASGIApp:
     from starlette.middleware.cors import CORSMiddleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     from connectors.rest.answers import CountedAnswers
     from connectors.rest.app import make_app
+    from connectors.rest.hosts import own_hosts
     from connectors.rest.security import BasicAuth, LimitedBodies, OwnPages, Users
 
     worker, is_admin = context.worker, bound.key == ADMIN
@@ -104,9 +104,7 @@ def _app(
             allow_origins=origins,
             allow_methods=[method.strip() for method in worker.access_control_allow_methods.split(",")],
         )
-    if bound.listener.is_loopback:  # a page of the web that names a host of its own for 127.0.0.1 is not answered
-        app = TrustedHostMiddleware(app, ["localhost", "127.0.0.1", "[::1]", bound.listener.host], www_redirect=False)
-    return app
+    return own_hosts(app, worker, bound.listener)
 
 
 class ClusterId:

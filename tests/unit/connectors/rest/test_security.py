@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import bcrypt
 import httpx
@@ -78,6 +79,14 @@ def test_credentials_that_are_none(secured: RestWorker, header: str) -> None:
     assert secured.ask("GET", "/connectors", headers={"Authorization": header}).status_code == 401
 
 
+def test_a_mark_at_the_beginning_is_no_part_of_a_name(tmp_path: Path) -> None:
+    """Windows' editors write one."""
+    path = tmp_path / "users"
+    path.write_text(f"ann:{HASH}:admin\n", encoding="utf-8-sig")
+    with rest_worker(tmp_path, **{"rest.auth": "basic", "rest.auth.users.file": str(path)}) as worker:
+        assert worker.ask("GET", "/connectors", auth=("ann", "one")).status_code == 200
+
+
 def test_users_change_while_the_worker_runs(secured: RestWorker, tmp_path: Path) -> None:
     """The file is read again: a password that was taken away lets nobody in any more."""
     assert secured.ask("GET", "/connectors", auth=("bob", "two")).status_code == 200
@@ -95,6 +104,9 @@ def test_users_change_while_the_worker_runs(secured: RestWorker, tmp_path: Path)
         ("ann:$2b$04$x:admin", "line 1: a line is NAME:HASH:ROLE"),
         (f"ann:$2b$04${'z' * 53}:admin", "line 1: a line is NAME:HASH:ROLE"),
         (f"ann:{HASH.replace('$04$', '$32$')}:admin", "line 1: a line is NAME:HASH:ROLE"),
+        (f"ann:{HASH.replace('$04$', '$31$')}:admin", "line 1: its hash has the cost 31, at most 14 is allowed"),
+        (f"ann:{HASH.replace('$04$', '$15$')}:admin", "line 1: its hash has the cost 15, at most 14 is allowed"),
+        (f"ann:{HASH}:viewer\n\nbob:{HASH}:admin\nann:{HASH}:admin", "line 4: it has the user of line 1"),
         (f"ann:{HASH}:viewer", "has no user with the role admin"),
         ("", "has no user with the role admin"),
     ],
@@ -152,6 +164,39 @@ def test_a_port_in_use_names_its_key(tmp_path: Path) -> None:
 def test_a_loopback_listener_knows_its_hosts(worker: RestWorker, host: str, code: int) -> None:
     """A page of the web that lets its own name lead to 127.0.0.1 gets nothing (DNS rebinding)."""
     assert worker.ask("GET", "/connectors", headers={"Host": f"{host}:8083"}).status_code == code
+
+
+OTHERS: Final = {"listeners": "http://0.0.0.0:0", "rest.auth": "none"}
+
+
+@pytest.mark.parametrize(
+    ("host", "settings", "code"),
+    [
+        ("evil.example", {}, 400),
+        ("127.0.0.1.nip.example", {}, 400),
+        ("evil.example.", {}, 400),
+        ("10.1.2.3", {}, 200),
+        ("[fd00::1]", {}, 200),
+        ("worker", {}, 200),
+        (socket.gethostname(), {}, 200),
+        ("keyfold.data.svc", {}, 200),
+        ("keyfold.data.svc.cluster.local", {}, 200),
+        ("Keyfold.example", {"rest.advertised.host.name": "keyfold.example"}, 200),
+        ("evil.example", {"rest.advertised.host.name": "keyfold.example"}, 400),
+    ],
+)
+def test_a_listener_without_log_ins_knows_its_hosts(
+    tmp_path: Path, host: str, settings: dict[str, str], code: int
+) -> None:
+    """Other machines reach it under names that no page of the web can have, and under the one that is set."""
+    with rest_worker(tmp_path, **OTHERS, **settings) as worker:
+        port = worker.url.rpartition(":")[2]
+        page = {"Host": f"{host}:8083", "Origin": f"http://{host}:8083"}
+        for method, path in (("GET", "/connectors"), ("PUT", "/connectors/a/pause")):
+            answer = httpx.request(method, f"http://127.0.0.1:{port}{path}", headers=page)
+            assert (answer.status_code == 400) is (code == 400)
+        if code == 400:
+            assert "rest.advertised.host.name" in answer.text
 
 
 def test_other_origins_are_not_answered_unless_they_are_named(tmp_path: Path) -> None:
