@@ -5,23 +5,49 @@ A log has one output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from connectors.chain.spec import ChainSpec, Resolve, StepSpec, is_router, made
+from connectors.chain.spec import ChainSpec, Fault, Resolve, StepSpec, is_router, made
 from connectors.data.record import ConnectRecord
 from connectors.errors import PatternError
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Transform
 
+MOST_MATCHES: Final = 100_000
+"""Topics of a connector, times the patterns that each of them is matched against: a second of a core's time. They are
+matched when a config is checked, and when the worker starts."""
+_OF_A_PATTERN: Final = 10_000
+"""As many topics `topics.regex` counts as: those that other connectors name are matched too, to see what is shared."""
+
 
 def has_routers(spec: ChainSpec) -> bool:
     """Returns whether any step of `spec` changes topics."""
     return any(is_router(step) for step in spec.steps)
+
+
+def only_routers(spec: ChainSpec) -> ChainSpec:
+    """Returns the part of `spec` that `routed` looks at, so that it does so once for all topics."""
+    steps = tuple(filter(is_router, spec.steps))
+    named = {step.predicate for step in steps}
+    return replace(
+        spec, steps=steps, predicates={alias: each for alias, each in spec.predicates.items() if alias in named}
+    )
+
+
+def matches_fault(spec: ChainSpec, topics: int | None) -> Fault | None:
+    """Returns the fault of a connector whose `topics` are matched too often; None: it has `topics.regex`."""
+    patterns = sum(1 if step.predicate is None else 2 for step in spec.steps if is_router(step))
+    if patterns * (topics or _OF_A_PATTERN) <= MOST_MATCHES:
+        return None
+    if topics is None:
+        said = f"are {patterns}; with topics.regex {MOST_MATCHES // _OF_A_PATTERN} are allowed."
+    else:
+        said = f"are {patterns} for {topics} topics, {patterns * topics} matches in all; allowed are {MOST_MATCHES}."
+    return "transforms", f"RegexRouters and their predicates {said} Say more with each, or make several connectors."
 
 
 def routed(spec: ChainSpec, topic: str, resolve: Resolve) -> str:
@@ -47,20 +73,15 @@ class _Router(NamedTuple):
 
     def of(self, record: ConnectRecord) -> ConnectRecord:
         """Returns `record` with its new topic. Raises PatternError."""
-        with _naming(f"predicates.{self.step.predicate}.pattern"):
+        setting = f"predicates.{self.step.predicate}.pattern"
+        try:
             if self.predicate is not None and self.predicate.test(record) is self.step.negate:
                 return record
-        with _naming(f"transforms.{self.step.alias}.regex"):
+            setting = f"transforms.{self.step.alias}.regex"
             return self.transform.apply(record) or record
-
-
-@contextmanager
-def _naming(setting: str) -> Iterator[None]:
-    try:
-        yield
-    except PatternError as error:
-        error.setting = setting
-        raise
+        except PatternError as error:
+            error.setting = setting
+            raise
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from connectors.chain.routing import has_routers, routed
+from connectors.chain.routing import has_routers, matches_fault, only_routers, routed
 from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
 from connectors.config import client_names, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
@@ -49,6 +49,7 @@ from connectors.config.fields import (
     or_minus_one,
 )
 from connectors.config.flat_file import check_size, family_texts
+from connectors.config.secrets import masked
 from connectors.errors import PatternError
 from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 
@@ -321,9 +322,13 @@ class ConnectorConfig(BaseModel):
         values = dict(info.data)
         if not chain and {"topics", "output_topic_template"} <= values.keys():
             template, topics = values["output_topic_template"], values["topics"] or ()
-            spec = chain_spec(given, limits=limits)
+            spec = only_routers(chain_spec(given, limits=limits))
+            fault = matches_fault(spec, None if values["topics"] is None else len(topics))
             try:
-                values["outputs"] = {topic: _output_name(spec, template, topic) for topic in topics}
+                if fault is not None:
+                    chain = [Fault(*fault)]
+                else:
+                    values["outputs"] = {topic: _output_name(spec, template, topic) for topic in topics}
             except PatternError as error:
                 chain = [Fault(error.setting, str(error))]
         faults = (*rules.check(values, _from_placeholders(given)), *chain)
@@ -361,7 +366,7 @@ class ConnectorConfig(BaseModel):
 
         Raises PatternError.
         """
-        return _output_name(self._own_chain, self.output_topic_template, topic)
+        return _output_name(self._own_routers, self.output_topic_template, topic)
 
     @cached_property
     def named_outputs(self) -> dict[str, str]:
@@ -374,14 +379,19 @@ class ConnectorConfig(BaseModel):
         """The topics that `topics` names; none of a pattern."""
         return frozenset(self.topics or ())
 
+    @cached_property
+    def shown(self) -> dict[str, str]:
+        """The settings as REST shows them, secrets hidden: to find these in 256 KiB of settings takes 0.1 s."""
+        return masked(self.given)
+
     @property
     def routes(self) -> bool:
         """Whether a transform says to which topic the records of a source topic go."""
-        return has_routers(self._own_chain)
+        return has_routers(self._own_routers)
 
     @cached_property
-    def _own_chain(self) -> ChainSpec:
-        return self.chain_spec()
+    def _own_routers(self) -> ChainSpec:
+        return only_routers(self.chain_spec())
 
     def chain_spec(self, worker: Mapping[str, str] | None = None) -> ChainSpec:
         """Returns what is done with each record; `worker` has the worker's settings, for its converters."""

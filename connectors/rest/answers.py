@@ -95,10 +95,10 @@ class Share:
         return b",".join(made)
 
 
-def check_length(size: int) -> None:
-    """Raises UsageError for an answer of `size` bytes, if that is more than one may have."""
+def check_length(size: int, action: str = "Ask for less at a time.") -> None:
+    """Raises UsageError for an answer of `size` bytes, if that is more than one may have; `action`: what to do then."""
     if size > LONGEST:
-        raise UsageError(f"The answer would take more than {LONGEST:,} bytes.", "Ask for less at a time.")
+        raise UsageError(f"The answer would take more than {LONGEST:,} bytes.", action)
 
 
 def json_answer(body: bytes, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> Response:

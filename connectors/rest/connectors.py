@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -20,7 +21,7 @@ from connectors.errors import NoConnectorError, UsageError
 from connectors.rest import bodies, shapes, views
 from connectors.rest.answers import ShareDependency, json_answer
 from connectors.rest.context import ContextDependency, RestContext, error_responses, json_body
-from connectors.runtime.connectors import ConnectorSpec
+from connectors.runtime.connectors import TRIES, ConnectorSpec, changed_by_others
 from connectors.runtime.lifecycle import TargetState
 from connectors.runtime.status import Status
 from connectors.runtime.supervised_connector import Connector
@@ -45,7 +46,7 @@ def _expanded(context: RestContext, connector: Connector, expand: list[str]) -> 
     """Returns the JSON of a connector's name with what is asked for of it."""
     asked = []
     if "info" in expand:
-        asked.append(b'"info":' + shapes.to_json(views.info(connector)))
+        asked.append(b'"info":' + views.info(connector))
     if "status" in expand:
         asked.append(b'"status":' + views.status(connector, context.identity.worker_id))
     return b"%s:{%s}" % (msgspec.json.encode(connector.name), b",".join(asked))
@@ -68,7 +69,7 @@ async def create_connector(context: ContextDependency, request: Request) -> Resp
     if "config" not in body:
         raise UsageError('The body has no "config".', _FLAT)
     config = _settings(body["config"])
-    return await context.slow.changes.run(_put, context, name, lambda _: config, target, only_new=True)
+    return await _put(context, name, lambda _: config, target, only_new=True)
 
 
 @router.put(
@@ -83,7 +84,7 @@ async def put_config(context: ContextDependency, connector: str, request: Reques
     if isinstance(body.get("config"), Mapping):
         raise UsageError("The body has a config inside.", _WRAPPED)
     config = _settings(body)
-    return await context.slow.changes.run(_put, context, connector, lambda _: config)
+    return await _put(context, connector, lambda _: config)
 
 
 @router.patch(
@@ -105,19 +106,19 @@ async def patch_config(context: ContextDependency, connector: str, request: Requ
         shown = masked(before)  # what is not sent counts as what a client is shown that sends all of it back
         return {**{name: text for name, text in shown.items() if body.get(name, "") is not None}, **changed}
 
-    return await context.slow.changes.run(_put, context, connector, merged)
+    return await _put(context, connector, merged)
 
 
 @router.get("/{connector}", response_model=shapes.ConnectorInfo, responses=error_responses(404))
-def get_connector(context: ContextDependency, connector: str) -> shapes.ConnectorInfo:
+def get_connector(context: ContextDependency, connector: str) -> Response:
     """Shows a connector."""
-    return views.info(context.herder.connector(connector))
+    return json_answer(views.info(context.herder.connector(connector)))
 
 
 @router.get("/{connector}/config", response_model=dict[str, str], responses=error_responses(404))
-def get_config(context: ContextDependency, connector: str) -> dict[str, str]:
+def get_config(context: ContextDependency, connector: str) -> Response:
     """Shows the config of a connector, placeholders unresolved and secrets hidden."""
-    return views.config(context.herder.connector(connector))
+    return json_answer(msgspec.json.encode(views.config(context.herder.connector(connector))))
 
 
 @router.delete(
@@ -129,7 +130,7 @@ async def delete_connector(context: ContextDependency, connector: str) -> None:
     context.topics.forget(connector)
 
 
-def _put(
+async def _put(
     context: RestContext,
     name: str,
     settings: Callable[[Mapping[str, str]], dict[str, str]],
@@ -137,25 +138,66 @@ def _put(
     *,
     only_new: bool = False,
 ) -> Response:
-    """Checks the settings, made of those that there are, and gives them to the herder; answers with the connector."""
+    """Checks the settings, made of those that there are, and gives them to the herder; answers with the connector.
 
-    def changed(before: Mapping[str, str]) -> ConnectorConfig:
-        config = settings(before)
-        inside = config.get("name", name).strip()
-        if inside != name:
-            said = f"Connector name configuration ({inside}) doesn't match connector name in the URL ({name})"
-            raise UsageError(said, "Leave name out of config, or make them equal.")
-        taken.append(checked({**views.unmasked(config, before), "name": name}, context.worker))
-        return taken[-1]
+    A check may take a second of a core, so it has a thread of its own kind, and no change of another connector waits
+    for it.
+    """
+    specs, slow = context.herder.specs, context.slow
+    for _ in range(TRIES):
+        before = await slow.changes.run(specs.settings_of, name, only_new=only_new)
+        config = await slow.checks.run(_checked, context, name, settings, before)
+        with suppress(_OutdatedError):
+            return await slow.changes.run(_stored, context, name, config, before, target, only_new=only_new)
+    raise changed_by_others(name)
 
-    taken: list[ConnectorConfig] = []
-    made = context.herder.specs.put(name, changed, target, only_new=only_new)
+
+class _OutdatedError(Exception):
+    """A connector has other settings by now than those that a config was checked for."""
+
+
+def _checked(
+    context: RestContext,
+    name: str,
+    settings: Callable[[Mapping[str, str]], dict[str, str]],
+    before: Mapping[str, str],
+) -> ConnectorConfig:
+    """Makes and checks the config of a connector with the settings `before`. Raises UsageError, FaultyConfigError."""
+    wanted = settings(before)
+    inside = wanted.get("name", name).strip()
+    if inside != name:
+        said = (
+            f"Connector name configuration ({bodies.excerpt(inside)}) doesn't match connector name in the URL ({name})"
+        )
+        raise UsageError(said, "Leave name out of config, or make them equal.")
+    config = checked({**views.unmasked(wanted, before), "name": name}, context.worker)
+    _ = config.named_outputs, config.shown  # both are kept: the change, and each answer, would wait for them
+    return config
+
+
+def _stored(
+    context: RestContext,
+    name: str,
+    config: ConnectorConfig,
+    before: Mapping[str, str],
+    target: TargetState | None,
+    *,
+    only_new: bool,
+) -> Response:
+    """Gives a config to the herder, if the settings are `before` still. Raises _OutdatedError, and what `put` does."""
+
+    def checked_for(now: Mapping[str, str]) -> ConnectorConfig:
+        if now != before:
+            raise _OutdatedError
+        return config
+
+    made = context.herder.specs.put(name, checked_for, target, only_new=only_new)
     try:
         shown = views.info(context.herder.connector(name))
     except NoConnectorError:  # deleted a moment ago, by another client: what was asked here was done
-        shown = views.info(Connector(ConnectorSpec(taken[-1]), Status(), None))
+        shown = views.info(Connector(ConnectorSpec(config), Status(), None))
     where = {"Location": f"{context.identity.url}/connectors/{quote(name)}"} if made else None
-    return json_answer(shapes.to_json(shown), HTTPStatus.CREATED if made else HTTPStatus.OK, where)
+    return json_answer(shown, HTTPStatus.CREATED if made else HTTPStatus.OK, where)
 
 
 def _name(body: Mapping[str, Any]) -> str:
@@ -172,7 +214,9 @@ def _initial_state(body: Mapping[str, Any]) -> TargetState | None:
     if text is None:
         return None
     if not isinstance(text, str) or text.upper() not in TargetState.__members__:
-        raise UsageError(f'initial_state "{text}" is not allowed.', "Allowed are RUNNING, PAUSED and STOPPED.")
+        raise UsageError(
+            f'initial_state "{bodies.excerpt(text)}" is not allowed.', "Allowed are RUNNING, PAUSED and STOPPED."
+        )
     return TargetState(text.upper())
 
 

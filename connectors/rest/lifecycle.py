@@ -36,7 +36,7 @@ def get_status(context: ContextDependency, connector: str) -> Response:
 @router.get("/tasks", response_model=list[shapes.TaskInfo], responses=error_responses(404))
 def get_tasks(context: ContextDependency, share: ShareDependency, connector: str) -> Response:
     """Lists a connector's tasks, one for each transactional id; none while it is stopped."""
-    return share.json_array(views.tasks(context.herder.connector(connector)))
+    return json_answer(views.tasks(context.herder.connector(connector), share))
 
 
 @router.get(

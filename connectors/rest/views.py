@@ -16,7 +16,7 @@ from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.override_policy import protection_of
 from connectors.config.secrets import masked, printable_text
 from connectors.rest import shapes
-from connectors.rest.answers import check_length
+from connectors.rest.answers import Share, check_length
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
 from connectors.source.source_errors import FAULTS, UNNAMED, advice
@@ -28,6 +28,10 @@ _MOVED: Final = (
     f"{HIDDEN} stays what it was only as long as the address that it is sent to stays, and what protects it on the "
     "way; send the secret too."
 )
+TRACES: Final = 1 << 20
+"""Characters that the traces of a connector's tasks may have together, each of which is the connector's own: those of
+2,000 tasks as a rule. A connector that is FAILED shows its status however many tasks it has."""
+_TRACE_OF_ALL: Final = "See the trace of the connector: it is that of all its tasks."
 _CONVERTERS: Final = ("key.converter.", "value.converter.")
 _RECEIVERS: Final = (
     *("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port"),
@@ -41,24 +45,35 @@ Clients of Kafka have none of the first kind that REST may set; the second is `p
 
 def config(connector: Connector) -> dict[str, str]:
     """Returns the config as it may be shown: placeholders stay, secrets that were written out are hidden."""
-    return {**masked(connector.spec.config.given), "name": connector.name}
+    return {**connector.spec.config.shown, "name": connector.name}
 
 
-def info(connector: Connector) -> shapes.ConnectorInfo:
-    """Returns the connector with its config and tasks."""
-    tasks = [shapes.ConnectorTaskId(connector=connector.name, task=number) for number in range(connector.tasks)]
-    return shapes.ConnectorInfo(name=connector.name, config=config(connector), tasks=tasks)
+def info(connector: Connector) -> bytes:
+    """Returns a shapes.ConnectorInfo as JSON: the connector with its config and tasks."""
+    name = json.encode(connector.name)
+    tasks = b",".join(_task_ids(connector))
+    return b'{"name":%s,"config":%s,"tasks":[%s],"type":"sink"}' % (name, json.encode(config(connector)), tasks)
+
+
+def _task_ids(connector: Connector) -> Iterator[bytes]:
+    """Yields a shapes.ConnectorTaskId as JSON for each of the connector's tasks."""
+    name = json.encode(connector.name)
+    return (b'{"connector":%s,"task":%d}' % (name, number) for number in range(connector.tasks))
 
 
 def status(connector: Connector, worker_id: str, *, planned: bool = False) -> bytes:
     """Returns a shapes.ConnectorStateInfo as JSON; `planned`: as it is for a restart that was asked for.
 
-    Raises UsageError if it is longer than an answer may be: each task has the connector's trace.
+    The tasks are one run and have the connector's trace. If that were more than TRACES bytes, theirs says so instead.
     """
-    mine = shapes.to_json(_state(connector, worker_id, planned=planned))
-    check_length(len(mine) * (connector.tasks + 1))
-    tasks = b",".join(_task(number, mine) for number in range(connector.tasks))
-    return b'{"name":%s,"connector":%s,"tasks":[%s],"type":"sink"}' % (json.encode(connector.name), mine, tasks)
+    mine = _state(connector, worker_id, planned=planned)
+    theirs = mine
+    if len(mine.trace or "") * connector.tasks > TRACES:
+        theirs = mine.model_copy(update={"trace": _TRACE_OF_ALL})
+    state, count = shapes.to_json(theirs), connector.tasks
+    tasks = b",".join(_task(number, state) for number in range(count))
+    name = json.encode(connector.name)
+    return b'{"name":%s,"connector":%s,"tasks":[%s],"type":"sink"}' % (name, shapes.to_json(mine), tasks)
 
 
 def task_status(connector: Connector, worker_id: str, number: int) -> bytes | None:
@@ -118,11 +133,24 @@ def _why(topic: Topic) -> str:
     )
 
 
-def tasks(connector: Connector) -> Iterator[bytes]:
-    """Yields a shapes.TaskInfo as JSON for each of the connector's tasks, with its config."""
+def tasks(connector: Connector, share: Share) -> bytes:
+    """Returns a list of shapes.TaskInfo as JSON, one for each of the connector's tasks, each with its config.
+
+    What it takes is counted in `share` before it is made. Raises UsageError if that is more than an answer may have,
+    BusyError.
+    """
+    ids = list(_task_ids(connector))
+    if not ids:
+        return b"[]"
     settings = json.encode({**config(connector), "task.class": TASK_CLASS})
-    for each in info(connector).tasks:
-        yield b'{"id":%s,"config":%s}' % (shapes.to_json(each), settings)
+    between = b',"config":%s},{"id":' % settings
+    size = sum(map(len, ids)) + len(ids) * len(between)
+    action = f"Ask for /connectors/{connector.name}/config, which all tasks have, and for /status, which has the tasks."
+    check_length(size, action)
+    share.hold(size)
+    ids[0] = b'[{"id":' + ids[0]  # the ends, so that the whole is made once
+    ids[-1] += b',"config":%s}]' % settings
+    return between.join(ids)
 
 
 def unmasked(sent: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

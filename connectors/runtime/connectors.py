@@ -23,10 +23,12 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compactor.catalog import owner_lock
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import ConnectorFile, OtherFile, checked, clashes
+from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, NoConnectorError
 from connectors.runtime.connector_limit import most_connectors, open_files_limit
@@ -42,6 +44,11 @@ TRIES: Final = 3
 """How often a config is checked for the settings that there are, which others may change during the check."""
 MEND_FILE: Final = "Change the file, and send the worker SIGHUP."
 MAKE_ROOM: Final = "Delete one, or raise connectors.max in the worker file and start the worker again."
+
+
+def changed_by_others(name: str) -> ConflictError:
+    """Returns the error of a connector that did not stay as it was while its config was checked, TRIES times."""
+    return ConflictError(f"Connector {name} was changed by others again and again.", "Ask again.")
 
 
 class ConnectorSpec(Struct, frozen=True):
@@ -112,6 +119,15 @@ class ConnectorSpecs:
 
     # What REST changes waits for the store.
 
+    def settings_of(self, name: str, *, only_new: bool = False) -> Mapping[str, str]:
+        """Returns the settings of a connector that is to be changed, none if it is to be made; see `put`.
+
+        Raises ConflictError if it exists and `only_new`, or comes from a file; BusyError, StorageError.
+        """
+        self._owned(name).ensure()  # which may take up connectors that another worker has left, this one among them
+        before = self._changeable(name, only_new=only_new)
+        return before.config.given if before else {}
+
     def put(
         self,
         name: str,
@@ -125,17 +141,17 @@ class ConnectorSpecs:
         `changed` returns the config for the settings that there are, none of a new one. It is called without any lock,
         as it checks what a user has written, and again if another change comes between.
         `target`: the state of a new one, RUNNING if it is not given; a changed one keeps its own. Raises what
-        `changed` raises; ConflictError if it exists and `only_new`, comes from a file, or would be one more than
-        `connectors.max`; FaultyConfigError if it clashes with another; BusyError, StorageError if it cannot be stored:
-        then nothing has changed.
+        `changed` raises; ConflictError if it exists and `only_new`, comes from a file, or is new and another process
+        runs it or it would be one more than `connectors.max`; FaultyConfigError if it clashes with another; BusyError,
+        StorageError if it cannot be stored: then nothing has changed.
         """
         ownership = self._owned(name)
         for _ in range(TRIES):
-            ownership.ensure()  # which may take up connectors that another worker has left, this one among them
-            before = self._refuse_file(name)
-            if before is not None and only_new:
-                raise ConflictError(f"Connector {name} already exists")
+            ownership.ensure()
+            before = self._changeable(name, only_new=only_new)
             config = changed(before.config.given if before else {})
+            if before is None:
+                self._refuse_run_elsewhere(name)
             spec = ConnectorSpec(config, before.target if before else target or TargetState.RUNNING)
             with ownership.changing(name):
                 is_stored = self._reserve(name, before, spec)
@@ -146,7 +162,30 @@ class ConnectorSpecs:
                 _log.info("connector made over REST" if made else "connector's config set over REST", connector=name)
                 self._changed()
                 return made
-        raise ConflictError(f"Connector {name} was changed by others again and again.", "Ask again.")
+        raise changed_by_others(name)
+
+    def _changeable(self, name: str, *, only_new: bool) -> ConnectorSpec | None:
+        """Returns what the connector is to be, None if there is none. Raises ConflictError if it is not to be changed.
+
+        That is if it comes from a file, or is there and `only_new`.
+        """
+        before = self._refuse_file(name)
+        if before is not None and only_new:
+            raise ConflictError(f"Connector {name} already exists")
+        return before
+
+    def _refuse_run_elsewhere(self, name: str) -> None:
+        """Raises ConflictError if another process has the folder of a connector that there is none of here.
+
+        That is one of another worker's files, or one that a command works on: it would be fenced, and its look-ups and
+        offsets be answered here. Waits for the storage, and raises StorageError.
+        """
+        owner = owner_lock.live_owner(connector_storage(self._worker, name))
+        if owner is not None and owner.process != owner_lock.PROCESS:
+            raise ConflictError(
+                f"Connector {name} is run by another process on this storage.location: {owner}.",
+                "Stop it there, or choose another name.",
+            )
 
     def _reserve(self, name: str, before: ConnectorSpec | None, spec: ConnectorSpec) -> bool:
         """Takes name and output of a connector that is about to be stored; False if it is not `before` any more.

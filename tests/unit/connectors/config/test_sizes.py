@@ -28,6 +28,31 @@ def _transform(kind: str, **settings: str) -> dict[str, str]:
     return {"transforms": "x", "transforms.x.type": f"{PACKAGE}.{kind}", **named}
 
 
+def _routers(count: int, **more: str) -> dict[str, str]:
+    """The settings of so many RegexRouters, each of which matches every topic and leaves it its name."""
+    named = {
+        f"transforms.r{number}.{name}": text
+        for number in range(count)
+        for name, text in (
+            ("type", f"{PACKAGE}.RegexRouter"),
+            ("regex", f"(.*)(?:z{{{number + 1}}})?"),
+            ("replacement", "$1"),
+        )
+    }
+    return {"transforms": ",".join(f"r{number}" for number in range(count)), **named, **more}
+
+
+def _topics(count: int) -> str:
+    return ",".join(f"topic-{number}" for number in range(count))
+
+
+BY_TOPIC = {
+    "predicates": "p",
+    "predicates.p.type": f"{PACKAGE}.predicates.TopicNameMatches",
+    "predicates.p.pattern": ".*",
+}
+
+
 @pytest.fixture
 def worker(tmp_path: Path) -> WorkerConfig:
     return load_worker(worker_file(tmp_path))
@@ -41,6 +66,14 @@ def worker(tmp_path: Path) -> WorkerConfig:
         ({"t" * LONGEST_SETTINGS: ""}, "characters of settings; allowed are"),
         ({"transforms": ",".join("x" * (MOST_STEPS + 1))}, "transforms: names 101; allowed are 100"),
         ({"predicates": ",".join("x" * (MOST_STEPS + 1))}, "predicates: names 101; allowed are 100"),
+        (_routers(100, topics=_topics(1_001)), "transforms: RegexRouters and their predicates are 100 for 1001 topics"),
+        (
+            {
+                **_routers(6, topics=_topics(10_000), **BY_TOPIC),
+                **{f"transforms.r{n}.predicate": "p" for n in range(6)},
+            },
+            "RegexRouters and their predicates are 12 for 10000 topics, 120000 matches in all; allowed are 100000",
+        ),
         (_transform("ExtractField$Key", field="a." * 300, field_syntax_version="V2"), "a path may have 200 steps"),
     ],
 )
@@ -62,6 +95,13 @@ def test_more_is_refused(worker: WorkerConfig, settings: dict[str, str], said: s
 @pytest.mark.parametrize(
     "settings",
     [
+        _routers(100, topics=_topics(1_000)),
+        {
+            **_routers(1, topics=_topics(7_000)),
+            "transforms": "r0," + ",".join(f"d{number}" for number in range(99)),
+            **{f"transforms.d{number}.type": f"{PACKAGE}.DropHeaders" for number in range(99)},
+            **{f"transforms.d{number}.headers": "h" * 1_500 for number in range(99)},
+        },
         {f"unknown.setting.{number}": "b" for number in range(MOST_SETTINGS - 3)},
         {f"consumer.override.unknown{number}": "b" for number in range(MOST_SETTINGS - 3)},
         {f"transforms.a{number}": "b" for number in range(MOST_SETTINGS - 3)},
@@ -81,3 +121,15 @@ def test_what_is_within_is_checked_soon(worker: WorkerConfig, settings: dict[str
     with suppress(FaultyConfigError):  # some are faulty, which is not looked at here
         checked({**BASE, **settings}, worker)
     assert time.thread_time() - began < SOON_S
+
+
+@pytest.mark.parametrize("count", [10, 11])
+def test_how_many_routers_a_pattern_of_topics_may_have(worker: WorkerConfig, count: int) -> None:
+    """The topics of other connectors go through them, to see whether any output is shared."""
+    given = {**BASE, **_routers(count), "topics.regex": "a.*"}
+    del given["topics"]
+    if count == 10:
+        assert checked(given, worker).output_topic("a") == "a.compacted"
+        return
+    with pytest.raises(FaultyConfigError, match=r"are 11; with topics\.regex 10 are allowed"):
+        checked(given, worker)

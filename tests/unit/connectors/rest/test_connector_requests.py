@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compactor.catalog.owner_lock import Owner, OwnerLock, this_process
 from compactor.model.state import CatalogState, Topic
 from connectors.config.override_policy import POLICY
 from connectors.config.snapshot_places import ALLOWED
@@ -130,6 +131,31 @@ def test_a_connector_that_exists_is_not_made_again(worker: RestWorker) -> None:
     worker.create("a")
     found = worker.create("a")
     assert (found.status_code, message(found)) == (409, "Connector a already exists")
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "STOPPED"])
+def test_a_connector_that_another_process_runs_is_not_made(worker: RestWorker, state: str) -> None:
+    """409, in whatever state it is to be; once the other has ended it is made."""
+    body = {"name": "a", "config": {**CLASS, "topics": "t"}, "initial_state": state}
+    lock = OwnerLock(worker.location.sub("a"))
+    assert lock.claim(Owner(host="elsewhere", pid=7, process="another"))
+    for answer in (
+        worker.ask("POST", "/connectors", json=body),
+        worker.ask("PUT", "/connectors/a/config", json={**CLASS, "topics": "t"}),
+    ):
+        assert answer.status_code == 409
+        assert "Connector a is run by another process on this storage.location: elsewhere:7." in message(answer)
+    assert worker.ask("GET", "/connectors").json() == []
+    lock.release()
+    assert worker.ask("POST", "/connectors", json=body).status_code == 201
+
+
+def test_a_connector_of_this_worker_is_made_again_before_it_has_ended(worker: RestWorker) -> None:
+    """The lock is this process's own then."""
+    lock = OwnerLock(worker.location.sub("a"))
+    assert lock.claim(this_process())
+    assert worker.create("a").status_code == 201
+    lock.release()
 
 
 @pytest.mark.parametrize("bound", [{"connectors.max": "1"}, {}])

@@ -197,6 +197,38 @@ def test_checks_that_take_long(
     assert [one.result().status_code for one in asked] == [200] * most
 
 
+ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
+ROUTERS = {
+    f"transforms.r{number}.{name}": text
+    for number in range(100)
+    for name, text in (("type", ROUTER), ("regex", "(.*)"), ("replacement", "$1"))
+}
+LARGE = {
+    "connector.class": "CompactedTopic",
+    "topics": ",".join(f"t{number}" for number in range(1_000)),
+    "transforms": ",".join(f"r{number}" for number in range(100)),
+    **ROUTERS,
+}
+"""A config whose check takes half a second of a core."""
+
+
+@pytest.mark.parametrize("limits", [PATIENT])
+def test_checks_of_changes(worker: RestWorker, asking: ThreadPoolExecutor) -> None:
+    """What is checked to be stored waits for other checks, and no other connector's change does."""
+    worker.create("b")
+    most = Slow().changes.most
+
+    def make(number: int) -> int:
+        named = {**LARGE, "output.topic": f"${{topic}}.{number}"}
+        return worker.ask("PUT", f"/connectors/c{number}/config", json=named, timeout=LATE_S).status_code
+
+    made = [asking.submit(make, number) for number in range(most)]
+    while not all(each.done() for each in made):
+        assert worker.ask("PUT", "/connectors/b/pause", timeout=LATE_S).status_code == 202
+    assert 503 in {each.result() for each in made}, "they are more than are checked at once"
+    assert {each.result() for each in made} <= {201, 503}
+
+
 def test_who_logs_in_beside_requests_that_wait(
     tmp_path: Path, hanging_store: Hanging, asking: ThreadPoolExecutor
 ) -> None:
