@@ -18,6 +18,8 @@ _SHORT: Final = 16 << 10
 _MOST_COMMAS: Final = 100_000
 """Commas of a body: names of 100,000 topics, or offsets of all the partitions that a megabyte has. The parser holds the
 interpreter's lock, for some 40 ms with that many values."""
+_QUOTED: Final = 250
+"""Characters that a message quotes of what a client has sent: as many as the longest name of a topic has."""
 _JSON: Final = "application/json"
 _TRUE: Final = "true"
 
@@ -40,12 +42,18 @@ async def json_object(request: Request) -> dict[str, Any]:
         raise UsageError(f"The request's body: {error}", "Send a JSON object in UTF-8.") from None
 
 
+def excerpt(value: object) -> str:
+    """Returns what a message quotes of `value`: to mask a megabyte would keep others waiting."""
+    text = str(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
+
+
 def only(body: Mapping[str, Any], *names: str) -> None:
     """Raises UsageError if `body` has a field that is none of `names`."""
     for name in body:
         if name not in names:
             allowed = ", ".join(f'"{each}"' for each in names)
-            raise UsageError(f'"{name}" is unknown here; allowed are {allowed}.', "Settings go into config.")
+            raise UsageError(f'"{excerpt(name)}" is unknown here; allowed are {allowed}.', "Settings go into config.")
 
 
 def flag(text: str | None) -> bool:

@@ -19,9 +19,13 @@ from connectors.rest.slow_calls import RETRY_AFTER_S
 
 _log = structlog.get_logger()
 
-_LONGEST: Final = 64 << 10
-"""Characters of a message: 500 faults of a config. To look for secrets takes the interpreter's lock for 15 ms then, and
+_LONGEST: Final = 16 << 10
+"""Characters of a message: 100 faults of a config. To look for secrets takes the interpreter's lock for 10 ms then, and
 a request may have sent a megabyte that its error quotes."""
+_LONGEST_LINE: Final = 2_000
+"""Characters of a line of it, which is a fault: a long one leaves room for others."""
+_LONGEST_WORD: Final = 250
+"""Characters of a word in a longer line: as many as a topic's name has."""
 
 _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (NoConnectorError, HTTPStatus.NOT_FOUND),
@@ -41,9 +45,28 @@ def answer(code: int, message: str) -> JSONResponse:
     the request, in which what is hidden would tell a guess that is right.
     """
     shown = logged_text if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text
-    if len(message) > _LONGEST:  # a word that is cut would be no secret any more: it goes as a whole
-        message = f"{message[:_LONGEST].rpartition(' ')[0]} …"
-    return JSONResponse({"error_code": code, "message": shown(message)}, code)
+    return JSONResponse({"error_code": code, "message": shown(_cut(message))}, code)
+
+
+def _cut(message: str) -> str:
+    """Returns as much of a message as is shown."""
+    if len(message) <= _LONGEST_LINE:
+        return message
+    return _beginning(
+        "\n".join(_beginning(_short_words(line), _LONGEST_LINE) for line in message.split("\n")), _LONGEST
+    )
+
+
+def _short_words(line: str) -> str:
+    """Returns a line without its long words, which are values: what is wrong with them stands behind."""
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return " ".join(word if len(word) <= _LONGEST_WORD else "…" for word in line.split(" "))
+
+
+def _beginning(text: str, most: int) -> str:
+    """Returns the first words of a text: one that is cut would be no secret any more, so it goes as a whole."""
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
 
 
 def of_keyfold(_: Request, error: Exception) -> Response:

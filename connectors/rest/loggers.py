@@ -48,7 +48,7 @@ async def set_level(context: ContextDependency, logger: str, request: Request, s
     if level is None:
         raise UsageError("Desired 'level' parameter was not specified in request.", 'Send {"level": "DEBUG"}.')
     if not isinstance(level, str) or level.upper() not in LEVELS:
-        raise HTTPException(HTTPStatus.NOT_FOUND, f"invalid log level '{level}'.")
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"invalid log level '{bodies.excerpt(level)}'.")
     touched = await run_in_threadpool(context.loggers.set, logger, level.upper(), context.clock.now_ms())
     if scope == "cluster":
         return Response(status_code=HTTPStatus.NO_CONTENT)

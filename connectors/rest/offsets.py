@@ -28,8 +28,6 @@ router = APIRouter(prefix="/connectors/{connector}/offsets", tags=["offsets"])
 AcceptLoss = Annotated[str | None, Query(alias="acceptLoss")]
 Body = Annotated[dict[str, Any], Depends(bodies.json_object)]
 
-_SHOWN: Final = 100
-"""Characters of a number that a refusal repeats."""
 _SHAPE: Final = (
     'Send {"offsets": [{"partition": {"kafka_topic": "orders", "kafka_partition": 0}, "offset": {"kafka_offset": 5}}]}'
     '; "offset": null goes back to the start.'
@@ -103,7 +101,7 @@ def _offsets(given: object) -> dict[TopicPartition, int | None]:
         where = f"offsets[{number}]"
         tp = _partition(_object(each, where, "partition", "offset"), where)
         if tp in offsets:
-            _refuse(f"{where}: topic {tp.topic}, partition {tp.partition} is there twice.")
+            _refuse(f"{where}: topic {bodies.excerpt(tp.topic)}, partition {tp.partition} is there twice.")
         offsets[tp] = _offset(each.get("offset"), where)
     return offsets
 
@@ -112,7 +110,7 @@ def _partition(entry: Mapping[str, Any], where: str) -> TopicPartition:
     given = _object(entry.get("partition"), f"{where}.partition", "kafka_topic", "kafka_partition")
     topic = given.get("kafka_topic")
     if not isinstance(topic, str) or not topic:
-        _refuse(f"{where}.partition.kafka_topic is {topic!r}, and should be a topic's name.")
+        _refuse(f"{where}.partition.kafka_topic is {bodies.excerpt(repr(topic))}, and should be a topic's name.")
     return TopicPartition(topic, _whole(given.get("kafka_partition"), f"{where}.partition.kafka_partition"))
 
 
@@ -127,7 +125,7 @@ def _object(given: object, where: str, *names: str) -> Mapping[str, Any]:
         _refuse(f"{where} is {'missing' if given is None else 'no object'}.")
     for name in given:
         if name not in names:
-            _refuse(f'{where} has a field "{name}", and may have {" and ".join(names)}.')
+            _refuse(f'{where} has a field "{bodies.excerpt(name)}", and may have {" and ".join(names)}.')
     return given
 
 
@@ -135,8 +133,7 @@ def _whole(given: object, where: str) -> int:
     """Returns a number, or the text of one, that is not negative and fits into 64 bits."""
     number = whole(given) if isinstance(given, str) else None
     if number is None:
-        shown = given[:_SHOWN] if isinstance(given, str) else given
-        _refuse(f"{where} is {shown!r}, and should be a whole number from 0 on.")
+        _refuse(f"{where} is {bodies.excerpt(repr(given))}, and should be a whole number from 0 on.")
     return number
 
 

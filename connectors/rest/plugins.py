@@ -65,7 +65,7 @@ async def validate(context: ContextDependency, plugin: str, request: Request) ->
         raise HTTPException(HTTPStatus.NOT_FOUND, f"Unknown plugin {plugin}.")
     named = body.get("connector.class")
     if named not in _ALIASES:
-        said = "The config has no connector.class" if named is None else f'connector.class is "{named}"'
+        said = "The config has no connector.class" if named is None else f'connector.class is "{bodies.excerpt(named)}"'
         raise UsageError(f"{said}; the request is about {plugin}.", f"Set it to {CONNECTOR_CLASS}.")
     return await context.slow.checks.run(_validated, context, body)
 

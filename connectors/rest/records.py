@@ -111,7 +111,9 @@ def _bytes(text: str, *, is_hex: bool) -> bytes:
     try:
         return bytes.fromhex(text) if is_hex else text.encode()
     except ValueError:
-        raise UsageError(f'The key "{text}" is not in hexadecimal digits.', "For example hex=true&key=00ff.") from None
+        raise UsageError(
+            f'The key "{bodies.excerpt(text)}" is not in hexadecimal digits.', "For example hex=true&key=00ff."
+        ) from None
 
 
 def _number(text: str | None) -> int | None:

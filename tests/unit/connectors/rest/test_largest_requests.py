@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import psutil
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +20,7 @@ from compactor.model.log import empty
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.flat_file import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
+from connectors.rest.answers import LONGEST
 from connectors.rest.limits import ClientLimits
 from connectors.rest.security import BODY_MAX
 from tests.support.rest import RestWorker, limited_rest_worker
@@ -29,6 +32,9 @@ for a machine that does other things too."""
 TRIES: Final = 5
 """Other programs may take the processors meanwhile, which is not so each time; what the worker itself does is."""
 ANSWER_S: Final = 60.0
+MEMORY: Final = 48 << 20
+"""By as many bytes the process may grow, but for an answer that is longer: worker and client have it, the client twice
+while it reads."""
 CONNECTORS, TASKS, PARTITIONS = 200, 10_000, 10_000
 NAME = "/connectors/{connector}"
 CLASS = {"connector.class": "keyfold.CompactedTopic"}
@@ -42,6 +48,7 @@ class Case(Struct, frozen=True):
     statuses: tuple[int, ...]
     query: str = ""
     body: Any = None
+    of: str = "a"
 
     @property
     def is_of_largest(self) -> bool:
@@ -91,6 +98,7 @@ CASES = (
     *(Case("PATCH", PUT, (200, 400), body=body) for body in (FLAT, NESTED, TOPICS, CHAIN, WRONG)),
     Case("GET", f"{NAME}/status", (200,)),
     Case("GET", f"{NAME}/tasks", (400,)),
+    Case("GET", f"{NAME}/tasks", (200,), of="b"),
     Case("GET", f"{NAME}/tasks/{{task}}/status", (200,)),
     Case("POST", f"{NAME}/restart", (202,), "includeTasks=true"),
     Case("POST", f"{NAME}/tasks/{{task}}/restart", (204,)),
@@ -126,13 +134,22 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestWorker]:
         supervisor = made.supervisor("a")
         supervisor.catalog_state = CatalogState(connector="a", logs=(*kept, *logs), buckets=TASKS)
         supervisor.fail("trace " * 500)
+        largest = {**TOPICS, "tasks.max": LONGEST // LONGEST_SETTINGS, "output.topic": "${topic}.b"}
+        assert made.ask("PUT", "/connectors/b/config", json=largest, timeout=ANSWER_S).status_code == 201
         yield made
 
 
+class Took(list[float]):
+    """How long each answer took (s), and by how many bytes the process, client and worker, has grown at most."""
+
+    memory = 0
+
+
 @contextmanager
-def asked_for_health(worker: RestWorker) -> Iterator[list[float]]:
-    """Asks for it in the block, again and again; yields how long each answer took (s), complete after the block."""
-    took, over = [0.0], threading.Event()
+def asked_for_health(worker: RestWorker) -> Iterator[Took]:
+    """Asks for it in the block, again and again; yields what the block takes, complete after it."""
+    took, over, process = Took([0.0]), threading.Event(), psutil.Process()
+    before = process.memory_info().rss
 
     def ask() -> None:
         with httpx.Client(base_url=worker.url, timeout=ANSWER_S) as client:
@@ -140,6 +157,7 @@ def asked_for_health(worker: RestWorker) -> Iterator[list[float]]:
                 began = time.monotonic()
                 client.get("/health")
                 took.append(time.monotonic() - began)
+                took.memory = max(took.memory, process.memory_info().rss - before)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -157,12 +175,14 @@ def test_the_largest_request_of_a_route_keeps_nobody_waiting(worker: RestWorker,
     headers = {} if body is None else {"Content-Type": "application/json"}
     slowest = []
     for again in range(TRIES):
-        name, number = "a" if case.is_of_largest else f"c{again}", 0 if "restart" in case.route else TASKS - 1
+        name, number = case.of if case.is_of_largest else f"c{again}", 0 if "restart" in case.route else TASKS - 1
         logger = f"{'a.' * 9}{CASES.index(case)}-{again}"
         path = case.route.format(connector=name, task=number, plugin="CompactedTopic", logger=logger)
         with asked_for_health(worker) as took:
             answer = worker.ask(case.method, f"{path}?{case.query}", content=body, headers=headers, timeout=ANSWER_S)
         assert answer.status_code in case.statuses, answer.text[:500]
+        assert took.memory < MEMORY + 3 * (len(answer.content) if len(answer.content) > MEMORY else 0)
+        assert len(answer.content) <= LONGEST
         slowest.append(max(took))
         if slowest[-1] < HEALTH_S:
             return
@@ -174,3 +194,78 @@ def test_every_route_has_a_case(worker: RestWorker) -> None:
     paths = worker.ask("GET", "/openapi.json").json()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert routes | {("GET", "/openapi.json")} == {(case.method, case.route) for case in CASES}
+
+
+VIEWED = 8
+
+
+def test_a_config_is_masked_once(tmp_path: Path) -> None:
+    """To look for secrets in a large one takes 0.1 s of a core, and all may be asked for again and again."""
+    with limited_rest_worker(tmp_path, ClientLimits()) as made:
+        for number in range(VIEWED):
+            settings = {**TOPICS, "output.topic": f"${{topic}}.{number}"}
+            made.ask("PUT", f"/connectors/c{number}/config", json=settings, timeout=ANSWER_S)
+        began = time.process_time()
+        for _ in range(TRIES):
+            answer = made.ask("GET", "/connectors?expand=info", timeout=ANSWER_S)
+        assert time.process_time() - began < VIEWED * TRIES * 0.025
+    infos = answer.json()
+    assert len(infos) == VIEWED
+    assert {info["info"]["config"]["topics"] for info in infos.values()} == {TOPICS["topics"]}
+
+
+@pytest.mark.parametrize(("count", "is_short"), [(2, False), (TASKS, True)])
+def test_the_trace_of_many_tasks_is_shown_once(worker: RestWorker, count: int, is_short: bool) -> None:
+    """Each has its connector's, and a status is there however many they are: of 10,000 it had 80 MB."""
+    trace = "trace " * 1_300
+    settings = {**CLASS, "topics": "v", "tasks.max": count}
+    assert worker.ask("PUT", "/connectors/v/config", json=settings).status_code in (200, 201)
+    worker.supervisor("v").fail(trace)
+    status = worker.ask("GET", "/connectors/v/status").json()
+    assert status["connector"]["trace"] == trace
+    own = {task["trace"] for task in status["tasks"]}
+    assert len(status["tasks"]) == count
+    assert own == ({"See the trace of the connector: it is that of all its tasks."} if is_short else {trace})
+
+
+LONG = "://x?" + "a=b& " * 200_000
+"""In which secrets are looked for long."""
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/connectors", {"initial_state": LONG, "name": "new", "config": CLASS}),
+        ("POST", "/connectors", {LONG: "", "name": "new", "config": CLASS}),
+        ("POST", "/connectors", {"name": "new", "config": {**CLASS, "name": LONG}}),
+        ("PATCH", "/connectors/c0/offsets", {"offsets": [{LONG: ""}]}),
+        (
+            "PATCH",
+            "/connectors/c0/offsets",
+            {"offsets": [{"partition": {"kafka_topic": [LONG], "kafka_partition": 0}}]},
+        ),
+        (
+            "PATCH",
+            "/connectors/c0/offsets",
+            {"offsets": [{"partition": {"kafka_topic": "t", "kafka_partition": LONG}}]},
+        ),
+        ("PUT", "/connector-plugins/CompactedTopic/config/validate", {"connector.class": LONG}),
+        ("PUT", "/admin/loggers/a", {"level": LONG}),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_a_message_quotes_little(worker: RestWorker, method: str, path: str, body: Any) -> None:
+    """What is quoted is masked, and the answer says still what to do."""
+    answer = worker.ask(method, path, json=body, timeout=ANSWER_S)
+    assert answer.status_code in (400, 404)
+    assert len(answer.content) < 1_500
+    assert "…" in answer.json()["message"]
+
+
+def test_a_message_of_many_faults_is_short(worker: RestWorker) -> None:
+    """The first ones are named."""
+    body = {"name": "new", "config": {**dict(list(WRONG.items())[:900]), "topics": LONG[:50_000]}}
+    answer = worker.ask("POST", "/connectors", json=body, timeout=ANSWER_S)
+    assert answer.status_code == 400
+    assert 10_000 < len(answer.json()["message"]) < 20_000
+    assert "wrong.1." in answer.json()["message"]
