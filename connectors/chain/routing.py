@@ -39,7 +39,7 @@ def only_routers(spec: ChainSpec) -> ChainSpec:
 
 
 def matches_fault(spec: ChainSpec, topics: int | None) -> Fault | None:
-    """Returns the fault of a connector whose `topics` are matched too often; None: it has `topics.regex`."""
+    """Returns the fault of a connector with so many `topics` (None: `topics.regex`) if there are too many matches."""
     patterns = sum(1 if step.predicate is None else 2 for step in spec.steps if is_router(step))
     if patterns * (topics or _OF_A_PATTERN) <= MOST_MATCHES:
         return None

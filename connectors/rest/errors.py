@@ -58,7 +58,7 @@ def _cut(message: str) -> str:
 
 
 def _short_words(line: str) -> str:
-    """Returns a line without its long words, which are values: what is wrong with them stands behind."""
+    """Returns a line without its long words, which are values: what is wrong with them comes after them."""
     if len(line) <= _LONGEST_LINE:
         return line
     return " ".join(word if len(word) <= _LONGEST_WORD else "…" for word in line.split(" "))

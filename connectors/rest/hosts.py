@@ -1,8 +1,7 @@
 """Answers under the worker's own host names only: a page of the web has none of them.
 
 A page may let its own name lead to the worker's address once it is loaded (DNS rebinding), and is then of the worker's
-origin for its browser. It shows by the name, which nobody else can give: neither an address nor a name without a dot,
-nor one below a suffix that no registry hands out.
+origin for its browser. Its name tells: that is no address, has a dot, and ends in a suffix that a registry hands out.
 """
 
 from __future__ import annotations
