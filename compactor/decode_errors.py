@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import msgspec
+
+UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises at content that is none of the expected form; the last if it is nested a thousand times."""
+
 _VALUE: Final = re.compile(r"(Invalid (?:enum )?value) .*?( - at `\$[^`\s]*`)?\Z", re.DOTALL)
 """How msgspec quotes a value that is none of those allowed; the path after it has only names of ours."""
 _QUOTED: Final = re.compile(r"(?<!\w)(?P<quote>['\"]).*(?P=quote)", re.DOTALL)
@@ -16,5 +21,7 @@ def why(error: Exception) -> str:
     """Returns what a decoder says of content that others may have written, in one line, without what it quotes."""
     if isinstance(error, UnicodeDecodeError):
         return f"it is no UTF-8 from byte {error.start} on"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     text = _QUOTED.sub("", _VALUE.sub(r"\1\2", str(error)))
     return " ".join(text.split())[:_SAID].rstrip(".") or type(error).__name__

@@ -5,6 +5,7 @@ KeyfoldError                      base: a message and a next action
 │   ├── MissingFileError          a file that should be read is not there
 │   ├── DamagedFileError          a file of a run is not what was written
 │   ├── UnreadableFileError       a file of a run is there, and the disk cannot read it (EIO)
+│   ├── ForeignContentError       the store holds what keyfold does not write there; not retriable
 │   ├── StorageRefusedError       the store lets this account not do it (EACCES, 403); retriable, as it may be granted
 │   ├── SnapshotStorageError      the snapshot location did not answer or refused: only snapshots wait
 │   └── UnsupportedStorageError   the location names a store that keyfold does not know; not retriable
@@ -84,6 +85,12 @@ class DamagedFileError(StorageError):
 
 class UnreadableFileError(StorageError):
     """A file of a run is there, and the disk cannot read all of it (EIO)."""
+
+
+class ForeignContentError(StorageError):
+    """The store holds what keyfold does not write: a file that is too large, a folder for a file, too many files."""
+
+    retriable = False
 
 
 class StorageRefusedError(StorageError):

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from compactor.catalog.commits import Head, commit_path, decoded, list_versions
+from compactor.catalog.commits import Head, commit_path, content, decoded, list_versions
 from compactor.storage.base import Storage
 
 LOST: Final = "lost"
@@ -28,7 +28,7 @@ def set_aside(storage: Storage) -> None:
         return
     for version in listing.commits:
         path = commit_path(version)
-        data = storage.read(path)
+        data = content(storage, path)
         storage.create(f"{LOST}/{version:020d}-{decoded(storage, path, data, Head).commit_id}.json", data)
         storage.delete_own([path], data.__eq__)
         _log.warning("set aside a commit of a lost catalog", location=storage.location, version=version, folder=LOST)

@@ -62,6 +62,7 @@ from compactor.catalog.commits import (
     checkpoint_of,
     checkpoint_path,
     commit_path,
+    content,
     decoded,
     encode,
     format_of,
@@ -321,7 +322,7 @@ class Catalog:
         if commit.version == 1:  # who creates a catalog knows of none that was there before
             return False
         try:
-            there = self._storage.read(path)
+            there = content(self._storage, path)
             if not is_of_another(decoded(self._storage, path, there, Head), commit.catalog or ""):
                 return False
         except (MissingFileError, DamagedError):
@@ -406,14 +407,15 @@ class Catalog:
         """Writes a checkpoint, which only spares readers time: the commit counts without it."""
         view = self._history.view
         hit("catalog.checkpoint")
-        path, data = checkpoint_path(view.version), encode(checkpoint_of(view))
+        path = checkpoint_path(view.version)
         try:
+            data = encode(checkpoint_of(view))
             if not self._storage.create(path, data):  # an owner that slept may have made one, of a catalog that is gone
-                there = self._storage.read(path)
+                there = content(self._storage, path)
                 if there != data and self._stands():
                     self._storage.replace(path, there, data)
             self.trim(now_ms)
-        except StorageError as error:
+        except (StorageError, CatalogError) as error:
             _log.warning("checkpoint not written", connector=self._connector, version=view.version, error=str(error))
 
     def _creation(self) -> tuple[Create, ...]:

@@ -13,11 +13,19 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compactor.decode_errors import why
-from compactor.errors import BrokenChainError, CatalogError, DamagedError, KeyfoldError, StorageError
+from compactor.decode_errors import UNDECODABLE, why
+from compactor.errors import (
+    BrokenChainError,
+    CatalogError,
+    DamagedError,
+    ForeignContentError,
+    KeyfoldError,
+    StorageError,
+)
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, RestoreLog, Skip
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
+from compactor.storage.limits import MOST_BYTES
 
 # The first format: what a keyfold without generations understands. It is written as long as it suffices.
 FORMAT: Final = 1
@@ -155,8 +163,14 @@ def format_of(actions: Iterable[AnyAction]) -> int:
 
 
 def encode(value: Commit | Checkpoint) -> bytes:
-    """Encodes a file of the catalog; the same value gives the same bytes."""
-    return msgspec.json.encode(value) + b"\n"
+    """Encodes a file of the catalog; the same value gives the same bytes. Raises CatalogError if it is too large."""
+    data = msgspec.json.encode(value) + b"\n"
+    if len(data) > MOST_BYTES:
+        raise CatalogError(
+            f"Version {value.version} of the catalog would have {len(data):,} bytes; {MOST_BYTES:,} can be read again.",
+            "Give some of the connector's topics to another one.",
+        )
+    return data
 
 
 class _Format(Struct):
@@ -177,7 +191,15 @@ def read(storage: Storage, path: str, kind: type[Kind]) -> Kind:
 
     Raises MissingFileError, StorageError; DamagedError; CatalogError if it is of another format.
     """
-    return decoded(storage, path, storage.read(path), kind)
+    return decoded(storage, path, content(storage, path), kind)
+
+
+def content(storage: Storage, path: str) -> bytes:
+    """Reads the file of a catalog at `path`. Raises MissingFileError, StorageError; DamagedError if it is too large."""
+    try:
+        return storage.read(path, MOST_BYTES)
+    except ForeignContentError as error:
+        raise DamagedError(error.message, RESTORE) from error
 
 
 def decoded(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
@@ -190,7 +212,7 @@ def decoded(storage: Storage, path: str, data: bytes, kind: type[Kind]) -> Kind:
                 f"{storage.location}/{path} has format {file_format}; this keyfold knows {known}.", UPGRADE
             )
         value: Kind = _DECODERS[kind].decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise _damaged(storage, path, why(error)) from None
     named = version_of(path)
     if named is None or named[0] != value.version:

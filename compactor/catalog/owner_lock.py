@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from compactor.decode_errors import UNDECODABLE
 from compactor.digits import whole
 from compactor.storage.base import Lock, Storage
 
@@ -113,7 +114,7 @@ def live_owner(storage: Storage) -> Owner | None:
         return None
     try:
         return msgspec.json.decode(written, type=Owner)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return Owner(host="?", pid=0)
 
 

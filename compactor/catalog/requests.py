@@ -12,15 +12,18 @@ has begun.
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any, Final
 
 import msgspec
+import structlog
 from msgspec import Struct
 
-from compactor.decode_errors import why
-from compactor.errors import MissingFileError, StorageError
+from compactor.decode_errors import UNDECODABLE, why
+from compactor.errors import ForeignContentError, MissingFileError, StorageError, StorageRefusedError
 from compactor.storage.base import FileInfo, Storage
+from compactor.storage.limits import LARGE_BYTES
 
 FOLDER: Final = "requests"
 GRACE_MS: Final = 30_000
@@ -31,6 +34,14 @@ _BEGUN: Final = ".begun.json"
 _CARRIED_OUT: Final = b'{"withdrawn":false}'
 _TAKEN_BACK: Final = b'{"withdrawn":true}'
 _DONE: Final = ".done.json"
+_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+"""Ids of requests; a file with another name is none: with the longest ending it would be no file's name any more."""
+_ASKED_BYTES: Final = 65_536
+"""Bytes of a request that are read: a topic's name, and some numbers."""
+_AT_ONCE: Final = 1_000
+"""How many requests are read at once, the oldest: the others wait until these are answered."""
+
+_log = structlog.get_logger()
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -93,11 +104,11 @@ def leave(
 def pending(storage: Storage, now_ms: int) -> tuple[Request, ...]:
     """Reads the requests without an answer, the oldest first. Raises StorageError.
 
-    A request that cannot be read is answered with that. Once its time is over, a request that no worker has begun is
-    withdrawn: its asker has ended.
+    A request that cannot be read, or has another id than its file, is answered with that. Once its time is over, a
+    request that no worker has begun is withdrawn: its asker has ended.
     """
     names = frozenset(storage.list(FOLDER))
-    unanswered = [request for name in _unanswered(names) if (request := _read(storage, name))]
+    unanswered = [request for name in _unanswered(names)[:_AT_ONCE] if (request := _read(storage, name))]
     return tuple(waiting for waiting in unanswered if not _is_over(storage, waiting, names, now_ms))
 
 
@@ -123,6 +134,9 @@ def begin(storage: Storage, request_id: str) -> bool:
         withdrawn = storage.read(_path(request_id, _BEGUN)) == _TAKEN_BACK
     except MissingFileError:  # the vacuum has removed it, with its answer
         return False
+    except ForeignContentError as error:  # it would stand in the way for ever
+        answer(storage, request_id, _refusal(error.message, error.action))
+        return False
     if withdrawn:  # by an asker that ended before it answered the request
         answer(storage, request_id, WITHDRAWN)
     return not withdrawn
@@ -136,10 +150,12 @@ def answer(storage: Storage, request_id: str, given: Answer) -> bool:
 def answered(storage: Storage, request_id: str) -> Answer | None:
     """Reads the answer of a request; None if there is none yet. Raises StorageError."""
     try:
-        return msgspec.json.decode(storage.read(_path(request_id, _DONE)), type=Answer)
+        return msgspec.json.decode(storage.read(_path(request_id, _DONE), LARGE_BYTES), type=Answer)
     except MissingFileError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ForeignContentError as error:
+        return _refusal(error.message, error.action)
+    except UNDECODABLE as error:
         return Answer(ok=False, message=f"{storage.location}/{_path(request_id, _DONE)} is damaged: {why(error)}.")
 
 
@@ -163,18 +179,34 @@ def answered_before(storage: Storage, before_ms: int) -> list[FileInfo]:
 def _unanswered(names: frozenset[str]) -> list[str]:
     """Returns the ids of the requests without an answer among the files `names`, the oldest first."""
     asked = sorted(name for name in names if name.endswith(_ASKED) and not name.endswith((_DONE, _BEGUN)))
-    return [name.removesuffix(_ASKED) for name in asked if name.removesuffix(_ASKED) + _DONE not in names]
+    ids = (name.removesuffix(_ASKED) for name in asked)
+    return [name for name in ids if name + _DONE not in names and _ID.fullmatch(name)]
 
 
 def _read(storage: Storage, name: str) -> Request | None:
+    """Reads a request; None if there is none to carry out. Of one that cannot be read the others do not wait."""
+    where = f"{storage.location}/{_path(name, _ASKED)}"
     try:
-        return msgspec.json.decode(storage.read(_path(name, _ASKED)), type=Request)
+        request = msgspec.json.decode(storage.read(_path(name, _ASKED), _ASKED_BYTES), type=Request)
     except MissingFileError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        refused = f"{storage.location}/{_path(name, _ASKED)} is no request: {why(error)}."
-        answer(storage, name, Answer(ok=False, message=refused, action="Leave it again."))
+    except (ForeignContentError, StorageRefusedError) as error:
+        refused = _refusal(error.message, error.action)
+    except StorageError as error:
+        _log.warning("a request cannot be read now", request=name, error=str(error))
         return None
+    except UNDECODABLE as error:
+        refused = _refusal(f"{where} is no request: {why(error)}.", "Leave it again.")
+    else:
+        if request.id == name:
+            return request
+        refused = _refusal(f"{where} is no request: it has the id of another one.", "Leave it again.")
+    answer(storage, name, refused)
+    return None
+
+
+def _refusal(message: str, action: str) -> Answer:
+    return Answer(ok=False, message=message, action=action)
 
 
 def _path(request_id: str, ending: str) -> str:

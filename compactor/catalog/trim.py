@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from compactor.catalog.commits import version_of
+from compactor.decode_errors import UNDECODABLE
 from compactor.storage.base import FileInfo
 
 # Old versions stay this long for readers that began with an older listing; a reader that is slower starts over.
@@ -51,5 +52,5 @@ def is_of(catalog_id: str, data: bytes) -> bool:
     """
     try:
         return _DECODER.decode(data).catalog in (None, catalog_id)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return True

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import structlog
 from numpy.typing import NDArray
 
-from compactor.errors import FencedError
+from compactor.errors import FencedError, ForeignContentError
 from compactor.fold.arrow_kernel import last_rows
 from compactor.fold.latest_per_key import Folded, FoldJob, Work
 from compactor.model.record import KEY_IDENTITY, RUN, as_compared
@@ -95,7 +95,10 @@ def load(storage: Storage, ranges: Iterable[OffsetRange]) -> Files | None:
     """Reads every file that holds anything of `ranges`; None if one is not what was written. Raises StorageError."""
     contents: dict[str, bytes] = {}
     for path, file in files_of(ranges).items():
-        contents[path] = storage.read(path)
+        try:
+            contents[path] = storage.read(path, file.file_bytes)
+        except ForeignContentError:
+            return None
         if hashlib.sha256(contents[path]).hexdigest() != file.sha256:
             return None
     return contents

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compactor.bin_packing import Until, pack
-from compactor.errors import DamagedFileError
+from compactor.errors import DamagedFileError, ForeignContentError
 from compactor.fold.task_split import task_bytes
 from compactor.model import record
 from compactor.model.log import RunFile
@@ -56,7 +56,10 @@ def scan_in_tasks(spark: SparkSession, storage: Storage, ranges: Sequence[Offset
 
 
 def _records(storage: Storage, file: RunFile, ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
-    data = storage.read(file.path)
+    try:
+        data = storage.read(file.path, file.file_bytes)
+    except ForeignContentError as error:
+        raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is longer.", RESTORE) from error
     if hashlib.sha256(data).hexdigest() != file.sha256:
         raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
     with pq.ParquetFile(pa.BufferReader(data)) as opened:

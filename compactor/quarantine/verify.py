@@ -22,6 +22,7 @@ from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of
 from compactor.runs.scan import FileRange, OffsetRange, between
 from compactor.storage.base import Storage
+from compactor.storage.limits import MOST_BYTES
 
 T = TypeVar("T")
 Rows = dict[TopicPartition, int]
@@ -155,7 +156,7 @@ def _answers(storage: Storage) -> bool:
     """Returns whether the storage reads a file that is there: the newest commit of the catalog."""
     try:
         newest = list_versions(storage)
-        storage.read(commit_path(newest.commits[-1]))
+        storage.read(commit_path(newest.commits[-1]), MOST_BYTES)
     except (StorageError, IndexError):
         return False
     return True

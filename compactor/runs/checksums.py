@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
-from compactor.storage.base import UNHEALTHY, Storage
+from compactor.storage.base import Storage
+from compactor.storage.limits import UNHEALTHY
 
 RESTORE: Final = (
     "Put the file back from a copy, then `keyfold release` the partition; until then it is set aside alone."

@@ -16,10 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor import backoff
-from compactor.errors import FoldError, SnapshotError, SnapshotStorageError, StorageError
+from compactor.decode_errors import UNDECODABLE
+from compactor.errors import FoldError, ForeignContentError, SnapshotError, SnapshotStorageError, StorageError
 from compactor.model.state import CatalogState
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
+from compactor.storage.limits import LARGE_BYTES
 
 NOTE: Final = "snapshots.json"
 """In the connector's folder: why no snapshot can be written, for `describe`; absent if they can."""
@@ -101,7 +103,7 @@ def read_note(storage: Storage) -> SnapshotFailure | None:
         return None
     try:
         return msgspec.json.decode(storage.read(NOTE), type=SnapshotFailure)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (*UNDECODABLE, ForeignContentError):
         return None
 
 
@@ -149,7 +151,7 @@ def catalog_of(place: Storage, path: str) -> str | None:
         return None if mark.catalog_id == UNKNOWN else mark.catalog_id
     there = manifest.path_of(place, path)
     try:
-        return manifest.decode(place.read(there)).catalog_id if there else None
+        return manifest.decode(place.read(there, LARGE_BYTES)).catalog_id if there else None
     except FoldError:
         return None
 
@@ -165,7 +167,7 @@ def _read_mark(place: Storage, folder: str) -> Mark | None:
         return None
     try:
         return msgspec.json.decode(place.read(path), type=Mark)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         return Mark(catalog_id=UNKNOWN, storage=UNKNOWN)
 
 

@@ -14,13 +14,14 @@ import pyarrow as pa
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from compactor.decode_errors import why
+from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BYTES, CatalogState
 from compactor.model.times import LAST_MS
 from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
+from compactor.storage.limits import LARGE_BYTES
 
 VERSION: Final = 1
 NAME: Final = "_manifest.json"
@@ -165,7 +166,7 @@ def decode(data: bytes) -> Manifest:
     """Decodes what `encode` has written. Raises FoldError if it is damaged or of a later format."""
     try:
         decoded = msgspec.json.decode(data, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise FoldError(
             f"A manifest cannot be read: {why(error)}.", "Take an older snapshot, or make a new one."
         ) from None
@@ -183,7 +184,7 @@ def path_of(place: Storage, folder: str) -> str | None:
 
 def read(place: Storage, folder: str) -> Manifest:
     """Reads the manifest of the snapshot in `folder`, by any of NAMES. Raises MissingFileError and as `decode` does."""
-    return decode(place.read(path_of(place, folder) or f"{folder}/{NAME}"))
+    return decode(place.read(path_of(place, folder) or f"{folder}/{NAME}", LARGE_BYTES))
 
 
 def iso(ms: int | None) -> str | None:

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 from msgspec import Struct
 
 from compactor.errors import StorageRefusedError, UnsupportedStorageError
+from compactor.storage.limits import SMALL_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 TEMPORARY: Final = ".tmp-"
 """What names begin with that `list` and `walk` leave out."""
-
-UNHEALTHY: Final = "See whether storage.location is healthy; the step can be tried again."
-"""What to do if the error says nothing more exact."""
 
 _RIGHTS: Final = {
     "look at": "read",
@@ -94,8 +92,11 @@ class Storage(Protocol):
         """Whether it is a folder of a file system, which Spark's JVM reads by its `url`; False for an object store."""
         ...
 
-    def read(self, path: str) -> bytes:
-        """Reads the whole file; MissingFileError if it is absent."""
+    def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
+        """Reads the whole file; MissingFileError if it is absent.
+
+        ForeignContentError if it has more than `at_most` bytes, which are not read, or is no file.
+        """
         ...
 
     def create(self, path: str, data: bytes) -> bool:
@@ -131,7 +132,10 @@ class Storage(Protocol):
         ...
 
     def list(self, folder: str) -> list[str]:
-        """Lists names of files and folders directly inside `folder`, sorted; empty if it is absent."""
+        """Lists names of files and folders directly inside `folder`, sorted; empty if it is absent.
+
+        Every list ends within its `ListLimits`, or raises ForeignContentError or StorageError.
+        """
         ...
 
     def walk(self, folder: str) -> Files:

@@ -29,6 +29,9 @@ _HOLDER: Final = "keyfoldholder"
 _HOLDER_CHARS: Final = 16
 """Characters of a holder's name, by which a lock's content is told from that of an older version, which has none."""
 
+_HELD_BYTES: Final = 65_536
+"""Bytes of a lock that are read: its holder writes a name and a few numbers."""
+
 _log = structlog.get_logger()
 
 
@@ -119,7 +122,7 @@ def held_by(client: ObjectClient, key: str) -> bytes | None:
     if state is None or _is_over(client, key, state):
         return None
     try:
-        content = client.get(key)
+        content = client.get(key, _HELD_BYTES)
     except StorageError:
         if client.state(key) is None:  # it was given back meanwhile
             return None

@@ -18,7 +18,7 @@ import fcntl
 import os
 import secrets
 import shutil
-from bisect import bisect_left
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -28,7 +28,9 @@ from typing import IO, Final
 import pyarrow as pa
 
 from compactor.errors import MissingFileError, StorageError
-from compactor.storage.base import TEMPORARY, UNHEALTHY, FileInfo, Files, Lock, refused, relative
+from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, refused, relative
+from compactor.storage.folder_reads import content, entries_of, files_below
+from compactor.storage.limits import MOST_BYTES, SMALL_BYTES, UNHEALTHY, ListLimits, not_a_file
 from compactor.storage.no_links import open_below
 
 # The mode of folders: all rights for this account alone.
@@ -70,7 +72,8 @@ class LocalStorage:
     The accounts that may read the folder `readers` may read what is written; None: only this account.
     """
 
-    def __init__(self, root: str, readers: str | None = None) -> None:
+    def __init__(self, root: str, readers: str | None = None, lists: ListLimits = ListLimits()) -> None:  # noqa: B008  # it is immutable
+        self._lists = lists
         self._root = Path.cwd() / root
         self._readers = None if readers is None else Path.cwd() / readers
 
@@ -82,9 +85,9 @@ class LocalStorage:
     def is_folder(self) -> bool:
         return True
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
         with _storage_errors("read", self._at(path)) as file:
-            return file.read_bytes()
+            return content(file, at_most)
 
     def create(self, path: str, data: bytes) -> bool:
         with _storage_errors("create", self._at(path)) as file, self._temporary(file) as temporary:
@@ -135,14 +138,8 @@ class LocalStorage:
 
     def list(self, folder: str) -> list[str]:
         with _storage_errors("list", self._at(folder)) as directory:
-            try:
-                names = sorted(os.listdir(directory))  # noqa: PTH208 - every commit lists, and iterdir takes thrice the time
-            except FileNotFoundError:
-                return []
-            first = bisect_left(names, TEMPORARY)
-            while names[first : first + 1] and names[first].startswith(TEMPORARY):
-                del names[first]
-            return names
+            entries = entries_of(directory, self._lists.begin(str(directory)))
+            return sorted(entry.name for entry in entries if not entry.name.startswith(TEMPORARY))
 
     def walk(self, folder: str) -> Files:
         return [info for info in self._files(folder) if not info.is_temporary]
@@ -173,6 +170,8 @@ class LocalStorage:
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:  # noqa: ARG002 - a file says it itself
         with _storage_errors("read", self._at(path)) as file:
+            if not stat.S_ISREG(file.stat().st_mode):  # to open a pipe would wait for its writer
+                raise not_a_file(str(file))
             return pa.OSFile(str(file), "rb")
 
     @contextmanager
@@ -188,7 +187,8 @@ class LocalStorage:
         return f"file://{self._at(path)}"
 
     def sub(self, *parts: str) -> LocalStorage:
-        return LocalStorage(str(self._at("/".join(parts))), None if self._readers is None else str(self._readers))
+        readers = None if self._readers is None else str(self._readers)
+        return LocalStorage(str(self._at("/".join(parts))), readers, self._lists)
 
     def lock(self, path: str) -> Lock | None:
         with _storage_errors("lock", self._at(path)) as file:
@@ -230,15 +230,15 @@ class LocalStorage:
 
     def _files(self, folder: str) -> Files:
         with _storage_errors("list", self._at(folder)) as top:
-            infos = (self._info(f"{parent}/{name}") for parent, _, names in _walk(top) for name in names)
+            infos = map(self._info, files_below(top, self._lists.begin(str(top))))
             return sorted((info for info in infos if info), key=lambda info: info.path)
 
-    def _info(self, file: str) -> FileInfo | None:
+    def _info(self, file: os.DirEntry[str]) -> FileInfo | None:
         try:
-            about = os.stat(file)  # noqa: PTH116 - a vacuum looks at every file, and a Path takes thrice the time
+            about = file.stat()
         except FileNotFoundError:
             return None
-        path = file.removeprefix(str(self._root)).lstrip("/")
+        path = file.path.removeprefix(str(self._root)).lstrip("/")
         return FileInfo(path, about.st_size, about.st_mtime_ns // 1_000_000)
 
 
@@ -283,7 +283,7 @@ class _FileLock:
 
 def _holder(file: Path) -> bytes | None:
     try:
-        descriptor = os.open(file, os.O_RDONLY)
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     try:
@@ -345,7 +345,9 @@ def _replace(temporary: Path, file: Path, seen: bytes) -> bool:
         if not _flock(descriptor, fcntl.LOCK_EX):
             return False
         about = os.fstat(descriptor)
-        if not os.path.samestat(about, file.stat()) or os.pread(descriptor, about.st_size, 0) != seen:
+        if not os.path.samestat(about, file.stat()) or about.st_size != len(seen):
+            return False
+        if os.pread(descriptor, about.st_size, 0) != seen:
             return False
         temporary.replace(file)
         _sync_folder(file.parent)
@@ -367,7 +369,7 @@ def _unlink_own(file: Path, is_own: Callable[[bytes], bool]) -> None:
             if not _flock(descriptor, fcntl.LOCK_EX):
                 return
             about = os.fstat(descriptor)
-            if is_own(os.pread(descriptor, about.st_size, 0)):
+            if about.st_size <= MOST_BYTES and is_own(os.pread(descriptor, about.st_size, 0)):
                 there = os.stat(file.name, dir_fd=folder, follow_symlinks=False)
                 if os.path.samestat(about, there):
                     os.unlink(file.name, dir_fd=folder)
@@ -421,11 +423,3 @@ def _sync_folder(folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # some file systems have no fsync of folders
                 raise
-
-
-def _walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    def refuse(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise error
-
-    return os.walk(top, onerror=refuse)

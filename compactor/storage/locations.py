@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from compactor.errors import UnsupportedStorageError
 from compactor.storage.base import Storage
+from compactor.storage.limits import StoreTimes
 from compactor.storage.local import LocalStorage
-from compactor.storage.object_client import StoreBucket, StoreTimes
+from compactor.storage.object_client import StoreBucket
 from compactor.storage.object_store import ObjectStorage
 
 SCHEMES: Final = ("file", "s3", "gs", "az", "abfss")

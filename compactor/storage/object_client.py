@@ -23,7 +23,8 @@ from msgspec import Struct
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random_exponential
 
 from compactor.errors import DEFECT, MissingFileError, StorageError, StorageRefusedError, UnsupportedStorageError
-from compactor.storage.base import UNHEALTHY, refused
+from compactor.storage.base import refused
+from compactor.storage.limits import UNHEALTHY, StoreTimes, check_size
 from compactor.storage.request_counts import REQUESTS
 from compactor.storage.store_errors import StoreCredentials, brief
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 8 << 20
 """What is larger is uploaded in parts of so many bytes."""
 
-# Objects a page of a list, as many as all stores give: for counting requests.
-_LIST_MAX: Final = 1000
+# Objects a page of a list, as many as all stores give: a page is a request.
+LIST_MAX: Final = 1000
 _DELETE_MAX: Final = 256
 """As many as Azure takes in a request; S3 takes 1,000."""
 _MARK: Final = "keyfoldcreate"
@@ -59,24 +60,6 @@ _UPLOAD_GONE: Final = (
     "The store no longer knows this upload, which is made anew; see whether the bucket is there, and whether a rule "
     "of it ends uploads within the hour."
 )
-
-
-# Four renewals may be missed. Longer: commands take a worker that was killed for alive for longer. Shorter: a pause of
-# its process, or of the store, frees a lock that is held.
-LEASE_MS: Final = 45_000
-
-
-class StoreTimes(Struct, frozen=True):
-    """How long a store is waited for."""
-
-    # How long (s) a request is sent again: longer outages are for the restart policy of a connector.
-    retry_s: float = 20
-    # How long (s) a connection may take to be made.
-    connect_s: float = 5
-    # How long (s) a request may take with its answer: a part of PART_BYTES fits in at 140 kB/s.
-    request_s: float = 60
-    # After how long (ms) a lock that was not renewed counts as free.
-    lease_ms: int = LEASE_MS
 
 
 class StoreBucket(Struct, frozen=True):
@@ -142,33 +125,40 @@ class ObjectClient:
         """Returns the object as messages show it."""
         return f"{self._bucket.url}/{key}"
 
-    def get(self, key: str) -> bytes:
-        """Reads a whole object; MissingFileError if it is absent."""
-        return self._get(key, {})[0]
+    def get(self, key: str, at_most: int) -> bytes:
+        """Reads a whole object; MissingFileError if it is absent, ForeignContentError if it has more bytes."""
+        return self._get(key, {}, at_most)[0]
 
     def get_start(self, key: str, length: int) -> tuple[bytes, int]:
         """Reads the first `length` bytes of an object, or all if it has less; returns its size too."""
         try:
-            return self._get(key, {"range": (0, length)})
+            return self._get(key, {"range": (0, length)}, length)
         except OutOfRangeError:  # it is empty
-            return self._get(key, {})
+            return self._get(key, {}, length)
 
     def get_range(self, key: str, start: int, end: int) -> tuple[bytes, int]:
         """Reads the bytes [start, end) of an object, fewer if it ends before; returns its size too.
 
         Raises MissingFileError; OutOfRangeError if `start` is not below the object's size.
         """
-        return self._get(key, {"range": (start, end)})
+        return self._get(key, {"range": (start, end)}, end - start)
 
-    def _get(self, key: str, options: Any) -> tuple[bytes, int]:
+    def _get(self, key: str, options: Any, at_most: int) -> tuple[bytes, int]:
+        """Reads an answer of up to `at_most` bytes, counted as they come: what a store says of them may be wrong."""
         import obstore
 
         with self._errors("read", key, missing=True):
             answer = obstore.get(self._store, key, options=options)
-            data, size = bytes(answer.bytes()), answer.meta["size"]
+            size = answer.meta["size"]
+            if "range" not in options:
+                check_size(self.url(key), size, at_most)
+            data = bytearray()
+            for piece in answer.stream(max(1, min(at_most, PART_BYTES))):
+                check_size(self.url(key), len(data) + len(piece), at_most)
+                data += piece
         REQUESTS.add("get")
         REQUESTS.add("bytes_read", len(data))
-        return data, size
+        return bytes(data), size
 
     def head(self, key: str) -> ObjectInfo | None:
         """Asks for an object; None if it is absent."""
@@ -334,24 +324,22 @@ class ObjectClient:
         with self._errors("write", key, absent=_UPLOAD_GONE):
             writer.close()
 
-    def list_all(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Lists every object below the folder `prefix`, by key."""
+    def pages(self, prefix: str, after: str | None = None) -> Iterator[list[ObjectInfo]]:
+        """Lists every object below the folder `prefix`, by key, from the one that follows the key `after` on.
+
+        Gives what a request gives, up to LIST_MAX; the next request is made when more is asked for.
+        """
         import obstore
 
         with self._errors("list", prefix):
-            for page in obstore.list(self._store, prefix or None, chunk_size=_LIST_MAX):
+            for page in obstore.list(self._store, prefix or None, offset=after, chunk_size=LIST_MAX):
                 REQUESTS.add("list")
-                yield from map(_info, page)
+                yield list(map(_info, page))
 
-    def list_folder(self, prefix: str) -> tuple[list[ObjectInfo], list[str]]:
-        """Lists the objects directly in the folder `prefix`, and the keys of the folders in it."""
-        import obstore
-
-        with self._errors("list", prefix):
-            listed = obstore.list_with_delimiter(self._store, prefix or None)
-        objects, folders = list(map(_info, listed["objects"])), list(listed["common_prefixes"])
-        REQUESTS.add("list", 1 + (len(objects) + len(folders)) // (_LIST_MAX + 1))
-        return objects, folders
+    @property
+    def skips(self) -> bool:
+        """Whether the store begins a list after a key itself, so that `pages` need not go through those before it."""
+        return self._bucket.scheme != "az"
 
     def delete(self, keys: Sequence[str]) -> None:
         """Removes objects, many in a request if the store can; those that are absent are no error."""

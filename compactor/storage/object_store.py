@@ -21,10 +21,11 @@ from typing import IO, Final, cast
 
 import pyarrow as pa
 
-from compactor.errors import StorageError, UnsupportedStorageError
+from compactor.errors import ForeignContentError, StorageError, UnsupportedStorageError
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
 from compactor.storage.lease import Lease, held_by
-from compactor.storage.object_client import ObjectClient, StoreBucket, client_of
+from compactor.storage.limits import SMALL_BYTES, ListLimits, check_size
+from compactor.storage.object_client import LIST_MAX, ObjectClient, ObjectInfo, StoreBucket, client_of
 from compactor.storage.object_file import ObjectReader, ObjectWriter
 
 _TRIALS: Final = f"{TEMPORARY}creates-"
@@ -35,6 +36,13 @@ _REPLACED: Final = "keyfoldreplace"
 
 _REMEMBERED_BYTES: Final = 32 << 20
 """How many bytes of objects a process remembers that it has just written: a small micro-batch is read back at once."""
+
+
+_LAST: Final = "zzzz"
+"""What comes after all names that keyfold gives to the files of snapshots and runs."""
+
+_DELETED: Final = ListLimits(entries=50_000_000, seconds=3_600)
+"""What `delete_folder` lists: it holds a page at a time, and a folder of millions of objects must go too."""
 
 
 class WrittenObjects:
@@ -90,10 +98,13 @@ class ObjectStorage:
     def is_folder(self) -> bool:
         return False
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
         key = self._at(path)
         data = _WRITTEN.get(self._bucket, key)
-        return self._client.get(key) if data is None else data
+        if data is None:
+            return self._client.get(key, at_most)
+        check_size(self._client.url(key), len(data), at_most)
+        return data
 
     def create(self, path: str, data: bytes) -> bool:
         return self._client.create(self._at(path), data)
@@ -104,7 +115,10 @@ class ObjectStorage:
     def replace(self, path: str, seen: bytes, data: bytes) -> bool:
         key = self._at(path)
         state = self._client.state(key)
-        if state is None or self._client.get(key) != seen:
+        try:
+            if state is None or self._client.get(key, len(seen)) != seen:
+                return False
+        except ForeignContentError:  # it is longer
             return False
         return self._client.replace(key, data, {_REPLACED: secrets.token_hex(8)}, state)
 
@@ -121,9 +135,7 @@ class ObjectStorage:
         return False
 
     def list(self, folder: str) -> list[str]:
-        objects, folders = self._client.list_folder(self._at(folder))
-        names = {key.rpartition("/")[2] for key in (*(info.key for info in objects), *folders)}
-        return sorted(name for name in names if not name.startswith(TEMPORARY))
+        return sorted(set(self._names(folder)))
 
     def walk(self, folder: str) -> Files:
         return [info for info in self._files(folder) if not info.is_temporary]
@@ -141,10 +153,11 @@ class ObjectStorage:
         self.delete_all(paths)
 
     def delete_folder(self, folder: str) -> None:
-        self._delete([info.key for info in self._client.list_all(self._at(folder))])
+        for page in self._pages(self._at(folder), _DELETED):
+            self._delete([info.key for info in page])
 
     def exists(self, path: str) -> bool:
-        return self._client.head(self._at(path)) is not None or bool(self.list(path))
+        return self._client.head(self._at(path)) is not None or any(True for _ in self._names(path))
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         key = self._at(path)
@@ -207,6 +220,39 @@ class ObjectStorage:
     def _files(self, folder: str) -> Files:
         infos = (
             FileInfo(info.key.removeprefix(self._folder).lstrip("/"), info.bytes, info.modified_ms)
-            for info in self._client.list_all(self._at(folder))
+            for page in self._pages(self._at(folder), self._lists)
+            for info in page
         )
         return sorted(infos, key=lambda info: info.path)
+
+    def _names(self, folder: str) -> Iterator[str]:
+        """Yields the names directly in `folder`, some of them more than once.
+
+        One list with a delimiter would be one request for all folders; but obstore gives it as a whole, and so without
+        end if the store does.
+        """
+        budget, inside = self._lists.begin(self.url(folder)), f"{self._at(folder)}/".lstrip("/")
+        after: str | None = None
+        skipped: set[str] = set()
+        while True:
+            for page in self._client.pages(inside.rstrip("/"), after):
+                names = {info.key.removeprefix(inside).partition("/")[0] for info in page}
+                budget.take(len(names))
+                yield from (name for name in names if name and not name.startswith(TEMPORARY))
+                last, _, below = page[-1].key.removeprefix(inside).partition("/")
+                if below and len(page) == LIST_MAX and last not in skipped and self._client.skips:
+                    skipped.add(last)  # the rest of a large folder is passed over, as far as its names are ours
+                    after = f"{inside}{last}/{_LAST}"
+                    break
+            else:
+                return
+
+    def _pages(self, key: str, limits: ListLimits) -> Iterator[list[ObjectInfo]]:
+        budget = limits.begin(self._client.url(key))
+        for page in self._client.pages(key):
+            budget.take(len(page))
+            yield page
+
+    @property
+    def _lists(self) -> ListLimits:
+        return self._client.times.lists

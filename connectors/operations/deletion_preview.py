@@ -16,7 +16,8 @@ from msgspec import Struct
 from compactor.catalog import commits, owner_lock, requests
 from compactor.catalog.aside import LOST
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, MissingFileError
+from compactor.decode_errors import UNDECODABLE
+from compactor.errors import CatalogError, ForeignContentError, MissingFileError
 from compactor.model.position import Position, buckets_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
@@ -24,6 +25,7 @@ from compactor.runs.paths import RUNS
 from compactor.snapshot import location as snapshot_location
 from compactor.snapshot import manifest
 from compactor.storage.base import Storage
+from compactor.storage.limits import LARGE_BYTES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import select
 from connectors.kafka.admin import Admin, TopicInfo
@@ -136,10 +138,10 @@ def preview_of(
 def _begun(storage: Storage) -> DeletionPlan | None:
     """Reads the plan of an earlier delete; an empty one if its file cannot be read, None if there is none."""
     try:
-        return msgspec.json.decode(storage.read(DELETING), type=DeletionPlan)
+        return msgspec.json.decode(storage.read(DELETING, LARGE_BYTES), type=DeletionPlan)
     except MissingFileError:
         return None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (*UNDECODABLE, ForeignContentError):
         return DeletionPlan(connector="")
 
 

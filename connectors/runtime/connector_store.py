@@ -20,7 +20,7 @@ import structlog
 from msgspec import Struct
 
 from compactor.catalog import owner_lock
-from compactor.decode_errors import why
+from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import StorageError
 from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
@@ -113,7 +113,7 @@ class ConnectorStore:
         for name, data in self._connectors.read().items():
             try:
                 yield _decoded(data, name)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 file = self._connectors.path(name)
                 _log.error("stored connector cannot be read", file=file, error=why(error))
 
@@ -136,7 +136,7 @@ class ConnectorStore:
         for name, data in stored.items():
             try:
                 targets[name] = msgspec.json.decode(data, type=_StoredTarget).target_state
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 file = self._targets.path(name)
                 _log.error("stored target state cannot be read", file=file, error=why(error))
         return targets

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compactor.errors import KeyfoldError, RejectedRecordError, StorageError
+from compactor.decode_errors import UNDECODABLE, why
+from compactor.errors import (
+    ForeignContentError,
+    KeyfoldError,
+    MissingFileError,
+    RejectedRecordError,
+    StorageError,
+)
 from compactor.spark.errors import briefly
 from compactor.storage.base import Storage
 from connectors.clock import Clock
@@ -23,6 +30,9 @@ from connectors.config.worker import WorkerConfig
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
+_Count = Annotated[int, Meta(ge=0)]
+_TimeMs = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
+"""A time in ms before the year 10000: Python has no later one."""
 
 
 class ConnectorState(StrEnum):
@@ -172,9 +182,31 @@ class StatusFile:
         }
 
 
+class _Written(Struct, frozen=True):
+    """The content of status.json; a field that is missing reads as nothing."""
+
+    state: str = ConnectorState.UNASSIGNED.value
+    error: str | None = None
+    failures: _Count = 0
+    next_restart_ms: _TimeMs | None = None
+    waiting_since_ms: _TimeMs | None = None
+    counters: dict[str, int] = {}
+    counted_since_ms: _TimeMs | None = None
+    updated_ms: _TimeMs = 0
+
+
 def read(storage: Storage) -> dict[str, object] | None:
-    """Reads the last status that was written to a connector's folder; None if there is none."""
-    if not storage.exists(NAME):
+    """Reads the last status that was written to a connector's folder; None if there is none.
+
+    Of one that cannot be read, the error says why. Raises StorageError.
+    """
+    try:
+        written = msgspec.json.decode(storage.read(NAME), type=_Written)
+    except MissingFileError:
         return None
-    body: dict[str, object] = msgspec.json.decode(storage.read(NAME))
+    except ForeignContentError as error:
+        written = _Written(error=str(error))
+    except UNDECODABLE as error:
+        written = _Written(error=f"{storage.location}/{NAME} cannot be read: {why(error)}. A worker writes it again.")
+    body: dict[str, object] = msgspec.to_builtins(written)
     return body

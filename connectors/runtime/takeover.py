@@ -16,7 +16,7 @@ from compactor.failpoints import hit
 from compactor.model.actions import SetBuckets
 from compactor.model.state import BYTES, CatalogState
 from compactor.storage.base import Storage
-from compactor.storage.object_client import LEASE_MS
+from compactor.storage.limits import LEASE_MS
 from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import worker_storage

@@ -20,9 +20,10 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
+import structlog
 from msgspec import Struct
 
-from compactor.errors import MissingFileError, StorageError
+from compactor.errors import ForeignContentError, MissingFileError, StorageError
 from compactor.storage.base import FileInfo, Storage
 from connectors.errors import SupersededError
 
@@ -30,9 +31,14 @@ REMOVED: Final = b"null\n"
 """The content of a version without the file; no other content is as short, so that a listing tells it."""
 KEPT_MS: Final = 7 * 24 * 3_600_000
 """A removal is kept for so long (ms): a writer that was late for longer would find its number free again."""
+_LONGEST: Final = 16 << 20
+"""Bytes of a file that are read: REST takes a megabyte, of which each character may be written as six."""
 _READ_TRIES: Final = 3
 """How often the files are listed again if one was replaced between the list and the reading."""
 _PATH: Final = re.compile(r".*/(?P<name>[^/@]+)(?:@(?P<number>\d{20}))?\.json")
+
+
+_log = structlog.get_logger()
 
 
 class Version(Struct, frozen=True):
@@ -131,7 +137,7 @@ class VersionedFiles:
         """Returns whether the version whose create has failed is there. Raises StorageError if nothing tells that."""
         after = self._open[name]
         try:
-            data = self._storage.read(self._path(name, after.number))
+            data = self._storage.read(self._path(name, after.number), _LONGEST)
         except MissingFileError:
             with suppress(StorageError):  # then it is open: it may still be made, and the next change asks again
                 return self._settle(name)
@@ -149,7 +155,7 @@ class VersionedFiles:
         if after is None:
             return True
         before, path = self._known(name), self._path(name, after.number)
-        data = before.data if self._storage.create(path, before.data) else self._storage.read(path)
+        data = before.data if self._storage.create(path, before.data) else self._storage.read(path, _LONGEST)
         del self._open[name]
         if data not in (before.data, after.data):
             raise self._superseded(name)
@@ -186,7 +192,11 @@ class VersionedFiles:
         return SupersededError(said, "Look at it as it is now, and ask again.")
 
     def _read(self, newest: FileInfo) -> Version:
-        data = REMOVED if _is_removal(newest) else self._storage.read(newest.path)
+        try:
+            data = REMOVED if _is_removal(newest) else self._storage.read(newest.path, _LONGEST)
+        except ForeignContentError as error:  # of one file: the others must be read
+            _log.error("a stored file is none", error=str(error))
+            data = b""
         return Version(_number(newest.path), data)
 
     def _infos(self) -> list[FileInfo]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from compactor.storage.limits import StoreTimes
 from compactor.storage.locations import open_storage
-from compactor.storage.object_client import StoreTimes
 from compactor.storage.object_store import ObjectStorage
 from tests.support.stores.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.support.stores.running import RunningStore

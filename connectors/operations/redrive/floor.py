@@ -15,9 +15,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from compactor.decode_errors import why
+from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import Storage
+from compactor.storage.limits import LARGE_BYTES
 from compactor.storage.numbered_files import NumberedFiles
 from connectors.errors import ConflictError
 from connectors.kafka.groups import CommittedOffset
@@ -72,7 +73,7 @@ class RedriveFloor:
     def _before(self, run: int) -> bytes:
         """Returns what run number `run` begins with: what the run before it has kept, or the newest that is listed."""
         try:
-            return self._storage.read(_FILES.path(run - 1))
+            return self._storage.read(_FILES.path(run - 1), LARGE_BYTES)
         except MissingFileError:  # there was none, or a newer run has just removed it
             return self._read() or self._encoded({})
 
@@ -106,7 +107,7 @@ class RedriveFloor:
         while True:
             run = _FILES.newest(self._storage)
             try:
-                return self._storage.read(_FILES.path(run) if run else EARLIER)
+                return self._storage.read(_FILES.path(run) if run else EARLIER, LARGE_BYTES)
             except MissingFileError:
                 if run == _FILES.newest(self._storage):
                     return None
@@ -117,7 +118,7 @@ class RedriveFloor:
             return {}
         try:
             floor = msgspec.json.decode(data, type=_Floor)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise ConflictError(
                 f"{self._storage.location}/{FOLDER}, with the positions of {self._topic}, cannot be read: "
                 f"{why(error)}.",

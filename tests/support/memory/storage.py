@@ -6,6 +6,7 @@ Both behave like the local storage; tests/unit/compactor/storage holds all of th
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from compactor.errors import DEFECT, MissingFileError, StorageError
 from compactor.storage.base import FileInfo, Files, Lock, Storage, relative
+from compactor.storage.limits import SMALL_BYTES, check_size
 from tests.support.clocks import ManualClock
 
 T = TypeVar("T")
@@ -43,11 +45,16 @@ class MemoryStorage:
     def is_folder(self) -> bool:
         return False
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
         try:
-            return self._files[self._at(path)][0]
+            data = self._files[self._at(path)][0]
+            check_size(f"{self.location}/{path}", len(data), at_most)
+            return data
         except KeyError:
             raise MissingFileError(f"Could not read {self.location}/{path}: it is not there.") from None
+
+    def _content(self, path: str) -> bytes:
+        return self.read(path, sys.maxsize)
 
     def create(self, path: str, data: bytes) -> bool:
         entry = (data, self._clock.now_ms())
@@ -68,7 +75,7 @@ class MemoryStorage:
         return True
 
     def copy(self, source: str, target: str) -> None:
-        self.write(target, self.read(source))
+        self.write(target, self._content(source))
 
     def link(self, path: str, folder: str) -> bool:
         return False
@@ -106,7 +113,7 @@ class MemoryStorage:
         return self._at(path) in self._files or bool(self.list(path))
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        return pa.BufferReader(self.read(path))
+        return pa.BufferReader(self._content(path))
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[IO[bytes]]:
@@ -196,8 +203,8 @@ class FailingStorage:
     def is_folder(self) -> bool:
         return self._inner.is_folder
 
-    def read(self, path: str) -> bytes:
-        return self._call("read", path, lambda: self._inner.read(path))
+    def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
+        return self._call("read", path, lambda: self._inner.read(path, at_most))
 
     def create(self, path: str, data: bytes) -> bool:
         return self._call("create", path, lambda: self._inner.create(path, data))

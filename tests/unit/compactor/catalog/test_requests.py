@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import Mock
+
+import msgspec
 import pytest
 
 from compactor.catalog import requests
-from compactor.catalog.requests import Answer
+from compactor.catalog.requests import Answer, Request
+from compactor.errors import StorageError, StorageRefusedError
 from compactor.storage.base import Storage
+from compactor.storage.local import LocalStorage
 from tests.support.memory.storage import FailingStorage, MemoryStorage
 
 
@@ -93,7 +101,11 @@ def test_what_has_begun_is_not_withdrawn_when_its_time_is_over(storage: Storage,
     assert requests.answered(storage, asked.id) == given
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}'])
+NESTED = b'{"id":"x","kind":"clean","asked_ms":1,"more":' + b"[" * 50_000
+ANOTHERS = b'{"id":"y","kind":"snapshot","asked_ms":1}'
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}', NESTED, ANOTHERS])
 def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> None:
     """What is no request stops nobody: it is answered with its path, and the others are carried out."""
     storage.write("requests/x.json", content)
@@ -105,10 +117,63 @@ def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> Non
     assert "requests/x.json is no request" in answer.message
 
 
-def test_damaged_answer_is_told(storage: Storage) -> None:
+@pytest.mark.parametrize("other", ["y", "y" * 300, "../../y", "y\0"])
+def test_the_id_of_another_request_leads_nowhere(storage: Storage, other: str) -> None:
+    """It is carried out once or not at all: answered by its file's name, it waits no more."""
+    storage.write("requests/x.json", msgspec.json.encode(Request(id=other, kind="snapshot", asked_ms=1)))
+    assert requests.pending(storage, 1) == ()
+    assert not requests.is_any_pending(storage)
+    assert storage.list("requests") == ["x.done.json", "x.json"]
+
+
+@pytest.mark.parametrize("name", ["y" * 248, "y z", "²"])
+def test_a_file_with_another_name_is_no_request(tmp_path: Path, name: str) -> None:
+    """With a longer ending it could not be answered."""
+    storage = LocalStorage(str(tmp_path))
+    storage.write(f"requests/{name}.json", b"{}")
+    assert not requests.is_any_pending(storage)
+    assert requests.pending(storage, 1) == ()
+
+
+def _too_large(file: Path) -> None:
+    with file.open("wb") as content:
+        content.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, _too_large])
+def test_what_is_no_request_is_answered_so(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """No run ends because of it, and none waits for it; in place of the file that begins a request neither."""
+    storage = LocalStorage(str(tmp_path))
+    asked, begun = (requests.leave(storage, "clean", number) for number in (1, 2))
+    make(tmp_path / "requests/x.json")
+    make(tmp_path / f"requests/{begun.id}.begun.json")
+    assert requests.pending(storage, 1) == (asked, begun)
+    assert not requests.begin(storage, begun.id)
+    for name in ("x", begun.id):
+        answer = requests.answered(storage, name)
+        assert answer is not None
+        assert (answer.ok, f"requests/{name}" in answer.message) == (False, True)
+    assert requests.pending(storage, 1) == (asked,)
+
+
+def test_of_a_request_that_cannot_be_read_now_nothing_waits() -> None:
+    """It may be readable at the next look; one that may not be read is answered so."""
+    storage = FailingStorage(MemoryStorage())
+    first, second, third = (requests.leave(storage, "clean", number) for number in (1, 2, 3))
+    storage.before("read", Mock(side_effect=StorageError("Not now.")), first.id)
+    storage.before("read", Mock(side_effect=StorageRefusedError("Refused.")), second.id)
+    assert requests.pending(storage, 1) == (third,)
+    assert requests.pending(storage, 1) == (first, third)
+    answer = requests.answered(storage, second.id)
+    assert answer is not None
+    assert (answer.ok, answer.message) == (False, "Refused.")
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"ok":true,"more":' + b"[" * 50_000])
+def test_damaged_answer_is_told(storage: Storage, content: bytes) -> None:
     """An answer that cannot be read ends the waiting."""
     asked = requests.leave(storage, "clean", 1)
-    storage.write(f"requests/{asked.id}.done.json", b"{")
+    storage.write(f"requests/{asked.id}.done.json", content)
     answer = requests.answered(storage, asked.id)
     assert answer is not None
     assert not answer.ok

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from compactor.errors import StorageError
 from compactor.storage.lease import RENEWALS, Lease, LeaseRenewals, held_by
-from compactor.storage.object_client import ObjectClient, ObjectInfo, ObjectState, StoreTimes
+from compactor.storage.limits import StoreTimes
+from compactor.storage.object_client import ObjectClient, ObjectInfo, ObjectState
 from tests.support.kafka import wait_until
 
 
@@ -70,7 +71,8 @@ class Client:
     def head(self, key: str) -> ObjectInfo | None:
         return ObjectInfo(key, 0, self.held[key].modified_ms) if key in self.held else None
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, at_most: int) -> bytes:
+        assert len(self.contents[key]) <= at_most
         return self.contents[key]
 
     def delete(self, keys: list[str]) -> None:

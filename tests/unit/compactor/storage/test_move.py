@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from compactor.catalog.owner_lock import OwnerLock, live_owner, this_process
 from compactor.model.log import BASE
 from compactor.storage.base import Storage
+from compactor.storage.limits import StoreTimes
 from compactor.storage.local import LocalStorage
 from compactor.storage.locations import open_storage
-from compactor.storage.object_client import StoreTimes
 from tests.support.brokerless import BrokerlessConnector
 from tests.support.engine import row
 from tests.support.local_spark import LocalSpark

@@ -19,8 +19,9 @@ from obstore import exceptions
 
 from compactor.errors import MissingFileError, StorageError, UnsupportedStorageError
 from compactor.storage.base import Storage
+from compactor.storage.limits import StoreTimes
 from compactor.storage.locations import StoreOptions, open_storage
-from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState, StoreTimes
+from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
 from compactor.storage.object_store import ObjectStorage, WrittenObjects
 from compactor.storage.request_counts import REQUESTS
 from tests.support.kafka import wait_until

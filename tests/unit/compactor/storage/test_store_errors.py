@@ -11,8 +11,8 @@ import pytest
 
 from compactor.errors import StorageError
 from compactor.storage.base import Storage
+from compactor.storage.limits import StoreTimes
 from compactor.storage.locations import StoreOptions, open_storage
-from compactor.storage.object_client import StoreTimes
 from compactor.storage.store_errors import StoreCredentials
 from tests.support.echo_server import echo_server
 

@@ -15,8 +15,8 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import draw
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.model.record import TopicPartition
+from compactor.storage.limits import LEASE_MS
 from compactor.storage.local import LocalStorage
-from compactor.storage.object_client import LEASE_MS
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_worker
 from connectors.errors import ConflictError, ConnectorError
