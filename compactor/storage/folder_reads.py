@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,9 @@ _MORE_BYTES: Final = 1 << 20
 
 _LISTED: Final = 1_000
 """How many entries of a folder are looked at before it is asked whether they are too many."""
+
+
+_NAME: Final = attrgetter("name")
 
 
 def content(file: Path, at_most: int) -> bytes:
@@ -38,23 +42,28 @@ def content(file: Path, at_most: int) -> bytes:
         os.close(descriptor)
 
 
-def entries_of(folder: str | Path, budget: ListBudget) -> Iterator[os.DirEntry[str]]:
-    """Yields what is directly in `folder`, nothing if it is absent. Raises OSError, and as `ListBudget.take`."""
-    try:
-        with os.scandir(folder) as entries:
-            while some := list(islice(entries, _LISTED)):
-                budget.take(len(some))
-                yield from some
-    except FileNotFoundError:
-        return
+def names_in(folder: Path, budget: ListBudget) -> list[str]:
+    """Returns the names directly in `folder`, none if it is absent. Raises OSError, and as `ListBudget.take`."""
+    return [name for entries in _pages(folder, budget) for name in map(_NAME, entries)]
 
 
-def files_below(folder: str | Path, budget: ListBudget) -> Iterator[os.DirEntry[str]]:
-    """Yields all files below `folder`; goes through no link to another folder. Raises as `entries_of`."""
+def files_below(folder: Path, budget: ListBudget) -> Iterator[os.DirEntry[str]]:
+    """Yields all files below `folder`; goes through no link to another folder. Raises as `names_in`."""
     folders: list[str | Path] = [folder]
     while folders:
-        for entry in entries_of(folders.pop(), budget):
-            if not entry.is_dir():
-                yield entry
-            elif not entry.is_symlink():
-                folders.append(entry.path)
+        for entries in _pages(folders.pop(), budget):
+            for entry in entries:
+                if not entry.is_dir():
+                    yield entry
+                elif not entry.is_symlink():
+                    folders.append(entry.path)
+
+
+def _pages(folder: str | Path, budget: ListBudget) -> Iterator[list[os.DirEntry[str]]]:
+    try:
+        with os.scandir(folder) as entries:
+            while page := list(islice(entries, _LISTED)):
+                budget.take(len(page))
+                yield page
+    except FileNotFoundError:
+        return

@@ -19,6 +19,7 @@ import os
 import secrets
 import shutil
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
@@ -29,7 +30,7 @@ import pyarrow as pa
 
 from compactor.errors import MissingFileError, StorageError
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, refused, relative
-from compactor.storage.folder_reads import content, entries_of, files_below
+from compactor.storage.folder_reads import content, files_below, names_in
 from compactor.storage.limits import MOST_BYTES, SMALL_BYTES, UNHEALTHY, ListLimits, not_a_file
 from compactor.storage.no_links import open_below
 
@@ -138,8 +139,11 @@ class LocalStorage:
 
     def list(self, folder: str) -> list[str]:
         with _storage_errors("list", self._at(folder)) as directory:
-            entries = entries_of(directory, self._lists.begin(str(directory)))
-            return sorted(entry.name for entry in entries if not entry.name.startswith(TEMPORARY))
+            names = sorted(names_in(directory, self._lists.begin(str(directory))))
+            first = bisect_left(names, TEMPORARY)
+            while names[first : first + 1] and names[first].startswith(TEMPORARY):
+                del names[first]
+            return names
 
     def walk(self, folder: str) -> Files:
         return [info for info in self._files(folder) if not info.is_temporary]

@@ -105,7 +105,7 @@ NESTED = b'{"id":"x","kind":"clean","asked_ms":1,"more":' + b"[" * 50_000
 ANOTHERS = b'{"id":"y","kind":"snapshot","asked_ms":1}'
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}', NESTED, ANOTHERS])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"id":1}', NESTED, ANOTHERS], ids=range(6))
 def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> None:
     """What is no request stops nobody: it is answered with its path, and the others are carried out."""
     storage.write("requests/x.json", content)
@@ -117,7 +117,7 @@ def test_damaged_request_is_answered_so(storage: Storage, content: bytes) -> Non
     assert "requests/x.json is no request" in answer.message
 
 
-@pytest.mark.parametrize("other", ["y", "y" * 300, "../../y", "y\0"])
+@pytest.mark.parametrize("other", ["y", "y" * 300, "../../y", "y\0"], ids=range(4))
 def test_the_id_of_another_request_leads_nowhere(storage: Storage, other: str) -> None:
     """It is carried out once or not at all: answered by its file's name, it waits no more."""
     storage.write("requests/x.json", msgspec.json.encode(Request(id=other, kind="snapshot", asked_ms=1)))
@@ -126,7 +126,7 @@ def test_the_id_of_another_request_leads_nowhere(storage: Storage, other: str) -
     assert storage.list("requests") == ["x.done.json", "x.json"]
 
 
-@pytest.mark.parametrize("name", ["y" * 248, "y z", "²"])
+@pytest.mark.parametrize("name", ["y" * 248, "y z", "²"], ids=range(3))
 def test_a_file_with_another_name_is_no_request(tmp_path: Path, name: str) -> None:
     """With a longer ending it could not be answered."""
     storage = LocalStorage(str(tmp_path))
@@ -169,7 +169,7 @@ def test_of_a_request_that_cannot_be_read_now_nothing_waits() -> None:
     assert (answer.ok, answer.message) == (False, "Refused.")
 
 
-@pytest.mark.parametrize("content", [b"{", b'{"ok":true,"more":' + b"[" * 50_000])
+@pytest.mark.parametrize("content", [b"{", b'{"ok":true,"more":' + b"[" * 50_000], ids=range(2))
 def test_damaged_answer_is_told(storage: Storage, content: bytes) -> None:
     """An answer that cannot be read ends the waiting."""
     asked = requests.leave(storage, "clean", 1)
