@@ -19,6 +19,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from compactor.secret_forms import HIDDEN
 from connectors.config.secrets import is_secret, logged_text
 from connectors.progress.terminal import is_coloured
+from connectors.terminal_text import one_line
 
 _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 """`level,style` in the environment of Spark's processes; KEYFOLD_… would win over the worker file."""
@@ -42,6 +43,9 @@ def lowest_level(logger: str) -> int:
     """Returns the lowest level that a logger may have; NOTSET: any."""
     return LOWEST.get(logger.partition(".")[0], logging.NOTSET)
 
+
+_OF_MANY_LINES: Final = ("exception", "stack")
+"""What structlog makes of a traceback and of the stack, as lines of their own."""
 
 _log = structlog.get_logger()
 
@@ -132,6 +136,17 @@ def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     return {key: _masked(key, value) for key, value in event.items()}
 
 
+def in_one_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Shows ends of lines in texts as escapes, apart from tracebacks: what others say must not look like another line.
+
+    JSON has escapes of its own.
+    """
+    return {
+        key: one_line(value) if isinstance(value, str) and key not in _OF_MANY_LINES else value
+        for key, value in event.items()
+    }
+
+
 def _masked(name: str, value: Any) -> Any:
     if isinstance(value, str | bytes) and is_secret(name):
         return HIDDEN
@@ -163,4 +178,4 @@ def _rendering(style: str, *, coloured: bool) -> list[Processor]:
     renderer = structlog.dev.ConsoleRenderer(
         colors=coloured, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
     )
-    return [*plain, structlog.processors.format_exc_info, redact, renderer]
+    return [*plain, structlog.processors.format_exc_info, redact, in_one_line, renderer]

@@ -14,7 +14,7 @@ import typer
 
 from connectors import logging_setup
 from connectors.cli.options import UnusedWorkerOption
-from connectors.cli.output import say
+from connectors.cli.output import note, say
 from connectors.clock import SYSTEM_CLOCK
 
 DirOption = Annotated[Path, typer.Option("--dir", help="The demo's folder, made anew each time.", metavar="DIR")]
@@ -35,7 +35,7 @@ def demo(directory: DirOption = Path(".demo"), worker: UnusedWorkerOption = None
     try:
         outcome = play(folder, SYSTEM_CLOCK)
     except RunFailedError as error:
-        typer.echo(f"error: {error.message} {error.action}", err=True)
+        note(f"error: {error.message} {error.action}")
         raise typer.Exit(error.code) from error
     say(report(outcome, folder, own_command(sys.argv[0])))
 

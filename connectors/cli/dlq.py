@@ -19,10 +19,11 @@ from connectors.cli.options import (
     configs_of,
     parts_of,
 )
-from connectors.cli.output import readable, say, say_json
+from connectors.cli.output import note, readable, say, say_json
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 from connectors.rejection import Stage
+from connectors.terminal_text import one_line
 
 if TYPE_CHECKING:
     from connectors.operations.redrive.counts import LetterCount
@@ -169,7 +170,7 @@ def _stage(given: str | None) -> str | None:
 def _warn(sentences: Iterable[str]) -> None:
     """Says on stderr what a result does not."""
     for sentence in sentences:
-        typer.echo(sentence, err=True)
+        note(sentence)
 
 
 def _letters(context: typer.Context, connector: ConnectorArgument, worker: WorkerOption) -> DeadLetters:
@@ -190,7 +191,7 @@ class _Progress:
         """Takes how many letters are done so far."""
         if count // _STEP > self._said:
             self._said = count // _STEP
-            typer.echo(f"{count:,} letters {self._what}", err=True)
+            note(f"{count:,} letters {self._what}")
 
 
 def _verb(*, dry_run: bool) -> str:
@@ -226,7 +227,7 @@ def _time(ms: int | None) -> str | None:
 
 
 def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:
-    said = letter.context
+    said = {name: one_line(text) for name, text in letter.context.items()}
     came = "" if letter.appended is None else f", {_time(letter.appended)}"
     yield f"letter {letter.partition}/{letter.offset}{came}{', sent back' if gone else ''}"
     if said:
@@ -241,14 +242,14 @@ def _lines(letter: Letter, *, gone: bool | None) -> Iterator[str]:
     yield f"  key      {_short(letter.key)}"
     yield f"  value    {_short(letter.value)}"
     for name, value in letter.headers:
-        yield f"  header   {name}: {_short(value)}"
+        yield f"  header   {_short(name)}: {_short(value)}"
 
 
 def _short(data: bytes | str | None) -> str:
     if data is None:
         return "null"
     text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
-    text = "".join(character if character.isprintable() else repr(character)[1:-1] for character in text[: _SHOWN + 1])
+    text = one_line(text[: _SHOWN + 1])
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(data):,} bytes)"
 
 

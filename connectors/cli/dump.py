@@ -10,7 +10,7 @@ import typer
 from msgspec import Struct
 
 from connectors.cli.options import ConnectorArgument, KeyOption, MaxOption, WorkerOption, configs_of
-from connectors.cli.output import JsonLines, Readable, readable
+from connectors.cli.output import JsonLines, Readable, note, readable
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def dump(
     out, as_text, told = JsonLines(), writes_to_terminal() if text is None else text, partition
     for number, records in operation.dump(config, settings, topic, partition, key, limit):
         if number != told:
-            typer.echo(f"partition {number}:", err=True)
+            note(f"partition {number}:")
             told = number
         out.write(lines(records, text=as_text))
     out.flush()

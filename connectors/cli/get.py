@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from connectors.cli.dump import TextOption, writes_to_terminal
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
-from connectors.cli.output import JsonLines, Readable, readable
+from connectors.cli.output import JsonLines, Readable, note, readable
 from connectors.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def get(
     out.write(shown(record, text=is_text) for record in answer.records)
     out.flush()
     for key in answer.absent:
-        typer.echo(f"Nothing is kept of {_printable(key)}.", err=True)
+        note(f"Nothing is kept of {_printable(key)}.")
 
 
 class _NoPandas:

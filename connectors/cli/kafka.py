@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from connectors.cli.options import UnusedWorkerOption
+from connectors.cli.output import say
 from connectors.errors import EXIT_OK
 
 _POLL_S = 0.2
@@ -37,7 +38,7 @@ def kafka(
 
     _handle_signals(_exit)
     with _directory(data_dir) as directory, EmbeddedKafka(directory, port) as broker:
-        typer.echo(f"listening on {broker.bootstrap}")
+        say(f"listening on {broker.bootstrap}")
         ended: list[int] = []
         # Noted only: an exception would leave subprocess' lock held if it interrupts a look at the broker's process.
         _handle_signals(lambda number, _: ended.append(number))

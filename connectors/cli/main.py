@@ -34,6 +34,7 @@ from connectors.cli.dump import dump
 from connectors.cli.failpoints import failpoints
 from connectors.cli.get import get
 from connectors.cli.kafka import kafka
+from connectors.cli.output import note, say
 from connectors.cli.package import package
 from connectors.cli.rebuild import rebuild
 from connectors.cli.release import release
@@ -55,13 +56,13 @@ def exit_of(error: BaseException) -> typer.Exit:
     if isinstance(error, BrokenPipeError):
         return _leave_quietly()
     log.debug("command failed", traceback="".join(traceback.format_exception(error)))
-    typer.echo(logged_text(message_of(error)), err=True)
+    note(logged_text(message_of(error)))
     return typer.Exit(exit_code(error))
 
 
 def interrupted() -> typer.Exit:
     """Returns the exit of a command that Ctrl-C ended."""
-    typer.echo("interrupted", err=True)
+    note("interrupted")
     return typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -148,7 +149,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"keyfold {installed('keyfold')}")
+        say(f"keyfold {installed('keyfold')}")
         raise typer.Exit
 
 

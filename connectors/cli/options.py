@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,6 +12,7 @@ import typer
 from msgspec import Struct
 
 from connectors import logging_setup
+from connectors.cli.output import note
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import ConfigError, UsageError
 from connectors.operations.request_timeout import RequestTimeout
@@ -60,7 +60,7 @@ TimeoutOption = Annotated[
 
 def request_timeout(seconds: int) -> RequestTimeout:
     """Returns a wait for a worker of at most `seconds`, which says on stderr what it waits for."""
-    return RequestTimeout(seconds, partial(typer.echo, err=True))
+    return RequestTimeout(seconds, note)
 
 
 def check_has_topic(topic: str | None, partition: int | None) -> None:

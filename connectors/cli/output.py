@@ -1,4 +1,7 @@
-"""Results on stdout: text, JSON, and one JSON object a line."""
+"""Results on stdout: text, JSON, and one JSON object a line; and what is said besides on stderr.
+
+It is the one place that prints: much of it was written by others, and a terminal must obey none of that.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import msgspec
 import typer
 
 from connectors.progress.terminal import is_terminal
+from connectors.terminal_text import printable, printable_json, printable_with_styles
 
 
 class Base64(msgspec.Struct, frozen=True):
@@ -34,13 +38,18 @@ def readable(data: bytes | str | None) -> Readable:
 
 
 def say(text: str = "") -> None:
-    """Writes `text` and a newline to stdout; bold headers only if stdout is a terminal."""
-    typer.echo(text, color=is_terminal(sys.stdout))
+    """Writes `text` and a newline to stdout, bold headers only if that is a terminal; control characters as escapes."""
+    typer.echo(printable_with_styles(text), color=is_terminal(sys.stdout))
+
+
+def note(text: str) -> None:
+    """Writes `text` and a newline to stderr, control characters as escapes."""
+    typer.echo(printable(text), err=True)
 
 
 def say_json(value: Any) -> None:
     """Writes `value` to stdout as indented JSON; msgspec structs as objects."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    typer.echo(printable_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
@@ -57,10 +66,13 @@ class JsonLines:
     def __init__(self) -> None:
         self._encoder = msgspec.json.Encoder()
         self._out = sys.stdout.buffer
+        # A program reads bytes faster than they are looked through; a person sees some of them only.
+        self._is_terminal = sys.stdout.isatty()
 
     def write(self, values: Iterable[msgspec.Struct]) -> None:
         """Writes `values`, buffered; `flush` at the end. With PYTHONUNBUFFERED one write may take only a part."""
-        left = memoryview(self._encoder.encode_lines(values))
+        encoded = self._encoder.encode_lines(values)
+        left = memoryview(printable_json(encoded.decode()).encode() if self._is_terminal else encoded)
         while left:
             left = left[self._out.write(left) :]
 

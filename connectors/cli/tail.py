@@ -12,7 +12,7 @@ import typer
 from msgspec import Struct
 
 from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
-from connectors.cli.output import JsonLines, Readable, readable
+from connectors.cli.output import JsonLines, Readable, note, readable
 from connectors.clock import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def tail(
         from connectors.operations import tail as operation
 
         def silent(records: int | None) -> None:
-            typer.echo(waiting(topic, records, from_beginning=from_beginning), err=True)
+            note(waiting(topic, records, from_beginning=from_beginning))
 
         clock = SYSTEM_CLOCK
         polls = operation.tail(config, topic, clock, silent, partition, key, limit, from_beginning=from_beginning)

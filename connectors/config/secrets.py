@@ -13,6 +13,7 @@ from typing import Final
 
 from compactor.secret_forms import HIDDEN, forms_of
 from compactor.spark.errors import without_plan
+from connectors import terminal_text
 from connectors.credentials import logins, secrets_in, without_logins
 from connectors.known_values import hide_all, hide_in, without_credentials
 
@@ -37,8 +38,6 @@ _IN_TEXT: Final = re.compile(
 )
 """Names of secrets before a value in a text, without words that sentences hold too (token, credential, jaas)."""
 _PEM: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but tabs and ends of lines: a server's text may colour, move or delete what a terminal shows."""
 _TWO_PERIODS: Final = re.compile(r"(?<=[\w)\"'])\.\.(?=\s|\Z)")
 """The end of a sentence that quotes another one with its end."""
 _LOGIN: Final = re.compile(
@@ -75,7 +74,7 @@ def logged_text(text: str) -> str:
 
     A character that a terminal would obey is shown as Python writes it.
     """
-    return _without_controls(printable_text(hide_all(text)))
+    return terminal_text.printable(printable_text(hide_all(text)))
 
 
 def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
@@ -83,11 +82,7 @@ def text_of_connector(text: str, *given: Mapping[str, str]) -> str:
     values = [value for settings in given for value in settings.values()]
     secrets = [value for settings in given for name, value in settings.items() if is_secret(name)]
     secrets += [login for settings in given for login in logins(settings)]
-    return _without_controls(printable_text(hide_in(text, values, secrets)))
-
-
-def _without_controls(text: str) -> str:
-    return _CONTROL.sub(lambda control: repr(control[0])[1:-1], text)
+    return terminal_text.printable(printable_text(hide_in(text, values, secrets)))
 
 
 def printable_text(text: str) -> str:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TextIO
 
+from connectors.terminal_text import one_line
+
 _GAP: Final = "  "
 NOTHING: Final = "-"
 
@@ -38,7 +40,7 @@ def _line(row: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) ->
 
 
 def cell(value: object) -> str:
-    """Returns `value` as a person reads it: 336,776; 0.50; - for None."""
+    """Returns `value` as a person reads it, in one line: 336,776; 0.50; - for None."""
     match value:
         case None:
             return NOTHING
@@ -49,4 +51,4 @@ def cell(value: object) -> str:
         case float():
             return f"{value:.2f}"
         case _:
-            return str(value)
+            return one_line(str(value))

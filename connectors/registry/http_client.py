@@ -7,6 +7,7 @@ given up when its time is over: its connection is shut down, so that the thread 
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -53,9 +54,11 @@ class HttpAnswer(Struct, frozen=True):
 class HttpClient:
     """Asks with `client`, for each address one request at a time. Used by one thread."""
 
-    def __init__(self, client: httpx.Client, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, client: httpx.Client, max_bytes: int = MAX_BYTES, connect_s: float = math.inf) -> None:
         self._client = client
         self._max_bytes = max_bytes
+        # How long (s) a connection may take: at most half of the time of a request.
+        self._connect_s = connect_s
         self._asking: dict[tuple[str, int | None], _Asking] = {}  # the newest request of each address
 
     def close(self) -> None:
@@ -79,7 +82,8 @@ class HttpClient:
         asking = self._asking[address] = _Asking(
             self._client, request, self._max_bytes, before.socket if before else None
         )
-        asking.start(max(0.001, until - time.monotonic()))
+        left = max(0.001, until - time.monotonic())
+        asking.start(left, min(self._connect_s, left / 2))
         while not asking.over.wait(max(0.0, min(_LOOK_S, until - time.monotonic()))):
             if time.monotonic() >= until or stopped():
                 asking.give_up()
@@ -102,9 +106,10 @@ class _Asking:
         self._answer: HttpAnswer | None = None
         self._error: Exception | None = None
 
-    def start(self, seconds: float) -> None:
-        """Begins; each step may take `seconds`, and to connect half of it, as there may be several addresses."""
-        threading.Thread(target=self._run, args=(seconds,), name="registry-request", daemon=True).start()
+    def start(self, seconds: float, connect_s: float) -> None:
+        """Begins; each step may take `seconds`, and to connect `connect_s`, as there may be several addresses."""
+        limits = httpx.Timeout(seconds, connect=connect_s)
+        threading.Thread(target=self._run, args=(limits,), name="http-request", daemon=True).start()
 
     def give_up(self) -> None:
         """Shuts its connection down: what its thread waits for ends at once."""
@@ -119,9 +124,9 @@ class _Asking:
             raise self._error or httpx.ReadError("the request was given up")
         return self._answer
 
-    def _run(self, seconds: float) -> None:
+    def _run(self, limits: httpx.Timeout) -> None:
         try:
-            self._answer = self._ask(seconds)
+            self._answer = self._ask(limits)
         except httpx.HTTPError as error:
             self._error = error.with_traceback(None)
         except Exception as error:  # noqa: BLE001  # whatever an answer breaks is no answer
@@ -129,9 +134,8 @@ class _Asking:
         finally:
             self.over.set()
 
-    def _ask(self, seconds: float) -> HttpAnswer:
+    def _ask(self, limits: httpx.Timeout) -> HttpAnswer:
         request = self._request
-        limits = httpx.Timeout(seconds, connect=seconds / 2)
         with self._client.stream(
             request.method,
             request.url,

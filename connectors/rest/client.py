@@ -11,19 +11,26 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 import msgspec
+from msgspec import Struct
 
+from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import KeyfoldError
 from compactor.secret_forms import HIDDEN, forms_of, without
 from connectors.config.fields import is_connector_name
 from connectors.config.secrets import is_secret
 from connectors.credentials import is_address, login, quoted, secrets_in, without_logins
 from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest
 
 Answer = TypeVar("Answer")
 
 TIMEOUT_S: Final = 90.0
 """How long (s) an answer may take: as long as Kafka Connect's own do."""
 CONNECT_S: Final = 5.0
+ANSWER_BYTES: Final = 32 << 20
+"""The largest answer that is read: 10,000 connectors, with the state and the config of each, have 20 MB."""
+_VALUES: Final = 2_000_000
+"""The most values of an answer: they take up to 300 MB of memory."""
 _ERRORS: Final[dict[int, type[KeyfoldError]]] = {
     HTTPStatus.BAD_REQUEST: ConfigError,
     HTTPStatus.UNAUTHORIZED: UsageError,
@@ -50,6 +57,12 @@ _NOT_IN: Final = {
 }
 
 
+class _Refusal(Struct, frozen=True):
+    """What a worker says of an error."""
+
+    message: str
+
+
 class RestClient:
     """Asks the worker at `url`; `auth` is a user and its password, `verify` what `tls` gives. Raises UsageError."""
 
@@ -61,13 +74,13 @@ class RestClient:
         # What an answer is shown without: it may repeat the login.
         self._login = (*(login(*auth) if auth else ()), *secrets_in(url, is_secret=False))
         self._where = without_logins(self.url, HIDDEN)
-        self._client = httpx.Client(
+        client = httpx.Client(
             auth=auth,
-            timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S),
             # Without TLS no certificates are loaded, which takes longer than the answer; redirections are not followed.
             verify=verify if httpx.URL(self.url).scheme == "https" else False,
             trust_env=False,
         )
+        self._client = HttpClient(client, ANSWER_BYTES, CONNECT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -100,17 +113,19 @@ class RestClient:
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         sent = forms_of(*self._login, *_secrets_of(body))
         try:
-            answer = self._client.request(method, f"{self.url}{path}", json=body)
+            answer = self._client.ask(HttpRequest(method, f"{self.url}{path}", {}, body), TIMEOUT_S)
         except httpx.HTTPError as error:
             raise UnreachableError(
                 f"No worker answers at {self._where}: {without(str(error), sent)[:_SAID]}.",
                 "Start one with listeners, or name another address with --url.",
             ) from None
-        if not answer.is_success:
+        if not httpx.codes.is_success(answer.status):
             raise _error(answer, sent)
         try:
-            return _hidden(answer.json(), sent) if answer.content else None
-        except ValueError:
+            return _hidden(_decoded(answer.body), sent) if answer.body else None
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise self._no_worker(f"its answer is too much: {why(error)}") from None
+        except UNDECODABLE:
             raise self._no_worker("its answer is not JSON") from None
 
     def _no_worker(self, why: str) -> UnreachableError:
@@ -138,13 +153,20 @@ def _hidden(answer: Any, sent: Sequence[str]) -> Any:
     return HIDDEN if is_sent else answer
 
 
-def _error(answer: httpx.Response, sent: Sequence[str]) -> KeyfoldError:
+def _decoded(body: bytes) -> Any:
+    """Decodes JSON. Raises UNDECODABLE, also for more values than fit into memory: a list of three bytes takes 60."""
+    if sum(map(body.count, (b",", b"[", b"{"))) > _VALUES:
+        raise msgspec.ValidationError(f"it has more than {_VALUES:,} values")
+    return msgspec.json.decode(body)
+
+
+def _error(answer: HttpAnswer, sent: Sequence[str]) -> KeyfoldError:
     try:
-        message = str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        message = f"The worker answered {answer.status_code} {answer.reason_phrase}."
-    kind = _ERRORS.get(answer.status_code, KeyfoldError)
-    return kind(without(message, sent)[:_SAID], _ACTIONS.get(answer.status_code, ""))
+        message = msgspec.json.decode(answer.body, type=_Refusal).message
+    except UNDECODABLE:
+        message = f"The worker answered {answer.status} {httpx.codes.get_reason_phrase(answer.status)}".rstrip() + "."
+    kind = _ERRORS.get(answer.status, KeyfoldError)
+    return kind(without(message, sent)[:_SAID], _ACTIONS.get(answer.status, ""))
 
 
 def _is_address(url: str) -> bool:

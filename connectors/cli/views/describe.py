@@ -96,7 +96,7 @@ def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator
     else:
         yield f"State: none, as no worker is running; the last one said {status.state} {ago}"
     if status.error is not None:
-        yield f"Error: {status.error}"
+        yield "Error: " + status.error.replace("\n", "\n  ")
     if status.waiting_since_ms is not None and status.error is not None:
         outage = _ago(now_ms - status.waiting_since_ms)
         yield f"Waits: what the error names has not answered since {moment(status.waiting_since_ms)}, {outage}"

@@ -232,3 +232,15 @@ def test_what_no_handler_takes_is_masked_too() -> None:
     for event in ("a thread has ended with an error", "an error could not be raised", "error: PanicException: "):
         assert event in done.stderr
     assert done.returncode == 1
+
+
+def test_what_others_say_is_one_line_of_the_console(capsys: pytest.CaptureFixture[str]) -> None:
+    """Librdkafka quotes brokers: neither an event nor a value may look like another line, or move the cursor."""
+    logging_setup.configure("info", "console")
+    logging.getLogger("librdkafka").warning("said:\n2026-11-26 [error] forged\x1b[2J\u202e")
+    _log.warning("store", said="a\nb\x9b", more=["c\nd"])
+    first, second = capsys.readouterr().err.splitlines()
+    assert r"said:\n2026-11-26 [error] forged\x1b[2J\u202e" in first
+    assert "a" in second
+    assert first.isprintable()
+    assert second.isprintable()

@@ -339,7 +339,9 @@ def test_a_worker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert f"No worker answers at {url}: timed out." in failed(invoke("connectors", "list", "--url", url), 4)
+        assert f"No worker answers at {url}: the answer was not complete in time." in failed(
+            invoke("connectors", "list", "--url", url), 4
+        )
 
 
 @pytest.mark.parametrize(
@@ -394,7 +396,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
         (404, b"<html>Nothing</html>", 2, "The worker answered 404 Not Found."),
         (502, b"[]", 1, "The worker answered 502 Bad Gateway."),
         (502, b"{}", 1, "The worker answered 502 Bad Gateway."),
-        (599, b"", 1, "The worker answered 599 ."),
+        (599, b"", 1, "The worker answered 599."),
     ],
 )
 def test_answers_that_are_no_workers(status: int, body: bytes, code: int, said: str) -> None:

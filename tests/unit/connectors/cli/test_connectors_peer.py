@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
+import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.rest.client import ANSWER_BYTES
 from tests.support.cli import invoke
 from tests.support.echo_server import echo_server
 
@@ -89,6 +92,37 @@ def test_an_answer_of_another_form_is_no_workers(answer: Any, arguments: tuple[s
     code, output = told(lambda _: answer, *arguments)
     assert (code, "has another form" in output, "report it" in output) == (4, True, False), output
     assert "next: Name the worker's address with --url." in output
+
+
+COMPRESSED = {"Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((200, gzip.compress(b'"' + b"x" * 50_000_000 + b'"'), COMPRESSED), "it is compressed"),
+        ((200, b'"' + b"x" * ANSWER_BYTES + b'"'), f"it is larger than {ANSWER_BYTES} bytes"),
+        ((200, b"[" + b"[]," * 2_000_000 + b"[]]"), "it has more than 2,000,000 values"),
+        ((200, b"[" * 200_000), "it is nested too deeply"),
+        ((200, b"[" * 950 + b"]" * 950), ""),
+        ((200, b'{"more": "'), "its answer is not JSON"),
+        ((503, b"[" * 200_000), "The worker answered 503 Service Unavailable."),
+        ((503, b'{"message": "\\u001b[2J\\u202e"}'), r"\x1b[2J\u202e"),
+    ],
+    ids=range(8),
+)
+@pytest.mark.parametrize("arguments", [("list", "--json"), ("show", "c"), ("pause", "c")])
+def test_an_answer_costs_no_more_than_it_may(
+    answer: tuple[int, bytes] | tuple[int, bytes, Mapping[str, str]], said: str, arguments: tuple[str, ...]
+) -> None:
+    """In bytes, values and depth, also once it is unpacked; no defect is to be reported."""
+    with echo_server(lambda *_: answer) as url:
+        tracemalloc.start()
+        done = invoke("connectors", *arguments, "--url", url)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert (said in done.output, "report it" in done.output) == (True, False), done.output[:500]
+    assert most < 6 * ANSWER_BYTES
 
 
 @pytest.mark.parametrize("command", ["create", "update"])

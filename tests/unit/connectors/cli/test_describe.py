@@ -160,6 +160,39 @@ def test_the_error_in_a_status_is_shown_without_secrets() -> None:
     assert status.error == "sent [hidden]"
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"garbage",
+        b"[1]",
+        b"\xff",
+        b'{"updated_ms": "x"}',
+        b'{"updated_ms": 99999999999999999}',
+        b'{"next_restart_ms": -1}',
+        b'{"counters": {"batches": "many"}}',
+        b'{"more": ' + b"[" * 50_000,
+        b" " * (2 << 20),
+    ],
+    ids=range(9),
+)
+def test_a_status_that_cannot_be_read_is_said(tmp_path: Path, content: bytes) -> None:
+    """Whoever may write to the store has written it: all else is described, and no defect is to be reported."""
+    keep(tmp_path, ROWS, [PUBLISH])
+    storage_of(tmp_path).write("status.json", content)
+    result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    assert (result.exit_code, "report it" in result.output) == (0, False), result.output
+    assert f"Error: {storage_of(tmp_path).location}/status.json" in result.stdout
+    assert "orders" in result.stdout
+
+
+def test_the_error_in_a_status_looks_like_no_line_of_ours(tmp_path: Path) -> None:
+    """It may have several lines, and anything in them."""
+    keep(tmp_path, ROWS, [PUBLISH])
+    storage_of(tmp_path).write("status.json", b'{"error": "a\\nState: RUNNING\\u001b[2J"}')
+    result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))
+    assert "Error: a\n  State: RUNNING\\x1b[2J\n" in result.stdout
+
+
 def test_the_error_of_a_quarantine_is_shown_without_secrets() -> None:
     """It was read from the store, as an error had it: an error of Spark's, or what a decoder has said."""
     held = Quarantined(since_ms=0, retry_ms=1, failures=1, error="refused: sasl.password=geheim-4711")

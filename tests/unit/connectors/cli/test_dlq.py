@@ -18,6 +18,7 @@ from connectors.operations.redrive.plan import RedrivenRecords, RedrivePosition,
 from connectors.operations.redrive.run import LetterFates, RedriveResult
 from tests.support.cli import connector_file, invoke, worker_file
 
+HOSTILE = "\x1b[2J\nletter 9/9\u202e\x9b"
 FEW = RedriveResult({"t": 2}, {"left by the filters": 1}, 3)
 
 
@@ -118,6 +119,16 @@ def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, top
     assert "(120 bytes)" in second
     assert "stage" not in second
     assert topic.run(tmp_path, "show", "--topic", "x").stdout == "There are no such letters in dead.\n"
+
+
+@pytest.mark.parametrize("command", ["show", "list"])
+def test_what_a_letter_says_moves_nothing_on_the_terminal(tmp_path: Path, topic: Letters, command: str) -> None:
+    """Whoever produces to the source may have written all of it: each text is shown in its line."""
+    said = dict.fromkeys(("topic", "stage", "class_name", "exception_class_name", "exception_message"), HOSTILE)
+    topic.kept = [replace(letter(0, 1, **said), headers=((f"{HOSTILE}\n  value    forged", b"x"),))]
+    shown = topic.run(tmp_path, command).stdout
+    assert [line for line in shown.splitlines() if not line.isprintable() or line.startswith("  value    forged")] == []
+    assert r"\x1b[2J\nletter 9/9" in shown
 
 
 def test_list_counts_letters_by_what_they_say(tmp_path: Path, topic: Letters) -> None:
