@@ -102,14 +102,15 @@ COMPRESSED = {"Content-Encoding": "gzip"}
     [
         ((200, gzip.compress(b'"' + b"x" * 50_000_000 + b'"'), COMPRESSED), "it is compressed"),
         ((200, b'"' + b"x" * ANSWER_BYTES + b'"'), f"it is larger than {ANSWER_BYTES} bytes"),
-        ((200, b"[" + b"[]," * 2_000_000 + b"[]]"), "it has more than 2,000,000 values"),
+        ((200, b"[" + b"[]," * 2_000_000 + b"[]]"), "it has more than 4,000,000 values"),
+        ((200, b"[" + b'{"":0},' * 1_000_000 + b"[]]"), "it has more than 4,000,000 values"),
         ((200, b"[" * 200_000), "it is nested too deeply"),
         ((200, b"[" * 950 + b"]" * 950), ""),
         ((200, b'{"more": "'), "its answer is not JSON"),
         ((503, b"[" * 200_000), "The worker answered 503 Service Unavailable."),
         ((503, b'{"message": "\\u001b[2J\\u202e"}'), r"\x1b[2J\u202e"),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 @pytest.mark.parametrize("arguments", [("list", "--json"), ("show", "c"), ("pause", "c")])
 def test_an_answer_costs_no_more_than_it_may(
