@@ -7,12 +7,11 @@ many bytes as the catalog says.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 from msgspec import Struct
 
-from compactor.errors import ForeignContentError, StorageError
+from compactor.errors import ForeignContentError
 
 SMALL_BYTES: Final = 1 << 20
 """Bytes of a file that are read if the caller names no other limit: a hundred times what most have."""
@@ -38,12 +37,12 @@ class ListLimits(Struct, frozen=True):
 
     # Five entries for each file of a large connector (100,000 runs); in memory they take up to 250 MB.
     entries: int = 500_000
-    # So many entries take 100 s if a page of a thousand takes 0.2 s.
+    # Of an object store: so many entries take 100 s if a page of a thousand takes 0.2 s.
     seconds: float = 300.0
 
-    def begin(self, where: str) -> ListBudget:
-        """Begins a list of `where`, the folder as messages show it."""
-        return ListBudget(self, where)
+    def begin(self, place: str) -> ListBudget:
+        """Begins a list of `place`, the folder as messages show it."""
+        return ListBudget(self, place)
 
 
 class StoreTimes(Struct, frozen=True):
@@ -64,34 +63,29 @@ class StoreTimes(Struct, frozen=True):
 class ListBudget:
     """Counts what one list has taken of its limits."""
 
-    def __init__(self, limits: ListLimits, where: str) -> None:
+    def __init__(self, limits: ListLimits, place: str) -> None:
         self._limits = limits
-        self._where = where
-        # Entries taken so far, and when (s, of the process's clock) the list has to be over.
+        self._place = place
+        # Entries taken so far.
         self._taken = 0
-        self._until_s = time.monotonic() + limits.seconds
 
     def take(self, entries: int) -> None:
-        """Takes so many more entries. Raises ForeignContentError if they are too many, StorageError if it is late."""
+        """Takes so many more entries. Raises ForeignContentError if they are too many."""
         self._taken += entries
         if self._taken > self._limits.entries:
             raise ForeignContentError(
-                f"{self._where} holds more than {self._limits.entries:,} files: keyfold writes fewer.", _NOT_OURS
-            )
-        if time.monotonic() > self._until_s:
-            raise StorageError(
-                f"Could not list {self._where}: the list did not end within {self._limits.seconds:g} s.", UNHEALTHY
+                f"{self._place} holds more than {self._limits.entries:,} files: keyfold writes fewer.", _NOT_OURS
             )
 
 
-def check_size(where: str, size: int, at_most: int) -> None:
-    """Raises ForeignContentError if the file `where`, as messages show it, has more than `at_most` bytes."""
+def check_size(place: str, size: int, at_most: int) -> None:
+    """Raises ForeignContentError if the file `place`, as messages show it, has more than `at_most` bytes."""
     if size > at_most:
         raise ForeignContentError(
-            f"{where} has {size:,} bytes or more: a file of its kind has {at_most:,} at most.", _NOT_OURS
+            f"{place} has {size:,} bytes or more: a file of its kind has {at_most:,} at most.", _NOT_OURS
         )
 
 
-def not_a_file(where: str) -> ForeignContentError:
-    """Returns the error for a folder, a pipe or a device in place of the file `where`."""
-    return ForeignContentError(f"{where} is no file, but a folder, a pipe or a device.", _NOT_OURS)
+def not_a_file(place: str) -> ForeignContentError:
+    """Returns the error for a folder, a pipe or a device in place of the file `place`."""
+    return ForeignContentError(f"{place} is no file, but a folder, a pipe or a device.", _NOT_OURS)

@@ -25,6 +25,7 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 from compactor.errors import DEFECT, MissingFileError, StorageError, StorageRefusedError, UnsupportedStorageError
 from compactor.storage.base import refused
 from compactor.storage.limits import UNHEALTHY, StoreTimes, check_size
+from compactor.storage.object_list import ObjectList
 from compactor.storage.request_counts import REQUESTS
 from compactor.storage.store_errors import StoreCredentials, brief
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 PART_BYTES: Final = 8 << 20
 """What is larger is uploaded in parts of so many bytes."""
 
-# Objects a page of a list, as many as all stores give: a page is a request.
-LIST_MAX: Final = 1000
 _DELETE_MAX: Final = 256
 """As many as Azure takes in a request; S3 takes 1,000."""
 _MARK: Final = "keyfoldcreate"
@@ -324,17 +323,19 @@ class ObjectClient:
         with self._errors("write", key, absent=_UPLOAD_GONE):
             writer.close()
 
-    def pages(self, prefix: str, after: str | None = None) -> Iterator[list[ObjectInfo]]:
+    def pages(self, listing: ObjectList, prefix: str, after: str | None = None) -> Iterator[list[ObjectInfo]]:
         """Lists every object below the folder `prefix`, by key, from the one that follows the key `after` on.
 
         Gives what a request gives, up to LIST_MAX; the next request is made when more is asked for.
         """
-        import obstore
-
         with self._errors("list", prefix):
-            for page in obstore.list(self._store, prefix or None, offset=after, chunk_size=LIST_MAX):
+            for page in listing.pages(prefix, after):
                 REQUESTS.add("list")
                 yield list(map(_info, page))
+
+    def listing(self, seconds: float) -> ObjectList:
+        """Begins a list that takes up to `seconds` in all its requests: a context for `pages`."""
+        return ObjectList(self._store, seconds)
 
     @property
     def skips(self) -> bool:

@@ -25,8 +25,9 @@ from compactor.errors import ForeignContentError, StorageError, UnsupportedStora
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
 from compactor.storage.lease import Lease, held_by
 from compactor.storage.limits import SMALL_BYTES, ListLimits, check_size
-from compactor.storage.object_client import LIST_MAX, ObjectClient, ObjectInfo, StoreBucket, client_of
+from compactor.storage.object_client import ObjectClient, ObjectInfo, StoreBucket, client_of
 from compactor.storage.object_file import ObjectReader, ObjectWriter
+from compactor.storage.object_list import LIST_MAX
 
 _TRIALS: Final = f"{TEMPORARY}creates-"
 """What the keys of trials begin with: listings leave out names that begin with `.tmp-`."""
@@ -234,24 +235,26 @@ class ObjectStorage:
         budget, inside = self._lists.begin(self.url(folder)), f"{self._at(folder)}/".lstrip("/")
         after: str | None = None
         skipped: set[str] = set()
-        while True:
-            for page in self._client.pages(inside.rstrip("/"), after):
-                names = {info.key.removeprefix(inside).partition("/")[0] for info in page}
-                budget.take(len(names))
-                yield from (name for name in names if name and not name.startswith(TEMPORARY))
-                last, _, below = page[-1].key.removeprefix(inside).partition("/")
-                if below and len(page) == LIST_MAX and last not in skipped and self._client.skips:
-                    skipped.add(last)  # the rest of a large folder is passed over, as far as its names are ours
-                    after = f"{inside}{last}/{_LAST}"
-                    break
-            else:
-                return
+        with self._client.listing(self._lists.seconds) as listing:
+            while True:
+                for page in self._client.pages(listing, inside.rstrip("/"), after):
+                    names = {info.key.removeprefix(inside).partition("/")[0] for info in page}
+                    budget.take(len(names))
+                    yield from (name for name in names if name and not name.startswith(TEMPORARY))
+                    last, _, below = page[-1].key.removeprefix(inside).partition("/")
+                    if below and len(page) == LIST_MAX and last not in skipped and self._client.skips:
+                        skipped.add(last)  # the rest of a large folder is passed over, as far as its names are ours
+                        after = f"{inside}{last}/{_LAST}"
+                        break
+                else:
+                    return
 
-    def _pages(self, key: str, limits: ListLimits) -> Iterator[list[ObjectInfo]]:
+    def _pages(self, key: str, limits: ListLimits) -> Iterator[Sequence[ObjectInfo]]:
         budget = limits.begin(self._client.url(key))
-        for page in self._client.pages(key):
-            budget.take(len(page))
-            yield page
+        with self._client.listing(limits.seconds) as listing:
+            for page in self._client.pages(listing, key):
+                budget.take(len(page))
+                yield page
 
     @property
     def _lists(self) -> ListLimits:

@@ -176,7 +176,7 @@ def test_the_error_in_a_status_is_shown_without_secrets() -> None:
     ids=range(9),
 )
 def test_a_status_that_cannot_be_read_is_said(tmp_path: Path, content: bytes) -> None:
-    """Whoever may write to the store has written it: all else is described, and no defect is to be reported."""
+    """An account that may write to the store has written it: all else is described, and no defect is to be reported."""
     keep(tmp_path, ROWS, [PUBLISH])
     storage_of(tmp_path).write("status.json", content)
     result = invoke("describe", connector_file(tmp_path), "--worker", worker_file(tmp_path))

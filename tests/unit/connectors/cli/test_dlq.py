@@ -123,7 +123,7 @@ def test_show_prints_what_is_wrong_and_what_the_record_holds(tmp_path: Path, top
 
 @pytest.mark.parametrize("command", ["show", "list"])
 def test_what_a_letter_says_moves_nothing_on_the_terminal(tmp_path: Path, topic: Letters, command: str) -> None:
-    """Whoever produces to the source may have written all of it: each text is shown in its line."""
+    """A producer of the source may have written all of it: each text is shown in its line."""
     said = dict.fromkeys(("topic", "stage", "class_name", "exception_class_name", "exception_message"), HOSTILE)
     topic.kept = [replace(letter(0, 1, **said), headers=((f"{HOSTILE}\n  value    forged", b"x"),))]
     shown = topic.run(tmp_path, command).stdout
