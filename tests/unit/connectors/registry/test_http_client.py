@@ -82,7 +82,7 @@ def says(*parts: bytes) -> Callable[[socket.socket], None]:
 
 
 def requests_under_way() -> int:
-    return sum(thread.name == "registry-request" for thread in threading.enumerate())
+    return sum(thread.name == "http-request" for thread in threading.enumerate())
 
 
 @pytest.fixture
