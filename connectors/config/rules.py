@@ -244,8 +244,8 @@ def pair_faults(own: ConnectorConfig, other: ConnectorConfig, file: object) -> I
     """Yields the faults of `own` if it shares an output with `other`, which is in `file`, or letters with an output."""
     shared = _shared_output(own, other)
     if shared is not None:
-        text = f"{_quoted(shared, own, other)} is also the output topic of {_named(other, file)}; each needs"
-        yield Fault(_OUTPUT, f"{text} one of its own.")
+        whose = f'is also the output topic of connector "{other.name}" in {file}; each needs one of its own.'
+        yield Fault(_OUTPUT, f"{_quoted(shared, own, other)} {whose}")
     letters = own.dead_letter_topic
     if letters is not None and _publishes_to(other, letters):
         text = f"{_quoted(letters, own, other)} is the output topic of {_named(other, file)}; dead letters need"
@@ -332,8 +332,8 @@ def loop_fault(own: ConnectorConfig, others: Sequence[tuple[ConnectorConfig, obj
     text = "" if _has_placeholders(configs) else shown
     return Fault(
         _DLQ if mine.topic == own.dead_letter_topic else _OUTPUT,
-        f"what is written there comes back by {_named(through, files.get(id(through)))}{text}: records would go round "
-        "for ever.",
+        f'what is written there comes back by connector "{through.name}" in {files.get(id(through))}{text}: records '
+        "would go round for ever.",
     )
 
 
