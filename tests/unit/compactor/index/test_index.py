@@ -25,6 +25,8 @@ from compactor.storage.base import Storage
 from tests.support.engine import row
 from tests.support.memory.storage import MemoryStorage
 
+# More than any index file of these tests has.
+FILE_BYTES = 16 << 20
 PATH = "runs/1-j-x.index"
 KEYS = st.sampled_from([b"", b"a", b"b", b"ab", b"\xff", None])
 LOGS = st.dictionaries(st.integers(0, 2), st.lists(KEYS, min_size=1, max_size=40), min_size=1)
@@ -258,7 +260,7 @@ class CountingStorage(MemoryStorage):
         self.reads: list[int] = []
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        return pa.PythonFile(Counted(self.read(path), self.reads), mode="r")
+        return pa.PythonFile(Counted(self.read(path, FILE_BYTES), self.reads), mode="r")
 
 
 @pytest.mark.parametrize("records", [1_024, 102_400])

@@ -17,7 +17,7 @@ def test_a_reader_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     """Also by who has nothing to write: `tail … | head -1` ends."""
     read_end, write_end = os.pipe()
     with os.fdopen(write_end, "wb", buffering=0) as pipe:
-        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=pipe))
+        monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=pipe, isatty=lambda: False))
         lines = JsonLines()
         assert lines.read_on
         os.close(read_end)
