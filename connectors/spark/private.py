@@ -17,8 +17,11 @@ import structlog
 
 from compactor.spark.errors import briefly, is_cancelled
 from connectors.errors import ConfigError
+from connectors.spark.callers import LISTS, is_own
 
 if TYPE_CHECKING:
+    import socket
+
     from py4j.java_gateway import JavaGateway
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -41,6 +44,7 @@ SWITCHES: Final[dict[str, str]] = {
     "progress": "each micro-batch writes two files more before the next begins",
     "files": "Spark runs processes of the system for each file of its own record of progress",
     "planning": "Spark compiles Java for the answers of tasks: a worker's first minute takes more processor time",
+    "callers": "each account of the machine may call functions of the worker, through Spark's port for that",
     "home": "each Python process of Spark's starts more slowly",
 }
 """What is worse without each switch; the measures are in docs/decisions/0002-spark.md."""
@@ -167,11 +171,58 @@ def stop(spark: SparkSession) -> None:
 
 def adapt(spark: SparkSession, settings: Mapping[str, str]) -> None:
     """Changes in a new session what has no public setting; `settings` are those that it was started with."""
+    refuse_callers(spark)
     _quiet_accumulators(spark)
     _look_for_no_sources(spark)
     _choose_file_manager(spark, settings)
     if is_used("process") and jvm_process(spark) is None:
         _log_once("process", "PySpark does not show it")
+
+
+def refuse_callers(spark: SparkSession) -> None:
+    """Has the port by which the JVM calls Python refuse the processes of other accounts, before anything is read.
+
+    PySpark opens it on the loopback for the first query, and asks no caller there for a secret: who is let in calls the
+    query's function, and answers what it asks the JVM. A secret would not do, as PySpark's JVM has none to show.
+    """
+
+    def guard() -> None:
+        gateway: Any = spark.sparkContext._gateway
+        _having(type(gateway), "_create_callback_server")  # of the instance any name would be one of the JVM's
+        if not any(path.is_file() for path in LISTS):
+            raise FileNotFoundError(f"{LISTS[0]} is not there, which says to whom a connection belongs")
+        create = gateway._create_callback_server
+
+        def create_guarded(parameters: Any) -> Any:
+            server = _having(create(parameters), "_create_connection")
+            connect = server._create_connection
+
+            def connect_own(connection: socket.socket, stream: Any) -> Any:
+                return connect(connection, stream) if is_own(connection) else _Refused(connection, stream)
+
+            server._create_connection = connect_own
+            return server
+
+        gateway._create_callback_server = create_guarded
+
+    _attempt("callers", guard, None)
+
+
+class _Refused:
+    """What Py4J starts and closes in place of a connection that was refused; an error would end its server."""
+
+    def __init__(self, connection: socket.socket, stream: Any) -> None:
+        self.socket = connection
+        self._stream = stream
+
+    def start(self) -> None:
+        """Closes it, without an answer."""
+        self.close()
+
+    def close(self, *_: object) -> None:
+        """Closes it."""
+        self._stream.close()
+        self.socket.close()
 
 
 def plan_quickly(spark: SparkSession, settings: Mapping[str, str]) -> None:

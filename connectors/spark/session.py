@@ -100,6 +100,12 @@ FOR_RECORDS: Final[dict[str, str]] = {
 _ON_CLUSTERS: Final[dict[str, str]] = {EXECUTOR_OPTIONS: f"{_QUICK} {_METADATA}"}
 """Defaults for executors of a cluster: what they do in Java, on one machine the driver's JVM does, with its options."""
 
+_IN_ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
+"""The masters without another process of Spark's than the driver's JVM, which makes the secret for itself."""
+_LOCAL: Final[dict[str, str]] = {"spark.authenticate": "true"}
+"""Defaults for these. Every account of the machine reaches the ports of the driver on the loopback, and could ask the
+block manager for what tasks are sent, passwords of Kafka clients among it. A cluster needs a secret of the user's."""
+
 _BRINGS_PYTHON: Final = "yarn"
 """The master to which Spark uploads the zipped Python of its home, which therefore has to have it."""
 
@@ -173,7 +179,8 @@ def prepare(
     find_java()
     note_variables(environment)
     check_home(environment)
-    settings = {**DEFAULTS, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
+    local = _LOCAL if _IN_ONE_PROCESS.fullmatch(master) else {}
+    settings = {**DEFAULTS, **local, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
     if is_cluster(master):
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
     names = {environment.get("PYSPARK_PYTHON", sys.executable), settings.get(PYTHON, sys.executable)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,16 @@ def test_this_spark_has_every_switch(spark: SparkSession) -> None:
     assert private._missing == set()
     assert private.jvm_process(spark) is not None
     assert spark.conf.get(private.FILES) == private._FILE_MANAGER
+
+
+def test_the_ports_of_spark_give_nothing_to_who_has_no_secret(spark: SparkSession) -> None:
+    """Every account of the machine reaches them: the driver's own and the block manager's, with all that tasks get."""
+    jvm: Any = spark._jvm
+    environment = jvm.org.apache.spark.SparkEnv.get()
+    ports = [int(spark.conf.get("spark.driver.port") or 0), environment.blockManager().blockManagerId().port()]
+    request = b"\x03" + bytes(8) + b"\0\0\0\1\0"  # RpcRequest of Spark's network protocol: a type, a number, a body
+    for port in ports:
+        with socket.create_connection(("127.0.0.1", port), 20) as connection:
+            connection.settimeout(20)
+            connection.sendall((8 + len(request)).to_bytes(8, "big") + request)
+            assert b"SaslMessage" in connection.recv(1000), port

@@ -92,7 +92,7 @@ def test_a_session_without_private_names_is_used_as_it_is() -> None:
             private.adapt(spark, {})
             private.plan_quickly(spark, {})
             private.stop(spark)
-    missed = ["accumulators", "sources", "files", "process", "planning", "stop"]
+    missed = ["callers", "accumulators", "sources", "files", "process", "planning", "stop"]
     assert [line["switch"] for line in logs] == missed
     assert [line["without"] for line in logs] == [private.SWITCHES[name] for name in missed]
     assert spark.stopped == 2

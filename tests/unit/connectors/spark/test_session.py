@@ -60,6 +60,24 @@ def test_spark_on_this_machine_has_keyfolds_home(cache: Path, master: str) -> No
     assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
+@pytest.mark.parametrize(
+    ("master", "own", "is_asked"),
+    [
+        ("local", {}, "true"),
+        ("local[*]", {}, "true"),
+        ("local[*, 3]", {}, "true"),
+        ("local[2]", {"spark.authenticate": "false"}, "false"),
+        *((master, {}, None) for master in ("local-cluster[2,1,1024]", *ELSEWHERE)),
+    ],
+)
+def test_the_ports_of_the_driver_ask_for_a_secret(
+    cache: Path, master: str, own: dict[str, str], is_asked: str | None
+) -> None:
+    """In local mode Spark makes one; on a cluster it is the user's. What the user has set stays."""
+    assert cache.name
+    assert prepare(master, own, {}, "installed").get("spark.authenticate") == is_asked
+
+
 @pytest.mark.parametrize("master", ELSEWHERE)
 def test_executors_elsewhere_are_left_alone(archive: Path, master: str) -> None:
     """Where they have keyfold, a cluster's machines have homes, JARs and addresses of their own."""
