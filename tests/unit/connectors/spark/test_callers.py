@@ -15,6 +15,7 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 
 from connectors.spark import private
 from connectors.spark.callers import owner_of
+from tests.support.kafka import wait_until
 
 _HEAD: Final = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 _OF_JVM: Final = "0000000000000000FFFF00000100007F:9C40 0000000000000000FFFF00000100007F:1F90"
@@ -77,7 +78,9 @@ def port() -> Iterator[int]:
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))
     private.refuse_callers(spark)
     gateway.start_callback_server()
-    yield gateway.get_callback_server().get_listening_port()
+    number = gateway.get_callback_server().get_listening_port()
+    wait_until(lambda: _listens(number), "the server listens, which a thread of its own lets it do")
+    yield number
     gateway.shutdown_callback_server()
 
 
@@ -96,6 +99,11 @@ def test_another_account_may_not_call(port: int) -> None:
     """Its connection is closed without an answer, also if many come; the server goes on for this account."""
     assert [_asked(port, "65534") for _ in range(3)] == ["", "", ""]
     assert _asked(port).startswith("!y")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _asked(port: int, *uid: str) -> str:
