@@ -28,6 +28,9 @@ SCHEMES: Final = ("file", "s3", "gs", "az", "abfss")
 """The schemes of locations; one without is a path."""
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_BUCKET: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
+"""What a bucket's or container's name may have in any store: it may stand before or after a host's name in a URL, which
+a character of URLs would make another host."""
 _ABFSS_HOST: Final = re.compile(r"[a-z0-9-]+\.dfs\.core\.windows\.net")
 
 
@@ -83,11 +86,23 @@ def location_fault(location: str) -> str | None:
         return None if url.netloc in ("", "localhost") else "a file: URL has no host; write file:///folder"
     if url.scheme not in SCHEMES:
         return f"keyfold knows no stores of the scheme {url.scheme}:"
+    return _bucket_fault(url)
+
+
+def _bucket_fault(url: SplitResult) -> str | None:
     if url.query or url.fragment or url.password or not url.netloc:
         return "a store is named by SCHEME://BUCKET/PREFIX; credentials have settings of their own"
-    if url.scheme == "abfss" and not (url.username and _ABFSS_HOST.fullmatch(url.hostname or "")):
+    if url.scheme == "abfss" and not (url.username and _ABFSS_HOST.fullmatch(url.netloc.rpartition("@")[2])):
         return "write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX, or az:// for any other host"
+    if not _BUCKET.fullmatch((url.username or "") if url.scheme == "abfss" else url.netloc):
+        return "the name of a bucket has letters, digits, dots, dashes and underscores alone"
     return None
+
+
+def azure_account(location: str) -> str | None:
+    """Returns the account that a location of `abfss:` names; None for any other location."""
+    url = urlsplit(location)
+    return (url.hostname or "").partition(".")[0] if url.scheme == "abfss" else None
 
 
 def _bucket(url: SplitResult, options: StoreOptions) -> StoreBucket:

@@ -8,10 +8,11 @@ are followed before places are compared.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from compactor.storage.locations import azure_account
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
 from connectors.config.fields import is_folder, store_location
@@ -49,6 +50,21 @@ def rest_faults_of_place(config: ConnectorConfig, storage: str, allowed: Sequenc
     elif _overlap(own := _own(config.name, place), kept := _of_container(place_of(storage))):
         said = "in" if _is_in(own, kept) else "around"
         yield Fault(KEY, f"would have snapshots {said} the worker's storage.location; name a folder of their own.")
+
+
+def rest_fault_of_account(config: ConnectorConfig, own: Iterable[str | None]) -> Fault | None:
+    """Returns the fault of a connector made over REST if its snapshots would go to another account of Azure than `own`.
+
+    The worker's credentials go along: whoever has another account would see those that are sent with each request.
+    """
+    account = azure_account(store_location(config.snapshot_location or ""))
+    if account is None or account in own:
+        return None
+    return Fault(
+        KEY,
+        "names another account than storage.azure.account.name, which would be sent the worker's credentials; name "
+        f"that account, or have the operator name a prefix of this one in {ALLOWED} of the worker file.",
+    )
 
 
 def place_clash(config: ConnectorConfig, other: ConnectorConfig) -> Fault | None:

@@ -261,8 +261,8 @@ class WorkerConfig(BaseSettings):
     """The folders and prefixes of object stores below which connectors made over REST may have their
     `snapshot.location`.
 
-    Not set: anywhere that the worker may write. A place in or around `storage.location` and the snapshots of another
-    connector is refused in any case."""
+    Not set: anywhere that the worker may write, but in no other account of Azure than its own. A place in or around
+    `storage.location` and the snapshots of another connector is refused in any case."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
     """The class that reads and writes keys, for connectors that name none ([converters.md](converters.md)). Not set:
     `keyfold.Bytes`."""

@@ -95,7 +95,7 @@ def server_properties(port: int, controller_port: int, extra: Mapping[str, str])
 
 def write_files(layout: Layout, properties: Mapping[str, str]) -> None:
     """Writes both files; creates the data directory."""
-    layout.root.mkdir(parents=True, exist_ok=True)
+    layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     layout.server_file.write_text(dumps(properties, timestamp=None, ensure_ascii=True), encoding="ascii")
     layout.log4j_file.write_text(_LOG4J, encoding="ascii")
 

@@ -227,11 +227,15 @@ class EmbeddedKafka:
         )
 
     def _surroundings(self, output: IO[bytes]) -> dict[str, Any]:
-        """Returns what a JVM is started with: paths of its files count from the data directory."""
+        """Returns what a JVM is started with: paths of its files count from the data directory.
+
+        What it makes there, records among it, only this account can read.
+        """
         around = {**os.environ, **java_variables(os.environ)}
         return {
             "cwd": self._layout.root,
             "env": around,
+            "umask": 0o077,
             "stdin": subprocess.DEVNULL,
             "stdout": output,
             "stderr": output,

@@ -1,7 +1,8 @@
 """Everything of Spark's and PySpark's insides that keyfold uses: a function for each, and the public way without it.
 
-What is used here makes a worker faster or safer, or its messages better; what it writes is the same without. If a PySpark lacks
-one of these, or refuses it, that is logged once and the worker goes on in the public way: SWITCHES says at what cost.
+What is used here makes a worker faster or safer, or its messages better; what it writes is the same without. If a
+PySpark lacks one of these, or refuses it, that is logged once and the worker goes on in the public way: SWITCHES says
+at what cost.
 KEYFOLD_SPARK_WITHOUT leaves switches out by their names, or `all`: for tests, and to see if one is to blame for trouble
 with another Spark.
 """

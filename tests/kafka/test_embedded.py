@@ -80,6 +80,16 @@ def test_listens_on_loopback_only(broker: EmbeddedKafka) -> None:
     assert set(listening) <= {"127.0.0.1", "::ffff:127.0.0.1"}
 
 
+def test_other_accounts_can_read_no_record(broker: EmbeddedKafka, topic_name: str) -> None:
+    """What the broker makes is for this account alone, whatever the umask."""
+    create_topic(broker.bootstrap, topic_name)
+    produce_transaction(broker.bootstrap, topic_name, [(0, b"k", b"v")])
+    folders = [path for path in broker.log_file.parent.rglob("*") if path.is_dir() and topic_name in path.name]
+    assert folders
+    made = [each for folder in folders for each in (folder, *folder.iterdir())]
+    assert {oct(path.stat().st_mode & 0o077) for path in made} == {"0o0"}
+
+
 def test_used_port_is_refused(tmp_path: Path) -> None:
     """A given port that somebody has is an error with exit code 4, and leaves no process behind."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -132,6 +132,33 @@ def _refused(worker: WorkerConfig, location: str) -> list[str]:
     return [fault.text for fault in caught.value.faults]
 
 
+_OWN = "abfss://b@own.dfs.core.windows.net/x"
+_OTHER = "abfss://b@other.dfs.core.windows.net/x"
+
+
+@pytest.mark.parametrize(
+    ("worker", "location", "is_refused"),
+    [
+        ({"storage.azure.account.name": "own"}, _OWN, False),
+        ({"storage.azure.account.name": "own"}, "az://b/x", False),
+        ({"storage.azure.account.name": "own"}, _OTHER, True),
+        ({"storage.location": "abfss://kept@own.dfs.core.windows.net/k"}, _OWN, False),
+        ({"storage.location": "abfss://kept@own.dfs.core.windows.net/k"}, _OTHER, True),
+        ({}, _OTHER, True),
+        ({ALLOWED: _OTHER}, _OTHER, False),
+    ],
+)
+def test_the_credentials_of_azure_go_to_no_account_of_a_requests_choice(
+    tmp_path: Path, worker: dict[str, str], location: str, is_refused: bool
+) -> None:
+    """Each request to a store has them. Which accounts may have them is the worker file's to say."""
+    own = load_worker(worker_file(tmp_path, "broker:9092", **worker))
+    said = _refused(own, location) if is_refused else []
+    assert ["names another account than storage.azure.account.name" in text for text in said] == [True] * is_refused
+    if not is_refused:
+        assert checked({**LEAST, "snapshot.location": location}, own).snapshot_location == location
+
+
 @pytest.mark.parametrize("text", ["relative/folder", "/a,,/b", "ftp://h/x", "s3://u:p@b/x"])
 def test_prefixes_are_whole_locations(tmp_path: Path, text: str) -> None:
     """A relative path would count from nowhere."""
