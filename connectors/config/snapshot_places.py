@@ -55,7 +55,7 @@ def rest_faults_of_place(config: ConnectorConfig, storage: str, allowed: Sequenc
 def rest_fault_of_account(config: ConnectorConfig, own: Iterable[str | None]) -> Fault | None:
     """Returns the fault of a connector made over REST if its snapshots would go to another account of Azure than `own`.
 
-    The worker's credentials go along: whoever has another account would see those that are sent with each request.
+    The worker's credentials go along: the owner of another account would see those that are sent with each request.
     """
     account = azure_account(store_location(config.snapshot_location or ""))
     if account is None or account in own:
