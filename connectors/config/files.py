@@ -15,7 +15,6 @@ from connectors.config.client_check import client_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
-from connectors.config.fields import store_location
 from connectors.config.flat_file import check_size
 from connectors.config.json_file import read_object
 from connectors.config.override_policy import override_faults
@@ -261,6 +260,6 @@ def _place_faults(config: ConnectorConfig, worker: WorkerConfig) -> Iterator[Fau
         yield Fault("snapshot.location", "is the worker's storage.location; snapshots need a folder of their own.")
     elif config.limits.over_rest:
         yield from rest_faults_of_place(config, worker.storage_location, worker.snapshot_prefixes)
-        own = (worker.storage_azure_account_name, azure_account(store_location(worker.storage_location)))
+        own = (worker.storage_azure_account_name, azure_account(worker.storage_location))
         if worker.snapshot_prefixes is None and (fault := rest_fault_of_account(config, own)):
             yield fault

@@ -57,7 +57,7 @@ def rest_fault_of_account(config: ConnectorConfig, own: Iterable[str | None]) ->
 
     The worker's credentials go along: the owner of another account would see those that are sent with each request.
     """
-    account = azure_account(store_location(config.snapshot_location or ""))
+    account = azure_account(config.snapshot_location) if config.snapshot_location else None
     if account is None or account in own:
         return None
     return Fault(
