@@ -8,13 +8,12 @@ goes on without the GIL, so that other threads work meanwhile, and counts agains
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from itertools import islice
 from sys import getsizeof
-from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from compactor.remembered import Remembered
 from connectors.errors import PatternError
 from connectors.java_regex import MEMBER_BYTES, translate
 
@@ -156,36 +155,21 @@ class JavaPatterns:
     """
 
     def __init__(self, heaviest: int = _HEAVIEST) -> None:
-        self._heaviest = heaviest
-        self._weight = 0  # bytes, of all that is in `_kept`
-        # Each pattern with its weight (bytes), by its text, the one that was asked for last at the end.
-        self._kept: OrderedDict[str, tuple[JavaPattern, int]] = OrderedDict()
-        self._lock = Lock()
+        self._kept = Remembered[JavaPattern](heaviest)
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def __call__(self, pattern: str) -> JavaPattern:
         """Returns a pattern, compiled if it is not kept. Raises ValueError naming the position of what is refused."""
-        with self._lock:
-            if pattern in self._kept:
-                self._kept.move_to_end(pattern)
-                return self._kept[pattern][0]
+        if (kept := self._kept.get(pattern)) is not None:
+            return kept
         compiled, weight = _compiled(pattern)
-        with self._lock:
-            if pattern in self._kept:  # another thread was quicker: what its matches take is counted there
-                return self._kept[pattern][0]
-            self._kept[pattern] = compiled, weight
-            self._weight += weight
-            while self._weight > self._heaviest and len(self._kept) > 1:
-                self._weight -= self._kept.popitem(last=False)[1][1]
-        return compiled
+        return self._kept.put(pattern, compiled, weight)  # of two threads' that of the first: it counts its matches
 
     def clear(self) -> None:
         """Lets all of them go."""
-        with self._lock:
-            self._kept.clear()
-            self._weight = 0
+        self._kept.clear()
 
 
 def _compiled(pattern: str) -> tuple[JavaPattern, int]:

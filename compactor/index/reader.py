@@ -21,9 +21,9 @@ from compactor.index.blocks import (
     newest,
     spans,
 )
-from compactor.index.remembered import Remembered
 from compactor.index.section import IndexSection, fingerprint
 from compactor.model.key_hash import hashes_of
+from compactor.remembered import Remembered
 from compactor.storage.base import Storage
 
 if TYPE_CHECKING:

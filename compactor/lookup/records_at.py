@@ -13,10 +13,10 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError
-from compactor.index.remembered import Remembered
 from compactor.model import record
 from compactor.model.log import RunFile
 from compactor.model.record import PARTITION, TopicPartition
+from compactor.remembered import Remembered
 from compactor.runs import checksums
 from compactor.runs.checksums import RESTORE
 from compactor.runs.reader import Bounds, bounds_of, completed, of_partition

@@ -1,4 +1,4 @@
-"""Remembers values of immutable files, up to a number of bytes."""
+"""Remembers values that never change, up to a number of bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Remembered(Generic[T]):
-    """Values by the place that they were read from, those that were asked for last; threads share it."""
+    """Values by the place that they were read from or made of, those that were asked for last; threads share it."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -28,11 +28,24 @@ class Remembered(Generic[T]):
             self._known.move_to_end(place)
             return self._known[place][0]
 
-    def put(self, place: Hashable, value: T, size: int) -> None:
-        """Remembers a value of `size` bytes, and forgets those that were not asked for longest."""
+    def put(self, place: Hashable, value: T, size: int) -> T:
+        """Remembers a value of `size` bytes, and forgets those that were not asked for longest.
+
+        Returns the value that is remembered: another thread may have been quicker.
+        """
         with self._lock:
-            self._bytes += size - self._known.get(place, (None, 0))[1]
-            self._known[place] = value, size
-            self._known.move_to_end(place)
+            if place not in self._known:
+                self._known[place] = value, size
+                self._bytes += size
             while self._bytes > self._most_bytes and len(self._known) > 1:
                 self._bytes -= self._known.popitem(last=False)[1][1]
+            return self._known[place][0]
+
+    def clear(self) -> None:
+        """Forgets all values."""
+        with self._lock:
+            self._known.clear()
+            self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
