@@ -31,7 +31,14 @@ def echo_server(answer: Answer) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             """Prints nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler) as url:
+        yield url
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Gives the URL of a server that answers by `handler` during the block."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from operator import methodcaller
 from pathlib import Path
-from threading import Thread
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -18,7 +17,7 @@ from compactor.storage.base import Storage
 from compactor.storage.limits import ListLimits, StoreTimes
 from compactor.storage.local import LocalStorage
 from compactor.storage.locations import StoreOptions, open_storage
-from tests.support.echo_server import echo_server
+from tests.support.echo_server import echo_server, serving
 
 FEW = ListLimits(entries=4_000)
 PAGE = 1_000
@@ -176,15 +175,8 @@ def store_of_pieces(sent: list[int]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Prints nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as url:
+        yield url
 
 
 def test_an_object_that_is_longer_than_was_said_is_not_read() -> None:

@@ -199,6 +199,11 @@ class Ground:
         assert found is not None
         return found
 
+    def stop_when_answered(self, _: float) -> None:
+        """Stops the supervisor once the request has its answer."""
+        if self.request and requests.answered(self.storage, self.request):
+            self.one.stop()
+
     def _task(self, *args: Any) -> Any:
         return self.runs.task(*args)
 
@@ -381,9 +386,8 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
     """The answer holds the new error."""
     again = CatalogError("Still damaged.")
 
-    def look(_: float) -> None:
-        if ground.request and requests.answered(ground.storage, ground.request):
-            ground.one.stop()
+    def look(now: float) -> None:
+        ground.stop_when_answered(now)
         ground.ask("restart")
 
     ground.run((0, CatalogError("Damaged.")), (0, again), at=look, comes_up=False)
@@ -394,9 +398,8 @@ def test_a_restart_that_fails_says_so(ground: Ground) -> None:
 def test_a_request_whose_run_fails_may_have_been_done(ground: Ground) -> None:
     """A resync may have begun its generation before the brokers fell silent: nobody is told that nothing was done."""
 
-    def look(_: float) -> None:
-        if ground.request and requests.answered(ground.storage, ground.request):
-            ground.one.stop()
+    def look(now: float) -> None:
+        ground.stop_when_answered(now)
         ground.ask("restart")
 
     ground.run((0, CatalogError("Damaged.")), (0, BROKERS), at=look, comes_up=False)
@@ -487,11 +490,7 @@ def test_a_resync_that_fails_says_whether_it_was_done(
         ground.runs.changer.changed, ground.runs.changer.is_in_doubt = changed, is_in_doubt
         ground.runs.changer.change.side_effect = BROKERS
 
-    def look(_: float) -> None:
-        if ground.request and requests.answered(ground.storage, ground.request):
-            ground.one.stop()
-
-    ground.run((5_000, AWAY), at=look, during=ask)
+    ground.run((5_000, AWAY), at=ground.stop_when_answered, during=ask)
     answer = ground.answer()
     assert (answer.ok, answer.action, bool(answer.result)) == (ok, action, ok)
 
@@ -511,11 +510,7 @@ def test_nobody_is_told_that_a_change_in_doubt_was_not_made(ground: Ground, erro
         ground.runs.changer.changed, ground.runs.changer.is_in_doubt = None, True
         ground.runs.changer.change.side_effect = change
 
-    def look(_: float) -> None:
-        if ground.request and requests.answered(ground.storage, ground.request):
-            ground.one.stop()
-
-    ground.run((5_000, AWAY), at=look, during=ask)
+    ground.run((5_000, AWAY), at=ground.stop_when_answered, during=ask)
     assert ground.answer().action.startswith(MAY_BE_DONE)
 
 
