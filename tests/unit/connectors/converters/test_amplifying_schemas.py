@@ -29,8 +29,11 @@ MOST_S: Final = 10
 """Seconds of this thread, traced, for one case: what is seconds here is less than one without the tracing."""
 
 
-def passed(kind: type[RegisteredConverter], schema: Any, data: bytes) -> None:
-    """Reads a message with a schema of a registry in memory, and writes what it was again, if there is room for it."""
+def passed(kind: type[RegisteredConverter], schema: Any, data: bytes) -> Any:
+    """Reads a message with a schema of a registry in memory, and writes what it was again, if there is room for it.
+
+    Returns what was read.
+    """
     memory = MemoryRegistry()
     converter = kind(read(kind.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=True)
     converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, sleep=lambda _: None)
@@ -41,6 +44,7 @@ def passed(kind: type[RegisteredConverter], schema: Any, data: bytes) -> None:
     value_schema, value = converter.to_connect_data("t", [], message)
     Room().check(len(message), value_schema, value)
     converter.from_connect_data("t", [], value_schema, value)
+    return value
 
 
 def _record(name: str, *fields: tuple[str, Any], **more: Any) -> dict[str, Any]:
@@ -165,21 +169,21 @@ def test_what_a_schema_repeats_is_refused_before_it_is_made(
 
 
 @pytest.mark.parametrize(
-    ("schema", "data"),
+    ("schema", "data", "members"),
     [
-        ({"type": "array", "items": _nested(1)}, _elements(50_000)),
+        ({"type": "array", "items": _nested(1)}, _elements(50_000), 50_000),
         ({"type": "array", "items": _record("R", *((f"f{number}", ["null", "int"]) for number in range(300)))},
-         varint(2_000) + b"\0" * 600_001),
+         varint(2_000) + b"\0" * 600_001, 2_000),
         ({"type": "map", "values": _nested(5)},
-         varint(10_000) + b"".join(b"\x08%04d\1" % number for number in range(10_000)) + b"\0"),
-        ({"type": "array", "items": ["null", _nested(50)]}, varint(60_000) + b"\0" * 60_001),
+         varint(10_000) + b"".join(b"\x08%04d\1" % number for number in range(10_000)) + b"\0", 10_000),
+        ({"type": "array", "items": ["null", _nested(50)]}, varint(60_000) + b"\0" * 60_001, 60_000),
     ],
     ids=["small records", "fields that are null", "a map of records", "records that are null"],
 )  # fmt: skip
-def test_what_takes_no_more_than_its_bytes_may_is_read(schema: Any, data: bytes) -> None:
+def test_what_takes_no_more_than_its_bytes_may_is_read(schema: Any, data: bytes, members: int) -> None:
     """A list of as many bytes passes if they do not stand for many objects each."""
     with little_room():
-        passed(AvroConverter, schema, data)
+        assert len(passed(AvroConverter, schema, data)) == members
 
 
 def test_parts_of_all_of_are_merged_in_a_time_that_grows_with_their_members() -> None:
