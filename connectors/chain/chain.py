@@ -1,36 +1,36 @@
 """Applies a connector's converters and transforms to records that were read, before anything of them is folded.
 
 Only what a step looks at is converted, and only what a step has changed is converted back: other bytes stay as they
-are. A record that cannot be converted or transformed is rejected, alone, and keeps the bytes that it came with.
+are, unless the output has a converter of its own, which writes all. A record that cannot be converted or transformed
+is rejected, alone, and keeps the bytes that it came with.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
-from os.path import commonprefix
 from typing import Any, Final
 
 import pyarrow as pa
 from msgspec import Struct
 
-from compactor.errors import DEFECT, IngestError, KeyfoldError
+from compactor.errors import DEFECT, IngestError
 from compactor.model.record import SOURCE, TopicPartition
-from compactor.secret_forms import SHORTEST_ANYWHERE, without_parts
+from compactor.secret_forms import without_parts
+from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
+from connectors.chain.routing import output_name
 from connectors.chain.rows import Rows
 from connectors.chain.spec import (
     ChainSpec,
     Resolve,
     StepSpec,
     made,
-    made_converter,
     options_of,
     passwords_of,
     texts_of,
 )
-from connectors.converters.converter import Converter
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
@@ -40,7 +40,7 @@ from connectors.data.record import ConnectRecord, Header
 from connectors.errors import DataError, RegistryError
 from connectors.known_values import hide_in, without_credentials
 from connectors.registry.patience import Patience
-from connectors.rejection import Rejection, Stage, unexpected
+from connectors.rejection import Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, Transform
 
@@ -48,13 +48,6 @@ NO_KEY: Final = "null key"
 """Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
 NO_TIMESTAMP: Final = -1
 """What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
-_LONGEST: Final = 2_000
-"""Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
-_SEARCHED: Final = 4_000
-"""Characters of it that may be shown, before secrets are hidden, which are longer than what stands in their place."""
-_LONGEST_FORM: Final = 16_000
-"""Characters after these in which the rest of a secret may stand: one of 4,096 as a URL writes it. All that is beyond
-is not looked at: a look at 40,000 characters takes 2 ms, and each record that is refused has its own."""
 _PIECE_BYTES: Final = 16 << 20
 """Bytes of keys, values and headers after which what a batch becomes is handed on: as many as a batch that was read
 has (`ReadLimits.batch_bytes`). A batch of 5,000 small records may become one of gigabytes."""
@@ -62,37 +55,6 @@ _LARGE: Final = 64 << 10
 """Bytes of a key and its value above which the limit is asked between the parts of a record's way, too: a smaller
 one takes some 0.1 s at most, and is asked about once."""
 _RANGE: Final = SOURCE.get_field_index("range")
-
-
-class RejectedError(Exception):
-    """A record cannot be converted or transformed; `rejection` says at which stage, and why."""
-
-    def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
-        super().__init__(stage, class_name, error)
-        self._stage = stage
-        self._class_name = class_name
-        self._error = error
-
-    @property
-    def rejection(self) -> Rejection:
-        """Why the record is rejected."""
-        return self.without_values(without_credentials)
-
-    def without_values(self, hide: Callable[[str], str], hide_parts: Callable[[str], str] = str) -> Rejection:
-        """Returns why the record is rejected, without what `hide` takes out of a text.
-
-        `hide_parts` takes longer, and is given no more than what is shown and a few characters.
-        """
-        error = self._error
-        said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
-        shown = hide(said[: _SEARCHED + _LONGEST_FORM])
-        if len(said) > _SEARCHED:  # what both begin with ends before a secret that the shorter one has in part
-            shown = commonprefix([shown, hide(said[:_SEARCHED])])  # noqa: RUF071  # texts are no paths
-        shown = hide_parts(shown[: _LONGEST + SHORTEST_ANYWHERE])[:_LONGEST]
-        message = f"{shown} {hide_parts(hide(action))}".rstrip()
-        # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
-        message = message.encode("utf-8", "replace").decode()
-        return Rejection(self._stage, self._class_name, type(error).__name__, message)
 
 
 class TransformStage(Struct):
@@ -121,44 +83,6 @@ class TransformStage(Struct):
             raise RejectedError(Stage.TRANSFORMATION, self.name, error) from error
 
 
-class Conversion(Struct):
-    """The converter of a record's keys or values; `reads`: whether a step looks at them; `most`: bytes of one."""
-
-    name: str
-    converter: Converter
-    stage: Stage
-    reads: bool
-    most: int
-
-    def read(self, topic: str, headers: list[Header], data: bytes | None) -> tuple[Any, Any]:
-        """Returns schema and value of `data`, or `data` itself if no step looks at it.
-
-        Raises RejectedError, RegistryError.
-        """
-        if not self.reads:
-            return None, data
-        try:
-            check_size(len(data or b""), self.most)
-            return self.converter.to_connect_data(topic, headers, data)
-        except RegistryError:
-            raise
-        except Exception as error:
-            raise RejectedError(self.stage, self.name, error) from error
-
-    def write(self, topic: str, headers: list[Header], schema: Any, value: Any, room: Room, size: int) -> bytes | None:
-        """Returns the bytes of `value`, for which there is `room` in what a record of `size` bytes may become.
-
-        Raises RejectedError, RegistryError.
-        """
-        try:
-            room.check(size, schema, value)
-            return self.converter.from_connect_data(topic, headers, schema, value)
-        except RegistryError:
-            raise
-        except Exception as error:
-            raise RejectedError(self.stage, self.name, error) from error
-
-
 class Chain:
     """Everything that is done with the records of one connector before they are folded; used by one thread at a time.
 
@@ -170,17 +94,19 @@ class Chain:
         predicates = {alias: made(class_spec, PREDICATES, resolve) for alias, class_spec in spec.predicates.items()}
         self._steps = tuple(_transform_stage(step, predicates, spec, resolve) for step in spec.steps)
         reads = _reads(self._steps)
-        self._key = _conversion(spec, Side.KEY, reads, resolve)
-        self._value = _conversion(spec, Side.VALUE, reads, resolve)
+        self._key = conversion_of(spec, Side.KEY, resolve, reads=Side.KEY in reads)
+        self._value = conversion_of(spec, Side.VALUE, resolve, reads=Side.VALUE in reads)
         self._header_name = spec.header.name
         kind = HEADER_CONVERTERS.find(spec.header.name).of.load()
         self._header = header_converter(kind, options_of(spec.header, HEADER_CONVERTERS, resolve))
         self._ask_only()
         transforms = [step.transform for step in self._steps]
         self._room = Room(sum(each.added for each in transforms), prod(each.copies for each in transforms))
-        self._identity = key_identity(spec.identity, self._key.converter)
+        self._identity = key_identity(spec.identity, self._key.writer)
+        self._transforms = bool(self._steps) or self._key.rewrites or self._value.rewrites
         self._output = spec.output
-        # The output topic of each topic that records had so far, as `output.topic` makes it; one entry a topic.
+        # By each topic that records had so far, the topic for which they are written: the output's, or that topic
+        # itself if nothing is published.
         self._outputs: dict[str, str] = {}
         # The texts of all settings, and of the passwords: what is said to be wrong is shown without their secrets.
         self._settings = texts_of(spec)
@@ -194,8 +120,8 @@ class Chain:
     def wait_with(self, patience: Patience) -> None:
         """Sets the limit of the work from now on to `patience`. PortionLateError is raised once it is used up."""
         self._patience = patience
-        self._key.converter.wait_with(patience)
-        self._value.converter.wait_with(patience)
+        self._key.wait_with(patience)
+        self._value.wait_with(patience)
 
     def _ask_only(self) -> None:
         """Tells the value's converter what the first step that looks at values leaves out."""
@@ -205,8 +131,8 @@ class Chain:
 
     def close(self) -> None:
         """Closes its converters."""
-        self._key.converter.close()
-        self._value.converter.close()
+        self._key.close()
+        self._value.close()
 
     def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields what becomes of `batches` (record.SOURCE): records, and range reports that say what was filtered.
@@ -232,11 +158,14 @@ class Chain:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields what `apply` returns, in pieces of about _PIECE_BYTES."""
+        if not self._transforms and self._identity is None:  # the output's converters are those that read
+            yield batch
+            return
         rows = Rows(batch, is_compared=self._identity is not None)
         try:
-            for row in range(batch.num_rows if self._steps or self._identity is not None else 0):
+            for row in range(batch.num_rows):
                 self._patience.check()
-                if self._steps and rows.rejected[row] is None:
+                if self._transforms and rows.rejected[row] is None:
                     self._transform(rows, row)
                 if self._identity is not None and rows.rejected[row] is None:
                     self._compare(rows, self._identity, row)
@@ -262,7 +191,8 @@ class Chain:
     def _without_parts(self, text: str) -> str:
         """Hides the secrets that a registry has put into a schema, also in part, as names are cut."""
         for conversion in (self._key, self._value):
-            text = without_parts(text, conversion.converter.repeated())
+            for converter in conversion.converters:
+                text = without_parts(text, converter.repeated())
         return text
 
     def _compare(self, rows: Rows, identity: KeyIdentity, row: int) -> None:
@@ -325,10 +255,10 @@ class Chain:
         topic = self._output_of(record.topic)
         key, value = rows.keys[row], rows.values[row]
         size = len(key or b"") + len(value or b"")
-        if record.key is not before.key or record.key_schema is not before.key_schema:
+        if self._key.rewrites or record.key is not before.key or record.key_schema is not before.key_schema:
             headers = _without(headers, NAMING_HEADERS["key"])
             key = self._key.write(topic, headers, record.key_schema, record.key, self._room, size)
-        if record.value is not before.value or record.value_schema is not before.value_schema:
+        if self._value.rewrites or record.value is not before.value or record.value_schema is not before.value_schema:
             headers = _without(headers, NAMING_HEADERS["value"])
             value = self._value.write(topic, headers, record.value_schema, record.value, self._room, size)
         if key is None and self._keyed:
@@ -341,7 +271,7 @@ class Chain:
     def _output_of(self, topic: str) -> str:
         output = self._outputs.get(topic)
         if output is None:
-            output = self._outputs[topic] = self._output.replace("${topic}", topic)
+            output = self._outputs[topic] = output_name(self._output, topic) or topic
         return output
 
     def _encoded(self, topic: str, headers: Iterable[Header], size: int) -> list[tuple[str, bytes | None]]:
@@ -386,10 +316,3 @@ def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:
     """Returns what of a record any step looks at, or its predicate."""
     sides = (part.reads for step in steps for part in (step.transform, step.predicate) if part is not None)
     return frozenset().union(*sides)
-
-
-def _conversion(spec: ChainSpec, side: Side, reads: frozenset[Side], resolve: Resolve) -> Conversion:
-    own = spec.key if side is Side.KEY else spec.value
-    stage = Stage.KEY_CONVERTER if side is Side.KEY else Stage.VALUE_CONVERTER
-    converter = made_converter(own, resolve, is_key=side is Side.KEY)
-    return Conversion(own.name, converter, stage, side in reads, spec.most_read)

@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from connectors.chain.spec import (
     KEY_CONVERTER,
+    OUTPUT_KEY_CONVERTER,
+    OUTPUT_VALUE_CONVERTER,
     VALUE_CONVERTER,
     ChainSpec,
     ClassSpec,
@@ -28,16 +30,25 @@ from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Side
 
 _KEYS: Final = {Side.KEY: KEY_CONVERTER, Side.VALUE: VALUE_CONVERTER}
+_READS: Final = {OUTPUT_KEY_CONVERTER: KEY_CONVERTER, OUTPUT_VALUE_CONVERTER: VALUE_CONVERTER}
+"""The converters of the output, each with the one that gives it what it writes."""
 _JSON: Final = "keyfold.Json"
-_NO_FIELDS: Final = frozenset(
-    {BYTES, *(f"keyfold.{name}" for name in ("String", "Boolean", "Short", "Integer", "Long", "Float", "Double"))}
-)
+_PROTOBUF: Final = "keyfold.Protobuf"
+_NUMBERS: Final = frozenset(f"keyfold.{name}" for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double"))
+_NO_FIELDS: Final = _NUMBERS | {BYTES, "keyfold.String"}
 """Converters that never give values with fields."""
+_OF_ONE_TYPE: Final = _NUMBERS | {BYTES}
+"""Converters that write values of the type alone that they read."""
+_OF_SCHEMAS: Final = frozenset({"keyfold.Avro", "keyfold.JsonSchema", _PROTOBUF})
+"""Converters that write values with a schema alone."""
 _NEEDS_FIELDS: Final = frozenset(
     {"ExtractField", "Flatten", "HeaderFrom", "InsertField", "MaskField", "ReplaceField", "SetSchemaMetadata"}
 )
 _OF_A_FIELD: Final = {"Cast": "spec", "TimestampConverter": "field"}
 """Transforms that take fields or the whole, and the setting that says so."""
+_WHOLE: Final = _NO_FIELDS | {_PROTOBUF}
+"""Converters of which it is known what they give: one type, or structs."""
+_AS_WRITTEN: Final = "Name there the converter that reads what the topic holds."
 _NAME_ONE: Final = "keyfold.Json, keyfold.Avro, keyfold.JsonSchema or keyfold.Protobuf"
 _WITH_SCHEMA: Final = (
     "Set value.converter as the topic is written: keyfold.Avro, keyfold.JsonSchema, keyfold.Protobuf, or keyfold.Json "
@@ -55,12 +66,17 @@ class _Whole(Enum):
 
 
 class _Part(Struct):
-    """A key or a value on its way. `named`: a file names its converter. `by`: the step that made it what it is."""
+    """A key or a value on its way. `named`: a file names its converter. `by`: the step that made it what it is.
+
+    `output`: the converter that writes it, if a file names one. `has_schema`: it may have one.
+    """
 
     key: str
     converter: ClassSpec
+    output: ClassSpec | None
     named: bool
     has_fields: bool
+    has_schema: bool
     whole: _Whole = _Whole.READ
     by: str = ""
 
@@ -68,6 +84,16 @@ class _Part(Struct):
     def java(self) -> str:
         """Our name of the converter."""
         return CONVERTERS.find(self.converter.name).of.java
+
+    @property
+    def writer(self) -> str:
+        """Our name of the converter that writes it."""
+        return CONVERTERS.find((self.output or self.converter).name).of.java
+
+    @property
+    def kind(self) -> str:
+        """What it is, as a sentence says it."""
+        return "key" if self.key == KEY_CONVERTER else "value"
 
 
 def fit_faults(
@@ -80,37 +106,38 @@ def fit_faults(
     """
     given = {**settings} if worker is None else {**worker, **settings}
     spec = chain_spec(settings, worker, limits)
-    parts = {side: _part(spec, side, given) for side in Side}
+    parts = {side: _part(spec, side, given, resolve) for side in Side}
     known = {key for key in _KEYS.values() if worker is not None or key in settings}
     faults: dict[str, str] = {}
     for step in spec.steps:
-        for key, text in _step_faults(step, parts, resolve):
+        for key, text in _step_faults(step, parts):
             faults.setdefault(key, text)
     for part in parts.values():
-        for key, text in _written_faults(part):
+        for key, text in (*_written_faults(part), *_output_faults(part)):
             faults.setdefault(key, text)
     return tuple((key, text) for key, text in faults.items() if _converter_of(key) in known)
 
 
 def _converter_of(key: str) -> str:
     """Returns the converter that a fault on `key` comes of: a step's is that of values."""
-    return key if key in _KEYS.values() else VALUE_CONVERTER
+    return _READS.get(key, key if key in _KEYS.values() else VALUE_CONVERTER)
 
 
-def _part(spec: ChainSpec, side: Side, given: Mapping[str, str]) -> _Part:
+def _part(spec: ChainSpec, side: Side, given: Mapping[str, str], resolve: Resolve) -> _Part:
     key = _KEYS[side]
-    own = spec.key if side is Side.KEY else spec.value
-    part = _Part(key, own, key in given, has_fields=True)
+    own, output = (spec.key, spec.output_key) if side is Side.KEY else (spec.value, spec.output_value)
+    part = _Part(key, own, output, key in given, has_fields=True, has_schema=True)
     part.has_fields = part.java not in _NO_FIELDS
+    part.has_schema = part.java != _JSON or options_of(own, CONVERTERS, resolve)["schemas.enable"]
     return part
 
 
-def _step_faults(step: StepSpec, parts: Mapping[Side, _Part], resolve: Resolve) -> Iterator[Fault]:
+def _step_faults(step: StepSpec, parts: Mapping[Side, _Part]) -> Iterator[Fault]:
     """Yields what a step lacks, and says what it makes of keys and values."""
     named = TRANSFORMS.find(step.of.name)
     name = named.of.simple
     if name == "ExtractNewRecordState":
-        yield from _schema_faults(step, parts[Side.VALUE], resolve)
+        yield from _schema_faults(step, parts[Side.VALUE])
     side = Side(named.side) if named.side is not None else Side.VALUE
     part = parts[side]
     if _needs_fields(name, step) and not part.has_fields:
@@ -118,6 +145,7 @@ def _step_faults(step: StepSpec, parts: Mapping[Side, _Part], resolve: Resolve) 
     if name == "ValueToKey":
         key = parts[Side.KEY]
         key.whole, key.by, key.has_fields = _Whole.MADE, step.alias, True
+        key.has_schema = parts[Side.VALUE].has_schema
     elif name == "HoistField":
         part.whole = _Whole.HOISTED if part.whole is _Whole.READ else part.whole
         part.by, part.has_fields = step.alias, True
@@ -143,10 +171,8 @@ def _no_fields(part: _Part, step: StepSpec) -> str:
     return f"{what}, and {step.of.name} (transforms.{step.alias}) needs them. Name one that reads them: {_NAME_ONE}."
 
 
-def _schema_faults(step: StepSpec, value: _Part, resolve: Resolve) -> Iterator[Fault]:
-    if value.java == _JSON:
-        if options_of(value.converter, CONVERTERS, resolve)["schemas.enable"]:
-            return
+def _schema_faults(step: StepSpec, value: _Part) -> Iterator[Fault]:
+    if not value.has_schema:
         gives = "value.converter.schemas.enable is false"
     elif value.java in _NO_FIELDS:
         gives = f'value.converter is "{value.converter.name}"' if value.named else "value.converter is not set"
@@ -158,9 +184,27 @@ def _schema_faults(step: StepSpec, value: _Part, resolve: Resolve) -> Iterator[F
 
 def _written_faults(part: _Part) -> Iterator[Fault]:
     """Yields what the default converter cannot write. If a file names it, a field may be bytes, which it writes."""
-    made = part.whole in {_Whole.HOISTED, _Whole.MADE} or (part.whole is _Whole.TAKEN and not part.named)
-    if part.java == BYTES and made:
-        what = f'"{part.converter.name}" writes bytes alone' if part.named else "missing"
-        kind = "key" if part.key == KEY_CONVERTER else "value"
-        text = f"{what}; transforms.{part.by} makes a {kind} that has to be written. Name one that writes it, "
-        yield part.key, f"{text}as its readers expect it: for example keyfold.String or keyfold.Json."
+    named = part.named or part.output is not None
+    made = part.whole in {_Whole.HOISTED, _Whole.MADE} or (part.whole is _Whole.TAKEN and not named)
+    if part.writer == BYTES and made:
+        key, name = (part.key, part.converter.name) if part.output is None else (f"output.{part.key}", part.output.name)
+        what = f'"{name}" writes bytes alone' if named else "missing"
+        text = f"{what}; transforms.{part.by} makes a {part.kind} that has to be written. Name one that writes it, "
+        yield key, f"{text}as its readers expect it: for example keyfold.String or keyfold.Json."
+
+
+def _output_faults(part: _Part) -> Iterator[Fault]:
+    """Yields what the output's converter can make nothing of, whatever a record holds."""
+    if part.output is None:
+        return
+    key, name, is_read = f"output.{part.key}", part.output.name, part.whole is _Whole.READ
+    reads = f'{part.key} "{part.converter.name}"'
+    if is_read and part.java == BYTES and not part.named and part.writer != BYTES:
+        yield key, f'"{name}" would write a {part.kind} as bytes in its form: {part.key} is missing. {_AS_WRITTEN}'
+    elif not part.has_schema and part.writer in _OF_SCHEMAS:
+        text = f"schemas.enable is false. Say it in {part.key}.schema.content, or name keyfold.Json here."
+        yield key, f'"{name}" writes a {part.kind} by its schema, and there is none: {part.key}.{text}'
+    elif is_read and part.writer in _OF_ONE_TYPE and part.java != part.writer and part.java in _WHOLE:
+        yield key, f'"{name}" writes values of one type alone, and {reads} gives another. Name keyfold.Json or another.'
+    elif is_read and part.writer == _PROTOBUF and part.java in _NO_FIELDS:
+        yield key, f'"{name}" writes structs alone, and {reads} gives none. Name keyfold.Avro or another.'

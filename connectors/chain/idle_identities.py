@@ -16,7 +16,7 @@ _MOST: Final = 4
 """How many are kept: each may hold some 100 MB of schemas and keys, if a producer makes them so."""
 
 _Settings = tuple[str, bytes]
-"""The name of an identity, and the converter of keys with its settings."""
+"""The name of an identity, and the converter that writes keys, with its settings."""
 
 
 class IdleIdentities:
@@ -34,7 +34,7 @@ class IdleIdentities:
     @contextmanager
     def lent(self, spec: ChainSpec, resolve: Resolve) -> Iterator[KeyIdentity | None]:
         """Lends what finds the identities of a connector's keys, for the block; None if it compares them by bytes."""
-        settings = spec.identity, msgspec.json.encode(spec.key)
+        settings = spec.identity, msgspec.json.encode(spec.written_key)
         identity = self._taken(settings) or key_identity_of(spec, resolve)
         if identity is None:
             yield None

@@ -177,7 +177,7 @@ def _shape(value: Any) -> str:
 
 
 def key_identity(name: str, converter: Converter) -> KeyIdentity | None:
-    """Makes what finds identities, by its name in a file; None for `bytes`. `converter` is that of the keys."""
+    """Makes what finds identities, by its name in a file; None for `bytes`. `converter` has written the keys."""
     if name == JSON:
         return JsonKeyIdentity()
     return AvroKeyIdentity(cast("AvroConverter", converter)) if name == AVRO else None  # a rule of the file's
@@ -185,7 +185,7 @@ def key_identity(name: str, converter: Converter) -> KeyIdentity | None:
 
 def key_identity_of(spec: ChainSpec, resolve: Resolve) -> KeyIdentity | None:
     """Makes what finds the identities of a connector's keys; None if they are compared by their bytes."""
-    return key_identity(spec.identity, made_converter(spec.key, resolve, is_key=True))
+    return key_identity(spec.identity, made_converter(spec.written_key, resolve, is_key=True))
 
 
 UNREADABLE: Final = b"\xff"

@@ -5,6 +5,7 @@ A log has one output.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -48,6 +49,33 @@ def matches_fault(spec: ChainSpec, topics: int | None) -> Fault | None:
     else:
         said = f"are {patterns} for {topics} topics, {patterns * topics} matches in all; allowed are {MOST_MATCHES}."
     return "transforms", f"RegexRouters and their predicates {said} Say more with each, or make several connectors."
+
+
+def output_name(template: str, topic: str) -> str | None:
+    """Returns the output topic of `topic` by `output.topic`; None if nothing is published."""
+    return None if template == "none" else template.replace("${topic}", topic)
+
+
+def output_of(spec: ChainSpec, topic: str, resolve: Resolve) -> str | None:
+    """Returns the output topic of the source topic `topic`; None if nothing is published. Raises PatternError."""
+    return output_name(spec.output, routed(spec, topic, resolve))
+
+
+def outputs_of(
+    spec: ChainSpec, topics: Iterable[str] | None, resolve: Resolve
+) -> tuple[dict[str, str | None], tuple[Fault, ...]]:
+    """Returns the output topic of each of `topics`, none of a pattern (None), and what is wrong with the routers.
+
+    Only the routers of `spec` are looked at, in which each class by itself is right (`chain_faults`).
+    """
+    named = None if topics is None else tuple(topics)
+    routers = only_routers(spec)
+    if fault := matches_fault(routers, None if named is None else len(named)):
+        return {}, (fault,)
+    try:
+        return {topic: output_of(routers, topic, resolve) for topic in named or ()}, ()
+    except PatternError as error:
+        return {}, ((error.setting, str(error)),)
 
 
 def routed(spec: ChainSpec, topic: str, resolve: Resolve) -> str:

@@ -27,6 +27,8 @@ from connectors.transforms.transform import Side, SidedTransform, Step
 
 KEY_CONVERTER: Final = "key.converter"
 VALUE_CONVERTER: Final = "value.converter"
+OUTPUT_KEY_CONVERTER: Final = "output.key.converter"
+OUTPUT_VALUE_CONVERTER: Final = "output.value.converter"
 HEADER_CONVERTER: Final = "header.converter"
 TRANSFORM_OPTIONS: Final = (
     Option("type", "CLASS", None, "The transform's class.", importance="HIGH"),
@@ -40,6 +42,8 @@ _CLASSES: Final = {
     KEY_CONVERTER: CONVERTERS,
     VALUE_CONVERTER: CONVERTERS,
     HEADER_CONVERTER: HEADER_CONVERTERS,
+    OUTPUT_KEY_CONVERTER: CONVERTERS,
+    OUTPUT_VALUE_CONVERTER: CONVERTERS,
 }
 
 ROUTER: Final = "RegexRouter"
@@ -48,8 +52,13 @@ KEY_IDENTITY: Final = "compaction.key.identity"
 BYTES_IDENTITY: Final = "bytes"
 _NEEDS_AVRO: Final = (
     "avro needs key.converter in the same file, and keyfold.Avro or another name of it there: what keys are compared "
-    "by is fixed at the first start, and a worker's default may change."
+    "by is fixed at the first start, and a worker's default may change. With output.key.converter that one counts."
 )
+_NO_JSON: Final = frozenset(
+    f"keyfold.{name}"
+    for name in ("Avro", "JsonSchema", "Protobuf", "Boolean", "Short", "Integer", "Long", "Float", "Double")
+)
+"""Converters that never write JSON alone."""
 _ONE_OUTPUT: Final = (
     "a log has one output topic, so RegexRouter takes no predicate that looks at single records; TopicNameMatches is "
     "allowed."
@@ -87,18 +96,30 @@ class StepSpec(Struct, frozen=True):
 class ChainSpec(Struct, frozen=True):
     """What a connector does with each record before it is folded.
 
-    `output` is the template `output.topic`, `identity` by what keys are compared. `most_read`: the bytes of a key or
-    value that a step looks at.
+    `output_key` and `output_value` write what `key` and `value` read; None: these do. `output` is the template
+    `output.topic`, `identity` by what keys are compared. `most_read`: the bytes of a key or value that a step looks at.
     """
 
     key: ClassSpec
     value: ClassSpec
     header: ClassSpec
+    output_key: ClassSpec | None = None
+    output_value: ClassSpec | None = None
     steps: tuple[StepSpec, ...] = ()
     predicates: dict[str, ClassSpec] = {}
     output: str = "none"
     identity: str = BYTES_IDENTITY
     most_read: int = MOST_READ
+
+    @property
+    def written_key(self) -> ClassSpec:
+        """The converter that writes the keys that are kept and published."""
+        return self.output_key or self.key
+
+    @property
+    def written_value(self) -> ClassSpec:
+        """The converter that writes the values that are kept and published."""
+        return self.output_value or self.value
 
 
 def chain_spec(
@@ -118,6 +139,8 @@ def chain_spec(
         key=_converter(KEY_CONVERTER, settings, worker, limits),
         value=_converter(VALUE_CONVERTER, settings, worker, limits),
         header=_converter(HEADER_CONVERTER, settings, worker, limits),
+        output_key=_output_converter(OUTPUT_KEY_CONVERTER, settings, limits),
+        output_value=_output_converter(OUTPUT_VALUE_CONVERTER, settings, limits),
         steps=tuple(steps),
         predicates=predicates,
         output=settings.get("output.topic", "${topic}.compacted").strip(),
@@ -204,7 +227,16 @@ def is_plain(spec: ChainSpec) -> bool:
 
     What routers make of a topic is found once for all of its records (`routing`).
     """
-    return all(map(is_router, spec.steps)) and spec.identity == BYTES_IDENTITY
+    return all(map(is_router, spec.steps)) and spec.identity == BYTES_IDENTITY and not _converts(spec)
+
+
+def changes_records(spec: ChainSpec) -> bool:
+    """Returns whether what is published may differ from what was read: it has transforms, or another form."""
+    return bool(spec.steps) or _converts(spec)
+
+
+def _converts(spec: ChainSpec) -> bool:
+    return spec.output_key is not None or spec.output_value is not None
 
 
 def texts_of(spec: ChainSpec) -> tuple[str, ...]:
@@ -225,6 +257,7 @@ def passwords_of(spec: ChainSpec) -> tuple[str, ...]:
 
 def _classes_of(spec: ChainSpec) -> Iterator[tuple[ClassSpec, ClassNames]]:
     yield from ((spec.key, CONVERTERS), (spec.value, CONVERTERS), (spec.header, HEADER_CONVERTERS))
+    yield from ((own, CONVERTERS) for own in (spec.output_key, spec.output_value) if own is not None)
     yield from ((step.of, TRANSFORMS) for step in spec.steps)
     yield from ((predicate, PREDICATES) for predicate in spec.predicates.values())
 
@@ -237,6 +270,10 @@ def _converter(key: str, settings: Mapping[str, str], worker: Mapping[str, str],
     where = settings if key in settings else worker
     name = where.get(key, _DEFAULTS[key]).strip()
     return ClassSpec(name, _of(where, f"{key}.") if key in where else {}, limits if key in settings else UNLIMITED)
+
+
+def _output_converter(key: str, settings: Mapping[str, str], limits: Limits) -> ClassSpec | None:
+    return ClassSpec(settings[key].strip(), _of(settings, f"{key}."), limits) if key in settings else None
 
 
 def _aliases(settings: Mapping[str, str], key: str) -> list[str]:
@@ -301,11 +338,15 @@ def _shown_in(texts: Mapping[str, str], limits: Limits) -> list[Fault]:
 
 
 def _identity_faults(settings: Mapping[str, str]) -> Iterator[Fault]:
-    if settings.get(KEY_IDENTITY, "").strip().lower() != "avro":
-        return
+    identity = settings.get(KEY_IDENTITY, "").strip().lower()
+    name = settings.get(OUTPUT_KEY_CONVERTER, settings.get(KEY_CONVERTER, BYTES)).strip()
     with suppress(ValueError):  # a converter that is not known is a fault of its own
-        if CONVERTERS.find(settings.get(KEY_CONVERTER, BYTES).strip()).of.java != AVRO_CONVERTER:
+        written = CONVERTERS.find(name).of.java
+        if identity == "avro" and written != AVRO_CONVERTER:
             yield KEY_IDENTITY, _NEEDS_AVRO
+        elif identity == "json" and OUTPUT_KEY_CONVERTER in settings and written in _NO_JSON:
+            text = f'json compares keys as they are written, and output.key.converter "{name}" writes no JSON. '
+            yield KEY_IDENTITY, f"{text}Write keyfold.Json there, or compare keys by bytes or avro."
 
 
 def _is_of_topics(step: StepSpec, settings: Mapping[str, str]) -> bool:
@@ -363,7 +404,7 @@ def _setting_faults(spec: ClassSpec, named: Named, key: str, resolve: Resolve) -
         with values_hidden(spec.texts, kind.OPTIONS):
             options = read([declared for declared in kind.OPTIONS if declared.name not in secret], texts)
             if not secret:
-                _try(named, options, is_key=key == KEY_CONVERTER)
+                _try(named, options, is_key=key in {KEY_CONVERTER, OUTPUT_KEY_CONVERTER})
     except OptionsError as error:
         named_so = ((name_in_file(name, spec.texts), text) for name, text in error.faults)
         yield from (fault for fault in named_so if fault[0] not in strange)

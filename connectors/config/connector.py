@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
+from msgspec.structs import replace
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -18,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from connectors.chain.routing import has_routers, matches_fault, only_routers, routed
+from connectors.chain.routing import has_routers, only_routers, output_of, outputs_of
 from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
 from connectors.config import client_names, client_translate, flat_file, rules
 from connectors.config.client_translate import name_faults
@@ -50,7 +51,6 @@ from connectors.config.fields import (
 )
 from connectors.config.flat_file import check_size, family_texts
 from connectors.config.secrets import masked
-from connectors.errors import PatternError
 from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
@@ -218,10 +218,23 @@ class ConnectorConfig(BaseModel):
 
     With `fail`, a connector that has no other topic is FAILED."""
     key_converter: Text | None = _converters("key.converter", None, importance="medium")
-    """The class that reads and writes keys ([converters.md](converters.md)). Not set: the worker's, else
-    `keyfold.Bytes`. Keys are only converted where a transform or predicate looks at them or changes them."""
+    """The class that reads keys, and writes them unless there is `output.key.converter`
+    ([converters.md](converters.md)). Not set: the worker's, else `keyfold.Bytes`.
+
+    Keys are only converted if a transform or predicate looks at them or changes them, or the output has another
+    converter."""
     value_converter: Text | None = _converters("value.converter", None, importance="medium")
-    """The class that reads and writes values. Not set: the worker's, else `keyfold.Bytes`."""
+    """The class that reads values, and writes them unless there is `output.value.converter`. Not set: the worker's,
+    else `keyfold.Bytes`."""
+    output_key_converter: Text | None = _converters("output.key.converter", None, importance="medium")
+    """The class that writes keys, if that is not the one that reads them
+    ([converters.md](converters.md#output-converters)). Not set: a key keeps its form, and its bytes if nothing changes
+    it.
+
+    Every key is then kept and published as this class writes it. What was kept before stays as it is, so set it before
+    the first start, or `keyfold resync` afterwards."""
+    output_value_converter: Text | None = _converters("output.value.converter", None, importance="medium")
+    """The class that writes values, if that is not the one that reads them. Not set: a value keeps its form."""
     header_converter: Text | None = _converters("header.converter", None, importance="low")
     """The class that writes headers which a transform adds. Not set: the worker's, else Connect's
     SimpleHeaderConverter. Headers of the source are never changed by it."""
@@ -285,6 +298,10 @@ class ConnectorConfig(BaseModel):
     """A setting of `key.converter`: `key.converter.schemas.enable`."""
     value_converter_settings: ClassSettings = family("value.converter.")
     """A setting of `value.converter`."""
+    output_key_converter_settings: ClassSettings = family("output.key.converter.")
+    """A setting of `output.key.converter`."""
+    output_value_converter_settings: ClassSettings = family("output.value.converter.")
+    """A setting of `output.value.converter`: `output.value.converter.schema.registry.url`."""
     header_converter_settings: ClassSettings = family("header.converter.")
     """A setting of `header.converter`."""
     transform_settings: ClassSettings = family("transforms.")
@@ -318,21 +335,12 @@ class ConnectorConfig(BaseModel):
     def _fit_together(cls, given: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         """Runs the rules over several settings; `info.data` lacks those that have a fault of their own."""
         limits = limits_of(info)
-        chain = [Fault(key, text) for key, text in chain_faults(given, resolve, limits)]
-        values = dict(info.data)
+        values, chain = dict(info.data), chain_faults(given, resolve, limits)
         if not chain and {"topics", "output_topic_template"} <= values.keys():
-            template, topics = values["output_topic_template"], values["topics"] or ()
-            spec = only_routers(chain_spec(given, limits=limits))
-            fault = matches_fault(spec, None if values["topics"] is None else len(topics))
-            try:
-                if fault is not None:
-                    chain = [Fault(*fault)]
-                else:
-                    values["outputs"] = {topic: _output_name(spec, template, topic) for topic in topics}
-            except PatternError as error:
-                chain = [Fault(error.setting, str(error))]
-        faults = (*rules.check(values, _from_placeholders(given)), *chain)
-        if faults:
+            spec = replace(chain_spec(given, limits=limits), output=values["output_topic_template"])
+            outputs, chain = outputs_of(spec, values["topics"], resolve)
+            values |= {} if chain else {"outputs": outputs}
+        if faults := (*rules.check(values, _from_placeholders(given)), *(Fault(*fault) for fault in chain)):
             raise SeveralFaultsError(faults)
         return given
 
@@ -366,7 +374,7 @@ class ConnectorConfig(BaseModel):
 
         Raises PatternError.
         """
-        return _output_name(self._own_routers, self.output_topic_template, topic)
+        return output_of(self._own_routers, topic, resolve)
 
     @cached_property
     def named_outputs(self) -> dict[str, str]:
@@ -395,7 +403,7 @@ class ConnectorConfig(BaseModel):
 
     def chain_spec(self, worker: Mapping[str, str] | None = None) -> ChainSpec:
         """Returns what is done with each record; `worker` has the worker's settings, for its converters."""
-        return chain_spec(self.given, worker, self.limits)
+        return replace(chain_spec(self.given, worker, self.limits), output=self.output_topic_template)
 
     def transactional_id(self, bucket: int) -> str:
         """Returns the transactional id of bucket `bucket`."""
@@ -404,10 +412,6 @@ class ConnectorConfig(BaseModel):
     def effective(self) -> dict[str, str | None]:
         """Returns all settings as texts, defaults included, as they may be printed: secrets hidden."""
         return flat_file.effective(type(self), self.given)
-
-
-def _output_name(spec: ChainSpec, template: str, topic: str) -> str | None:
-    return rules.output_name(template, routed(spec, topic, resolve))
 
 
 def _from_placeholders(given: Mapping[str, str]) -> dict[str, str]:

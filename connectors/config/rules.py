@@ -73,11 +73,6 @@ def _without_values(fault: Fault, rule: Rule, placeholders: Collection[str]) -> 
     return Fault(fault.key, said)
 
 
-def output_name(template: str, topic: str) -> str | None:
-    """Returns the output topic of `topic`; None if nothing is published."""
-    return None if template == "none" else template.replace("${topic}", topic)
-
-
 def _one_source(topics: tuple[str, ...] | None, pattern: str | None) -> Iterator[Fault]:
     if topics is None and pattern is None:
         yield Fault("topics", "must configure one of topics or topics.regex.")

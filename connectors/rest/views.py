@@ -32,7 +32,7 @@ TRACES: Final = 1 << 20
 """Characters that the traces of a connector's tasks may have together, each of which is the connector's own: those of
 2,000 tasks as a rule. A connector that is FAILED shows its status however many tasks it has."""
 _TRACE_OF_ALL: Final = "See the trace of the connector: it is that of all its tasks."
-_CONVERTERS: Final = ("key.converter.", "value.converter.")
+_CONVERTERS: Final = ("key.converter.", "value.converter.", "output.key.converter.", "output.value.converter.")
 _RECEIVERS: Final = (
     *("schema.registry.url", "apicurio.registry.url", "proxy.host", "proxy.port"),
     "schema.registry.ssl.truststore.location",

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.model.record import TopicPartition
+from connectors.chain.spec import changes_records
 from connectors.config.connector import ConnectorConfig
 from connectors.config.stores import connector_storage
 from connectors.config.topics import is_source, matches
@@ -220,7 +221,7 @@ class DeadLetters:
     def _selection(self, asked: RedriveSelection) -> RedriveSelection:
         topics = self._connector.topics or ()
         source = len(topics) == 1 and bool(self._admin.describe(topics))
-        return replace(asked, source=source, transforms=bool(self._connector.transforms))
+        return replace(asked, source=source, transforms=changes_records(self._connector.chain_spec()))
 
     def _position(self, held: groups.CommittedOffset | None) -> RedrivePosition:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from connectors.chain.chain import RejectedError
+from connectors.chain.conversion import RejectedError
 from connectors.errors import RegistryError
 from connectors.rejection import Stage
 

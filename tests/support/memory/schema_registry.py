@@ -6,10 +6,16 @@ It is a mock: tests/registry holds the same converters against Apicurio Registry
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
 from typing import Any
 from urllib.parse import unquote
 
 import httpx
+
+from tests.support.echo_server import serving
 
 
 class MemoryRegistry(httpx.BaseTransport):
@@ -79,3 +85,32 @@ class MemoryRegistry(httpx.BaseTransport):
 
 def _error(status: int, code: int, text: str) -> httpx.Response:
     return httpx.Response(status, json={"error_code": code, "message": text})
+
+
+@contextmanager
+def served(memory: MemoryRegistry) -> Iterator[str]:
+    """Answers over HTTP what `memory` answers, and yields the address; one request at a time."""
+    lock = Lock()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
+            self._answer()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Says nothing."""
+
+        def _answer(self) -> None:
+            content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            with lock:
+                answer = memory.handle_request(httpx.Request(self.command, f"http://a{self.path}", content=content))
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+    with serving(Answer) as url:
+        yield url

@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 
 import pytest
 
-from connectors.chain.chain import RejectedError
+from connectors.chain.conversion import RejectedError
 from connectors.rejection import SINK_CLASS, Rejection, Stage, reason_of, rejection_of, shown, unexpected
 
 

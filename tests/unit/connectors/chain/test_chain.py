@@ -13,7 +13,8 @@ import pytest
 
 from compactor.model.record import SOURCE, TopicPartition
 from compactor.secret_forms import HIDDEN
-from connectors.chain.chain import NO_KEY, Chain, RejectedError
+from connectors.chain.chain import NO_KEY, Chain
+from connectors.chain.conversion import RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
 from connectors.errors import ConfigError, DataError, PortionLateError, RegistryError
 from connectors.known_values import hide_all
