@@ -3,6 +3,7 @@
 A pattern such as `(a|aa)+b` takes exponential time to find that a text does not match. So nothing outside of this file
 gets a compiled pattern that could match without a limit. Nearly every match ends within microseconds; one that does not
 goes on without the GIL, so that other threads work meanwhile, and counts against what its pattern may take in all.
+Quick ones count in what the work that they are part of may take (`match_time`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from compactor.remembered import Remembered
 from connectors.errors import PatternError
 from connectors.java_regex import MEMBER_BYTES, translate
+from connectors.match_time import counted
 
 if TYPE_CHECKING:
     import regex
@@ -93,7 +95,8 @@ class JavaPattern:
     def groups(self, text: str) -> Groups | None:
         """Returns the groups of a match of the whole of `text`, None without one.
 
-        Raises PatternError if that takes too long, or if the text has more than LONGEST_TEXT characters.
+        Raises PatternError if that takes too long, if all matches of this work do, or if the text has more than
+        LONGEST_TEXT characters.
         """
         if len(text) > LONGEST_TEXT:
             raise PatternError(
@@ -101,6 +104,9 @@ class JavaPattern:
                 f"{LONGEST_TEXT}.",
                 "Give topics shorter names: Kafka's have up to 249 characters.",
             )
+        return counted(self._groups_of, text)
+
+    def _groups_of(self, text: str) -> Groups | None:
         slow = self._slow  # one and the same: other threads replace it
         if text in slow:
             groups = slow[text]

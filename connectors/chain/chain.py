@@ -105,9 +105,6 @@ class Chain:
         self._identity = key_identity(spec.identity, self._key.writer)
         self._transforms = bool(self._steps) or self._key.rewrites or self._value.rewrites
         self._output = spec.output
-        # By each topic that records had so far, the topic for which they are written: the output's, or that topic
-        # itself if nothing is published.
-        self._outputs: dict[str, str] = {}
         # The texts of all settings, and of the passwords: what is said to be wrong is shown without their secrets.
         self._settings = texts_of(spec)
         self._passwords = passwords_of(spec)
@@ -269,10 +266,8 @@ class Chain:
         rows.set(row, key, value)
 
     def _output_of(self, topic: str) -> str:
-        output = self._outputs.get(topic)
-        if output is None:
-            output = self._outputs[topic] = output_name(self._output, topic) or topic
-        return output
+        """Returns the topic for which records of `topic` are written: the output's, or itself if none is published."""
+        return output_name(self._output, topic) or topic
 
     def _encoded(self, topic: str, headers: Iterable[Header], size: int) -> list[tuple[str, bytes | None]]:
         """Returns headers with their bytes; `size`: the bytes of the record that was read. Raises RejectedError."""

@@ -13,6 +13,7 @@ import msgspec
 from connectors.chain.chain import Chain
 from connectors.chain.spec import ChainSpec, Resolve
 from connectors.data.pace import limited
+from connectors.match_time import PORTION_S, matches_within
 from connectors.registry.patience import Patience
 
 _MOST: Final = 256
@@ -24,11 +25,19 @@ _idle: Final[OrderedDict[bytes, list[Chain]]] = OrderedDict()
 
 
 @contextmanager
-def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool, patience: Patience | None = None) -> Iterator[Chain]:
+def borrowed(
+    spec: ChainSpec,
+    resolve: Resolve,
+    *,
+    keyed: bool,
+    patience: Patience | None = None,
+    matches_s: float = PORTION_S,
+) -> Iterator[Chain]:
     """Yields a chain of `spec` that no other thread has; it is kept for the next one, even if the block fails.
 
     What failed is read again, perhaps while the registry does not answer: then what the chain knows is all there is.
-    `patience` limits what the chain takes in the block, also in the midst of a record; None: nothing does.
+    `patience` limits what the chain takes in the block, also in the midst of a record; None: nothing but that patterns
+    are matched for `matches_s` in all.
     """
     key = msgspec.json.encode((spec, keyed))
     with _lock:
@@ -40,7 +49,7 @@ def borrowed(spec: ChainSpec, resolve: Resolve, *, keyed: bool, patience: Patien
     patience = patience or Patience()
     chain.wait_with(patience)
     try:
-        with limited(patience.check):
+        with limited(patience.check), matches_within(matches_s):
             yield chain
     finally:
         _keep(key, chain)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from connectors.chain.spec import ChainSpec, Fault, Resolve, StepSpec, is_router, made
 from connectors.data.record import ConnectRecord
 from connectors.errors import PatternError
+from connectors.match_time import CHECK_S, matches_within
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Transform
 
@@ -66,14 +67,16 @@ def outputs_of(
 ) -> tuple[dict[str, str | None], tuple[Fault, ...]]:
     """Returns the output topic of each of `topics`, none of a pattern (None), and what is wrong with the routers.
 
-    Only the routers of `spec` are looked at, in which each class by itself is right (`chain_faults`).
+    Only the routers of `spec` are looked at, in which each class by itself is right (`chain_faults`). All matches may
+    take CHECK_S together.
     """
     named = None if topics is None else tuple(topics)
     routers = only_routers(spec)
     if fault := matches_fault(routers, None if named is None else len(named)):
         return {}, (fault,)
     try:
-        return {topic: output_of(routers, topic, resolve) for topic in named or ()}, ()
+        with matches_within(CHECK_S):
+            return {topic: output_of(routers, topic, resolve) for topic in named or ()}, ()
     except PatternError as error:
         return {}, ((error.setting, str(error)),)
 

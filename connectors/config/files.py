@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from compactor.storage.locations import azure_account
 from connectors.chain.fit import fit_faults
@@ -26,9 +27,12 @@ from connectors.config.snapshot_places import place_clash, place_of, rest_fault_
 from connectors.config.worker import WorkerConfig
 from connectors.credentials import logins
 from connectors.known_values import remember_setting
+from connectors.match_time import CHECK_S, COMPARE_S, OTHER_S, matches_within
 from connectors.placeholders import MOST_OVER_REST, UNLIMITED, Limits, placeholders_in, resolve
 
 STORAGE: Final = "storage.location"
+_LATER: Final = "an output of two connectors, or a loop, is found when a topic is taken up"
+_log = structlog.get_logger()
 
 
 class ConnectorFile(msgspec.Struct, frozen=True):
@@ -126,6 +130,7 @@ def _is_of(name: str, key: str) -> bool:
     return name == key or (key != "" and name.startswith(f"{key}."))
 
 
+@matches_within(CHECK_S)
 def checked(given: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
     """Checks the settings of a connector that come from no file, alone and with `worker`.
 
@@ -201,26 +206,33 @@ def other_file(path: Path) -> OtherFile:
     return OtherFile(path, config.name, config)
 
 
-def clashes(config: ConnectorConfig, others: Iterable[OtherFile]) -> tuple[Fault, ...]:
+def clashes(
+    config: ConnectorConfig, others: Iterable[OtherFile], compare_s: float = COMPARE_S, other_s: float = OTHER_S
+) -> tuple[Fault, ...]:
     """Returns the faults of `config` with each file of `others`: of its name, of its topics, and of its snapshots.
 
     `others` are all that there are, as a loop may lead through any number of them. Of snapshots only those of a
-    connector that was made over REST are looked at.
+    connector that was made over REST are looked at. Patterns are matched for `compare_s` in all, and `other_s` for one
+    of the others: what is not compared then is found when a topic is taken up.
     """
     others = tuple(others)
-    faults = tuple(fault for other in others for fault in _clash(config, other))
     valid = [(other.config, other.path) for other in others if other.config is not None and other.name != config.name]
-    loop = None if faults else loop_fault(config, valid)
+    with matches_within(compare_s) as time_left:
+        faults = tuple(fault for other in others for fault in _clash(config, other, other_s))
+        loop = None if faults else loop_fault(config, valid)
+    if not time_left():
+        _log.warning("patterns of connectors take long: not all were compared", connector=config.name, then=_LATER)
     return (*faults, *([loop] if loop else ()))
 
 
-def _clash(config: ConnectorConfig, other: OtherFile) -> tuple[Fault, ...]:
+def _clash(config: ConnectorConfig, other: OtherFile, other_s: float) -> tuple[Fault, ...]:
     if other.name == config.name:
         return (Fault("name", f'"{config.name}" is also in {other.path}; rename one.'),)
     if other.config is None:
         return ()
     place = place_clash(config, other.config)
-    return (*pair_faults(config, other.config, other.path), *([place] if place else ()))
+    with matches_within(other_s):
+        return (*pair_faults(config, other.config, other.path), *([place] if place else ()))
 
 
 def _name(path: Path) -> str | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from connectors.errors import PatternError
 from connectors.java_pattern import java_pattern
+from connectors.match_time import LOOK_S, matches_within
 
 if TYPE_CHECKING:  # Spark's Python workers need the pattern, and no models
     from connectors.config.connector import ConnectorConfig
@@ -64,16 +65,17 @@ def source_of(template: str, output: str) -> str | None:
     return output[len(before) : len(output) - len(after)] if fits else None
 
 
-def select(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
+def select(config: ConnectorConfig, existing_topics: Iterable[str], look_s: float = LOOK_S) -> tuple[str, ...]:
     """Selects source topics among `existing_topics`: the list's in its order, or those of the pattern, sorted.
 
     A pattern never selects internal topics (`__…`), the dead letter topic, or what would be the output of a topic
-    that it matches, whether that topic exists or not.
+    that it matches, whether that topic exists or not. Raises PatternError if that takes longer than `look_s`.
     """
     existing = set(existing_topics)
     if config.topics is not None:
         return tuple(topic for topic in config.topics if topic in existing)
-    return tuple(sorted(topic for topic in existing if matches(config, topic)))
+    with matches_within(look_s):
+        return tuple(sorted(topic for topic in existing if matches(config, topic)))
 
 
 def missing(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from connectors.kafka.admin import Admin, TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import NEVER, Retry
+from connectors.match_time import START_S, matches_within
 from connectors.sinks import output_reader, output_topic, output_visibility
 from connectors.sinks.output_topic import WantedOutput
 from connectors.sinks.producer_session import read_positions
@@ -52,13 +53,17 @@ T = TypeVar("T")
 
 
 def _retried(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a method of KafkaBroker: it is called again as errors.retry.* says, so twice must do no harm."""
+    """Decorates a method of KafkaBroker: it is called again as errors.retry.* says, so twice must do no harm.
+
+    Each call may match patterns for START_S.
+    """
 
     def around(method: Callable[P, T]) -> Callable[P, T]:
         @wraps(method)
         def retried(*args: P.args, **named: P.kwargs) -> T:
             broker = cast("KafkaBroker", args[0])
-            return broker._retry.run(lambda: method(*args, **named), what, stopped=broker._stopped)
+            bounded = matches_within(START_S)(method)
+            return broker._retry.run(lambda: bounded(*args, **named), what, stopped=broker._stopped)
 
         return retried
 
@@ -116,6 +121,7 @@ class KafkaBroker:
         reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in sound]
         return (*closed, *self._close(state, faulty), *reopened, *self._grow(state, sound.values()))
 
+    @matches_within(START_S)
     def look_into(self, state: CatalogState) -> tuple[AnyAction, ...]:
         """Takes the rest of step T3: returns the actions that close source topics which cannot be read on.
 

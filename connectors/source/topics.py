@@ -27,6 +27,7 @@ from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.consumers import latest_offsets
 from connectors.kafka.errors import UNANSWERED, cause
+from connectors.match_time import LOOK_S, matches_within
 from connectors.source import source_errors
 from connectors.source.plan import SourceTopic
 
@@ -142,13 +143,17 @@ def shared_answers(clients: ClientSettings, clock: Clock) -> SharedAnswers:
 class SourceTopics:
     """Answers for one connector, from `shared` or in one request each: nothing is asked again here.
 
-    Each method raises NotAllowedError if the principal may not ask about a topic.
+    Each method raises NotAllowedError if the principal may not ask about a topic. `look_s`: how long (s) a pattern may
+    take for all topics together.
     """
 
-    def __init__(self, connector: str, admin: Admin, shared: SharedAnswers | None = None) -> None:
+    def __init__(
+        self, connector: str, admin: Admin, shared: SharedAnswers | None = None, look_s: float = LOOK_S
+    ) -> None:
         self._connector = connector
         self._admin = admin
         self._shared = shared
+        self._look_s = look_s
 
     def named(self, names: Iterable[str]) -> dict[str, SourceTopic]:
         """Returns those of the topics `names` that exist. Raises NoAnswerError."""
@@ -164,7 +169,8 @@ class SourceTopics:
         except KeyfoldError as error:
             raise NoAnswerError(broker_text(cause(error.__cause__ or error))) from None
         try:
-            names = [name for name in every if pattern.matches(name)]
+            with matches_within(self._look_s):
+                names = [name for name in every if pattern.matches(name)]
         except PatternError as error:
             raise PatternError(f"Connector {self._connector}: {error.message}", error.action) from None
         infos = self._describe(names)

@@ -8,6 +8,7 @@ from typing import Any
 from connectors.data.record import ConnectRecord
 from connectors.java_pattern import check_pattern, java_pattern
 from connectors.options import REQUIRED, Option
+from connectors.transforms.topic_results import TopicResults
 from connectors.transforms.transform import Predicate, Side
 
 
@@ -47,12 +48,11 @@ class TopicNameMatches(Predicate):
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
         java_pattern(options["pattern"])  # so that a wrong one is an error now
-        # Whether each topic that records had so far matches: a match is made once a topic.
-        self._matches: dict[str, bool] = {}
+        self._matches = TopicResults[bool](self._fits, "predicate", options["pattern"])
 
     def test(self, record: ConnectRecord) -> bool:
         """See `Predicate`."""
-        matches = self._matches.get(record.topic)
-        if matches is None:
-            matches = self._matches[record.topic] = java_pattern(self.options["pattern"]).matches(record.topic)
-        return matches
+        return self._matches.of(record.topic)
+
+    def _fits(self, topic: str) -> bool:
+        return java_pattern(self.options["pattern"]).matches(topic)

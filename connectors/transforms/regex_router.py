@@ -12,6 +12,7 @@ from connectors.data.record import ConnectRecord
 from connectors.errors import PatternError
 from connectors.java_pattern import LONGEST_TEXT, check_pattern, java_pattern
 from connectors.options import REQUIRED, Option, OptionsError
+from connectors.transforms.topic_results import TopicResults
 from connectors.transforms.transform import Transform
 
 _GROUP: Final = re.compile(
@@ -34,14 +35,11 @@ class RegexRouter(Transform):
             self._template = _template(options["replacement"], pattern.group_count, pattern.group_names)
         except ValueError as error:
             raise OptionsError([("replacement", str(error))]) from None
-        # The new name of each topic that records had so far: a match is made once a topic.
-        self._routes: dict[str, str] = {}
+        self._routes = TopicResults[str](self._routed, "router", options["regex"], options["replacement"])
 
     def apply(self, record: ConnectRecord) -> ConnectRecord:
         """See `Transform`."""
-        topic = self._routes.get(record.topic)
-        if topic is None:
-            topic = self._routes[record.topic] = self._routed(record.topic)
+        topic = self._routes.of(record.topic)
         return record if topic == record.topic else replace(record, topic=topic)
 
     def _routed(self, topic: str) -> str:
