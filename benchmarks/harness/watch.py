@@ -70,7 +70,7 @@ class Subject(Struct, frozen=True):
 
 def watch(subject: Subject, load: Load, folder: Path, settle_s: float, window_s: float) -> Watched:
     """Produces `load`, waits `settle_s` seconds, then watches for `window_s` seconds; `folder` is for signals."""
-    return watch_until(subject, load, folder, settle_s, lambda: _passed(window_s))
+    return watch_until(subject, load, folder, settle_s, lambda: passed(window_s))
 
 
 def watch_until(
@@ -80,7 +80,7 @@ def watch_until(
     running, meter = subject.running, subject.running.meter
     with steady(subject.bootstrap, load, folder) as under_load:
         under_load.begin(subject.outputs)
-        running.until(_passed(settle_s))
+        running.until(passed(settle_s))
         meter.take_peaks()
         since, began, cpu_before = time.time(), time.monotonic(), meter.cpu_seconds
         samples: list[Sample] = []
@@ -111,15 +111,16 @@ def watch_idle(running: Running, settle_s: float, window_s: float) -> dict[str, 
     Raises RuntimeError where it has ended.
     """
     meter = running.meter
-    running.until(_passed(settle_s))
+    running.until(passed(settle_s))
     meter.take_peaks()
     before, began = meter.cpu_seconds, time.monotonic()
-    running.until(_passed(window_s))
+    running.until(passed(window_s))
     used, took = meter.cpu_seconds - before, time.monotonic() - began
     return {"% of a core": 100 * used / took, "RSS, MiB": meter.rss / MIB, "PSS, MiB": meter.take_peaks()[1] / MIB}
 
 
-def _passed(seconds: float) -> Callable[[], bool]:
+def passed(seconds: float) -> Callable[[], bool]:
+    """Returns a condition: so many seconds have passed since this call."""
     until = time.monotonic() + seconds
     return lambda: time.monotonic() >= until
 

@@ -20,6 +20,7 @@ from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.hot_partition import HOT_PARTITION
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
+from benchmarks.rows.look_ups import GET
 from benchmarks.rows.partitions import PARTITIONS
 from benchmarks.rows.sustained import SUSTAINED
 from benchmarks.rows.worker import FRESH, FRESH_STORE, IDLE, READY
@@ -140,6 +141,7 @@ MEASUREMENTS: Final = {
         MANY_TENFOLD,
         BESIDE,
         *SUSTAINED,
+        GET,
         KEYS,
         GROWTH_ROW,
         PARTITIONS,

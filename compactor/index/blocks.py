@@ -67,6 +67,10 @@ class Directory(Struct, frozen=True):
         """Returns for each of `hashes` the last block that can hold it; -1 if none can."""
         return np.searchsorted(self.firsts, hashes, side="right").astype(np.int64) - 1
 
+    def last_block_of(self, hash_: np.uint64) -> int:
+        """Returns what `blocks_of` does of one hash."""
+        return int(self.firsts.searchsorted(hash_, side="right")) - 1
+
     def first_blocks_of(self, hashes: Hashes) -> Numbers:
         """Returns for each of `hashes` the first block that can hold it."""
         return np.maximum(np.searchsorted(self.firsts, hashes, side="left").astype(np.int64) - 1, 0)

@@ -31,8 +31,11 @@ A task with 20 million takes some 130 MiB for its index; with four times as many
 _BITS: Final = 6
 """Upper bits of a hash by which entries wait on disk: 64 parts, of less than a million entries for 50 million keys."""
 
-_SECRET_BYTES: Final = 8
-"""Of the secret of a file's hashes: 16 characters, as many as SipHash takes."""
+SECRET: Final = token_hex(8)
+"""The secret of the hashes of all files that this process makes: 16 characters, as many as SipHash takes.
+
+Who writes records does not know it, and cannot give many keys one hash. One for all files, so that a look-up in many
+of them hashes its keys once."""
 
 _WAITING: Final = pa.schema([pa.field("hash", pa.uint64()), pa.field("delta", pa.int64())])
 
@@ -42,8 +45,6 @@ class IndexBuilder:
 
     def __init__(self, held: int = HELD) -> None:
         self._held = held
-        # Of the hashes of this file: who writes records does not know it, and cannot give many keys one hash.
-        self._secret = token_hex(_SECRET_BYTES)
         # Of each partition its number in the index, and the offset of its first record here.
         self._logs: dict[TopicPartition, tuple[int, int]] = {}
         # Entries in memory, and their number.
@@ -66,7 +67,7 @@ class IndexBuilder:
         if not keyed.num_rows:
             return
         deltas = keyed["offset"].to_numpy() - first
-        hashes = hashes_of(keyed["key"], pa.array(np.full(len(deltas), log, np.int32)), secret=self._secret)
+        hashes = hashes_of(keyed["key"], pa.array(np.full(len(deltas), log, np.int32)), secret=SECRET)
         self._largest_delta = max(self._largest_delta, int(deltas[-1]))
         self._entries.append((hashes, deltas))
         self._count += len(hashes)
@@ -95,7 +96,7 @@ class IndexBuilder:
                 checksum=checksum,
                 log=log,
                 first=first,
-                secret=self._secret,
+                secret=SECRET,
             )
             for tp, (log, first) in self._logs.items()
         }

@@ -1,9 +1,14 @@
-"""Looks many keys up in an index file, by ranged reads: its directory, then the blocks that can have their hashes."""
+"""Looks keys up in an index file, by ranged reads: its directory, then the blocks that can have their hashes.
+
+Few keys are looked up one by one, in blocks that a process remembers: a worker that answers them asks the same files
+again and again. Many keys are looked up together, in blocks that are read for them and not remembered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -44,39 +49,108 @@ REMADE: Final = (
 )
 
 
-class Directories(Remembered[Directory]):
-    """Remembers the directories of index files by location and path."""
+_BLOCK_BYTES: Final = 96 << 20
+"""Bytes of blocks that a process remembers: those of 6 million records. Of more keys, those asked for last."""
 
-    def __init__(self, most_bytes: int = _REMEMBERED) -> None:
-        super().__init__(most_bytes)
+_A_BLOCK: Final = ENTRIES * 16 + 400
+"""What a block takes in memory: 16 bytes for each entry, two arrays, and its place."""
+
+FEW: Final = 8
+"""How many keys are looked up one by one. One takes 5 µs in a file of which its block is remembered, many together
+some 150 µs and a read of the disk, however few they are."""
 
 
-DIRECTORIES: Final = Directories()
+class KnownIndexes:
+    """Remembers directories and blocks of index files, which never change; threads share it."""
+
+    def __init__(self, directory_bytes: int = _REMEMBERED, block_bytes: int = _BLOCK_BYTES) -> None:
+        # By location and path.
+        self.directories = Remembered[Directory](directory_bytes)
+        # By location, path, and number: hashes and deltas.
+        self.blocks = Remembered[tuple[Hashes, Numbers]](block_bytes)
+
+
+KNOWN: Final = KnownIndexes()
 """Those that this process has read."""
 
 
+class AskedKeys:
+    """Keys, as compared, with their hashes: these are made once for all files that have one secret."""
+
+    def __init__(self, keys: pa.Array) -> None:
+        self.keys = keys
+        # By secret and number of the log.
+        self._hashes: dict[tuple[str, int], Hashes] = {}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def hashes(self, section: IndexSection) -> Hashes:
+        """Returns the hash of each key in the file of `section`."""
+        made_with = section.secret, section.log
+        known = self._hashes.get(made_with)
+        if known is None:
+            logs = pa.array(np.full(len(self.keys), section.log, np.int32))
+            known = self._hashes[made_with] = hashes_of(self.keys, logs, secret=section.secret)
+        return known
+
+    def filter(self, wanted: NDArray[np.bool_]) -> AskedKeys:
+        """Returns those of the keys that are `wanted`."""
+        some = AskedKeys(self.keys.filter(pa.array(wanted)))
+        some._hashes = {made_with: hashes[wanted] for made_with, hashes in self._hashes.items()}
+        return some
+
+
 def newest_offsets(
-    storage: Storage, section: IndexSection, keys: pa.Array, start: int, end: int, known: Directories = DIRECTORIES
+    storage: Storage, section: IndexSection, asked: AskedKeys, start: int, end: int, known: KnownIndexes = KNOWN
 ) -> Numbers:
-    """Returns for each of `keys`, as compared, the largest of its offsets in [start, end), or NO_OFFSET.
+    """Returns for each key that is `asked` for the largest of its offsets in [start, end), or NO_OFFSET.
 
     The record there has the key's hash; whether it has the key, the record alone says. A key without an offset has no
     record in the files that the index is of.
 
     Raises MissingFileError; DamagedFileError if the file is not what was written; StorageError.
     """
-    return _SectionReader(storage, section, known).newest(_hashes(keys, section), start, end)
+    with _SectionReader(storage, section, known) as reader:
+        hashes = asked.hashes(section)
+        return (reader.newest_of_few if len(hashes) <= FEW else reader.newest)(hashes, start, end)
+
+
+def has_none(storage: Storage, section: IndexSection, asked: AskedKeys, known: KnownIndexes = KNOWN) -> bool:
+    """Returns whether what is remembered of a file says that it has no entry of any key; False says nothing.
+
+    So a worker passes over most runs, some dozens while records come, without asking the store.
+    """
+    if len(asked) > FEW:
+        return False
+    location, path = storage.location, section.path
+    directory = known.directories.get((location, path))
+    if directory is None:
+        return False
+    for hash_ in asked.hashes(section):
+        block = directory.last_block_of(hash_)
+        if block < 0:
+            continue
+        entries = known.blocks.get((location, path, block))
+        if entries is None:
+            return False
+        hashes = entries[0]
+        at = int(hashes.searchsorted(hash_))
+        if at < len(hashes) and hashes[at] == hash_:
+            return False
+    return True
 
 
 def all_offsets(
-    storage: Storage, section: IndexSection, keys: pa.Array, start: int, end: int, known: Directories = DIRECTORIES
+    storage: Storage, section: IndexSection, asked: AskedKeys, start: int, end: int, known: KnownIndexes = KNOWN
 ) -> Numbers | None:
-    """Returns all offsets in [start, end) of the hashes of `keys`, as compared, rising.
+    """Returns all offsets in [start, end) of the hashes of the keys that are `asked` for, rising.
 
     None if they are many (_MOST_BLOCKS), as of a key that is written again and again: to read all keys takes no longer.
     Raises as `newest_offsets`.
     """
-    return _SectionReader(storage, section, known).every(np.unique(_hashes(keys, section)), start, end)
+    with _SectionReader(storage, section, known) as reader:
+        return reader.every(np.unique(asked.hashes(section)), start, end)
 
 
 _MOST_BLOCKS: Final = 64
@@ -86,38 +160,79 @@ NO_OFFSET: Final = np.iinfo(np.int64).min
 """Stands for no offset: those of tombstones that a generation begins with are negative."""
 
 
-def _hashes(keys: pa.Array, section: IndexSection) -> Hashes:
-    return hashes_of(keys, pa.array(np.full(len(keys), section.log, np.int32)), secret=section.secret)
-
-
 class _SectionReader:
-    """Reads one file for one log."""
+    """Reads one file for one log; a context, as the file is opened once something of it is not remembered."""
 
-    def __init__(self, storage: Storage, section: IndexSection, known: Directories) -> None:
+    def __init__(self, storage: Storage, section: IndexSection, known: KnownIndexes) -> None:
         self._storage = storage
         self._section = section
         self._known = known
+        self._place = storage.location, section.path
+        # The file, None until something of it is read; and what closes it.
+        self._opened: pa.NativeFile | None = None
+        self._closed = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.close()
+
+    def newest_of_few(self, hashes: Hashes, start: int, end: int) -> Numbers:
+        """Returns what `newest` does, a hash after the other, by blocks that are remembered."""
+        first = self._section.first
+        if end <= first:
+            return np.full(len(hashes), NO_OFFSET)
+        directory = self._directory()
+        deltas = (self._newest_delta(directory, hash_, end - first) for hash_ in hashes)
+        offsets = (NO_OFFSET if delta is None else first + delta for delta in deltas)
+        return np.array([offset if offset >= start else NO_OFFSET for offset in offsets], np.int64)
+
+    def _newest_delta(self, directory: Directory, hash_: np.uint64, below: int) -> int | None:
+        """Returns the largest delta below `below` of a hash, None if there is none."""
+        block = directory.last_block_of(hash_)
+        while block >= 0:
+            hashes, deltas = self._block(directory, block)
+            begin = int(hashes.searchsorted(hash_))
+            if begin == len(hashes) or hashes[begin] != hash_:
+                return None
+            own = deltas[begin : int(hashes.searchsorted(hash_, side="right"))]
+            fitting = int(own.searchsorted(below))
+            if fitting:
+                return int(own[fitting - 1])
+            if begin:
+                return None
+            block -= 1  # the block begins with this hash: the one before may end with it
+        return None
+
+    def _block(self, directory: Directory, block: int) -> tuple[Hashes, Numbers]:
+        """Returns the entries of a block, which are read if they are not remembered."""
+        place = *self._place, block
+        known = self._known.blocks.get(place)
+        if known is None:
+            (data,) = self._pieces(directory, [block])
+            known = self._known.blocks.put(place, decode_blocks(directory, [data]), _A_BLOCK)
+        return known
 
     def newest(self, hashes: Hashes, start: int, end: int) -> Numbers:
         first = self._section.first
         offsets = np.full(len(hashes), NO_OFFSET)
         if end <= first:
             return offsets
-        with self._storage.open_input(self._section.path, self._section.bytes) as source:
-            directory = self._directory(source)
-            blocks = directory.blocks_of(hashes)
-            waiting = np.flatnonzero(blocks >= 0)
-            while len(waiting):
-                waiting = waiting[np.argsort(blocks[waiting], kind="stable")]
-                again = [waiting[:0]]
-                for places, entries in self._read(source, directory, blocks, waiting):
-                    _, block = np.unique(blocks[places], return_inverse=True)  # those that were read, in their order
-                    deltas, is_earlier = newest(*entries, hashes[places], block * ENTRIES, end - first)
-                    offsets[places] = np.where(deltas < 0, NO_OFFSET, first + deltas)
-                    again.append(places[is_earlier])
-                waiting = np.concatenate(again)
-                blocks[waiting] -= 1
-                waiting = waiting[blocks[waiting] >= 0]
+        directory = self._directory()
+        blocks = directory.blocks_of(hashes)
+        waiting = np.flatnonzero(blocks >= 0)
+        while len(waiting):
+            waiting = waiting[np.argsort(blocks[waiting], kind="stable")]
+            again = [waiting[:0]]
+            for places, entries in self._read(directory, blocks, waiting):
+                _, block = np.unique(blocks[places], return_inverse=True)  # those that were read, in their order
+                deltas, is_earlier = newest(*entries, hashes[places], block * ENTRIES, end - first)
+                offsets[places] = np.where(deltas < 0, NO_OFFSET, first + deltas)
+                again.append(places[is_earlier])
+            waiting = np.concatenate(again)
+            blocks[waiting] -= 1
+            waiting = waiting[blocks[waiting] >= 0]
         offsets[offsets < start] = NO_OFFSET
         return offsets
 
@@ -125,20 +240,19 @@ class _SectionReader:
         first = self._section.first
         offsets = [np.empty(0, np.int64)]
         if end > first:
-            with self._storage.open_input(self._section.path, self._section.bytes) as source:
-                directory = self._directory(source)
-                lowest = directory.first_blocks_of(hashes)
-                counts = np.maximum(directory.blocks_of(hashes) - lowest + 1, 0)
-                if counts.sum() > 2 * len(hashes) + _MOST_BLOCKS:
-                    return None
-                blocks, owners = spans(lowest, counts), np.repeat(np.arange(len(hashes)), counts)
-                for places, entries in self._read(source, directory, blocks, np.argsort(blocks, kind="stable")):
-                    offsets.append(first + every(*entries, hashes[np.unique(owners[places])]))
+            directory = self._directory()
+            lowest = directory.first_blocks_of(hashes)
+            counts = np.maximum(directory.blocks_of(hashes) - lowest + 1, 0)
+            if counts.sum() > 2 * len(hashes) + _MOST_BLOCKS:
+                return None
+            blocks, owners = spans(lowest, counts), np.repeat(np.arange(len(hashes)), counts)
+            for places, entries in self._read(directory, blocks, np.argsort(blocks, kind="stable")):
+                offsets.append(first + every(*entries, hashes[np.unique(owners[places])]))
         asked = np.unique(np.concatenate(offsets))
         return asked[(asked >= start) & (asked < end)]
 
     def _read(
-        self, source: pa.NativeFile, directory: Directory, blocks: Numbers, waiting: NDArray[np.int64]
+        self, directory: Directory, blocks: Numbers, waiting: NDArray[np.int64]
     ) -> Iterator[tuple[NDArray[np.int64], tuple[Hashes, Numbers]]]:
         """Yields the blocks that `waiting` ask for, some at a time, with those of `waiting` that ask for them.
 
@@ -152,13 +266,14 @@ class _SectionReader:
             data = [
                 piece
                 for together in self._together(directory, some)
-                for piece in self._pieces(source, directory, together)
+                for piece in self._pieces(directory, together)
             ]
             yield waiting[firsts[at] : ends[at + len(some) - 1]], decode_blocks(directory, data)
 
-    def _pieces(self, source: pa.NativeFile, directory: Directory, blocks: Sequence[int]) -> Iterator[memoryview]:
+    def _pieces(self, directory: Directory, blocks: Sequence[int]) -> Iterator[memoryview]:
         """Reads `blocks` by one request; yields each. Raises DamagedFileError."""
         lowest, end = directory.bounds(blocks[0])[0], directory.bounds(blocks[-1])[1]
+        source = self._source()
         source.seek(lowest)
         data = memoryview(source.read(end - lowest))
         for block in blocks:
@@ -182,17 +297,23 @@ class _SectionReader:
             group.append(block)
         yield group
 
-    def _directory(self, source: pa.NativeFile) -> Directory:
-        place = self._storage.location, self._section.path
-        if (known := self._known.get(place)) is not None:
+    def _source(self) -> pa.NativeFile:
+        """Returns the file, which is opened by the first call."""
+        if self._opened is None:
+            opened = self._storage.open_input(self._section.path, self._section.bytes)
+            self._opened = self._closed.enter_context(opened)
+        return self._opened
+
+    def _directory(self) -> Directory:
+        if (known := self._known.directories.get(self._place)) is not None:
             return known
-        size = self._section.directory_bytes
+        size, source = self._section.directory_bytes, self._source()
         source.seek(max(0, self._section.bytes - size))
         data = source.read(size)
         directory = decode_directory(data) if fingerprint(data) == self._section.checksum else None
         if directory is None:
             raise self._damaged("its directory is")
-        self._known.put(place, directory, size)
+        self._known.directories.put(self._place, directory, size)
         return directory
 
     def _damaged(self, what: str) -> DamagedFileError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -36,6 +37,7 @@ def to_text(section: IndexSection) -> str:
     return ":".join(str(getattr(section, name)) for name in IndexSection.__struct_fields__)
 
 
+@lru_cache(maxsize=4_096)  # a look-up asks for those of all runs again and again
 def from_text(text: str) -> IndexSection:
     """Parses what `to_text` gave. Raises ValueError if it is not of that form."""
     path, size, directory_bytes, checksum, log, first, *secret = text.split(":")

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from compactor.errors import DamagedFileError, LookUpError, MissingFileError
 from compactor.fold.latest_per_key import is_foldable
-from compactor.index.reader import NO_OFFSET, all_offsets, newest_offsets
+from compactor.index.reader import NO_OFFSET, AskedKeys, all_offsets, has_none, newest_offsets
 from compactor.index.section import from_text
 from compactor.lookup.records_at import FileOutlines, read_offsets
 from compactor.model import record
@@ -54,19 +53,17 @@ def latest_records(
     DamagedFileError, StorageError; MissingFileError if a file of records is gone: the caller's state of the catalog may
     be older than a vacuum; LookUpError once there is no `room` for the records, before others are read.
     """
-    if not log.kept:
-        return _NOTHING
-    left = pc.unique(keys.drop_null())
-    records = []
-    room = room or LookUpRoom(None)
+    asked, room, records = AskedKeys(pc.unique(keys.drop_null())), room or LookUpRoom(None), []
     for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
-        if not len(left):
+        if not len(asked):
             break
-        of_run = _latest_of_run(storage, log, run, left, outlines, room)
-        if not of_run.num_rows:
+        if all(file.index is not None and has_none(storage, from_text(file.index), asked) for file in run.files):
             continue
-        records.append(of_run)
-        left = left.filter(pc.invert(pc.is_in(left, record.as_compared(of_run)["key"].combine_chunks())))
+        of_run = _latest_of_run(storage, log, run, asked, outlines, room)
+        if of_run.num_rows:
+            records.append(of_run)
+            is_left = pc.invert(pc.is_in(asked.keys, record.as_compared(of_run)["key"].combine_chunks()))
+            asked = asked.filter(is_left.to_numpy(zero_copy_only=False))
     return pa.concat_tables(records) if records else _NOTHING
 
 
@@ -105,30 +102,44 @@ def indexed_offsets(storage: Storage, offset_range: OffsetRange, keys: pa.Array)
     NO_OFFSET says nothing: the key may be in a run with an index that is absent, lost or damaged, or in an older run
     than such a one. The record at an offset has the key's hash; it may have another key. Raises StorageError.
     """
-    offsets = np.full(len(keys), NO_OFFSET)
+    offsets, asked = np.full(len(keys), NO_OFFSET), AskedKeys(keys)
+    places = np.arange(len(keys))  # of those that are left
     for run in reversed(offset_range.runs):
-        left = np.flatnonzero(offsets == NO_OFFSET)
-        if not len(left):
+        if not len(places):
             break
-        of_run = _indexed_of_run(storage, offset_range, run, keys.take(pa.array(left)))
-        if of_run is None:
+        start, end = max(run.start, offset_range.start), min(run.end, offset_range.end)
+        of_run = _newest_in_run(storage, run, asked, start, end)
+        if of_run.unread:
             break
-        offsets[left] = of_run
+        offsets[places] = of_run.offsets
+        is_left = of_run.offsets == NO_OFFSET
+        if not is_left.all():
+            places, asked = places[is_left], asked.filter(is_left)
     return offsets
 
 
-def _indexed_of_run(storage: Storage, offset_range: OffsetRange, run: Run, keys: pa.Array) -> NDArray[np.int64] | None:
-    """Returns the newest offset of each key in `run`; None if a file of it has no index that can be read."""
-    offsets = np.full(len(keys), NO_OFFSET)
-    by_index: dict[str | None, list[FileRange]] = {}
-    for piece in replace(offset_range, runs=(run,)).file_ranges:
-        by_index.setdefault(piece.file.index, []).append(piece)
-    for index, covered in by_index.items():
-        by_hash = None if index is None else _by_index(storage, index, keys, covered)
-        if by_hash is None:
-            return None
-        offsets = np.maximum(offsets, by_hash)
-    return offsets
+class _RunOffsets(NamedTuple):
+    """What the indexes of a run say of some keys: the newest offset of each, NO_OFFSET if there is none.
+
+    Of the files of which the indexes are `unread` they say nothing: None is no index.
+    """
+
+    offsets: NDArray[np.int64]
+    unread: set[str | None]
+
+
+def _newest_in_run(storage: Storage, run: Run, asked: AskedKeys, start: int, end: int) -> _RunOffsets:
+    """Asks the indexes of `run` for the newest offset in [start, end) of each key. Raises StorageError."""
+    offsets, unread = np.full(len(asked), NO_OFFSET), set[str | None]()
+    for index in {file.index for file in run.files if file.first < end and file.last >= start}:
+        try:
+            if index is not None:
+                offsets = np.maximum(offsets, newest_offsets(storage, from_text(index), asked, start, end))
+                continue
+        except (MissingFileError, DamagedFileError) as error:
+            _warn_once(error.message)
+        unread.add(index)
+    return _RunOffsets(offsets, unread)
 
 
 def offsets_by_index(
@@ -140,7 +151,7 @@ def offsets_by_index(
     StorageError.
     """
     try:
-        return None if index is None else all_offsets(storage, from_text(index), keys, start, end)
+        return None if index is None else all_offsets(storage, from_text(index), AskedKeys(keys), start, end)
     except (MissingFileError, DamagedFileError) as error:
         _warn_once(error.message)
         return None
@@ -158,40 +169,24 @@ def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
 
 
 def _latest_of_run(
-    storage: Storage, log: PartitionLog, run: Run, keys: pa.Array, outlines: FileOutlines, room: LookUpRoom
+    storage: Storage, log: PartitionLog, run: Run, asked: AskedKeys, outlines: FileOutlines, room: LookUpRoom
 ) -> pa.Table:
-    """Returns the latest records of `keys` in `run`."""
+    """Returns the latest records of the keys in `run`."""
+    offsets, unread = _newest_in_run(storage, run, asked, max(run.start, log.start), run.end)
+    if not unread and (offsets == NO_OFFSET).all():
+        return _NOTHING
     pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
-    by_index: dict[str | None, list[FileRange]] = {}
-    for piece in pieces:
-        by_index.setdefault(piece.file.index, []).append(piece)
-    offsets, scanned = np.full(len(keys), NO_OFFSET), by_index.pop(None, [])
-    for index, covered in by_index.items():
-        by_hash = None if index is None else _by_index(storage, index, keys, covered)
-        if by_hash is None:
-            scanned.extend(covered)
-        else:
-            offsets = np.maximum(offsets, by_hash)
-    offsets = np.maximum(offsets, _by_scan(storage, scanned, keys, outlines))
+    scanned = [piece for piece in pieces if piece.file.index in unread]
+    offsets = np.maximum(offsets, _by_scan(storage, scanned, asked.keys, outlines))
     if (offsets == NO_OFFSET).all():
         return _NOTHING
     records = _records_at(storage, pieces, offsets, outlines, room)
-    is_hers = _have_keys(records, keys, offsets)
+    is_hers = _have_keys(records, asked.keys, offsets)
     if is_hers.all():
         return records
     # Another key with the same hash lies above: the keys tell them apart.
-    offsets[~is_hers] = _by_scan(storage, pieces, keys.filter(pa.array(~is_hers)), outlines)
+    offsets[~is_hers] = _by_scan(storage, pieces, asked.keys.filter(pa.array(~is_hers)), outlines)
     return _records_at(storage, pieces, offsets, outlines, room)
-
-
-def _by_index(storage: Storage, index: str, keys: pa.Array, covered: Sequence[FileRange]) -> NDArray[np.int64] | None:
-    """Returns the newest offset of each key by an index; None if that is lost or damaged."""
-    start, end = min(piece.start for piece in covered), max(piece.end for piece in covered)
-    try:
-        return newest_offsets(storage, from_text(index), keys, start, end)
-    except (MissingFileError, DamagedFileError) as error:
-        _warn_once(error.message)
-        return None
 
 
 @lru_cache(maxsize=256)
@@ -235,7 +230,9 @@ def _batches_at(
 
 def _have_keys(records: pa.Table, keys: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Returns whether each of `keys` has no offset, or the record at its offset has the key."""
-    has_no_offset = offsets == NO_OFFSET
-    places = pc.index_in(pa.array(offsets), records["offset"].combine_chunks())
-    own = record.as_compared(records)["key"].combine_chunks().take(places)
-    return has_no_offset | pc.fill_null(pc.equal(own, keys), fill_value=False).to_numpy(zero_copy_only=False)
+    has_offset = np.flatnonzero(offsets != NO_OFFSET)
+    places = np.searchsorted(records["offset"].to_numpy(), offsets[has_offset])
+    own = record.as_compared(records)["key"].take(pa.array(places))
+    have = np.ones(len(keys), np.bool_)
+    have[has_offset] = pc.equal(own, keys.take(pa.array(has_offset))).to_numpy()
+    return have

@@ -122,11 +122,21 @@ def read_offsets(
                 batches = _read_columns(opened, group, [*names, *(() if is_alone else PARTITION)])
             for batch in batches:
                 rows = batch if is_alone else of_partition(batch, file_range.tp)
-                wanted = np.flatnonzero(np.isin(rows["offset"].to_numpy(), own))
-                if len(wanted):
+                held = rows["offset"].to_numpy()
+                wanted = _places_of(own, held)
+                if len(wanted) == 1:
+                    yield completed(rows.slice(wanted[0], 1), names)  # a twentieth of the time of `take`
+                elif len(wanted):
                     yield completed(rows.take(pa.array(wanted)), names)
-                if rows.num_rows and rows["offset"][-1].as_py() >= own[-1]:
+                if len(held) and held[-1] >= own[-1]:
                     break
+
+
+def _places_of(offsets: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the places of those of `offsets` that are in `held`; both rise."""
+    places = np.searchsorted(held, offsets)
+    places = places[places < len(held)]
+    return places[held[places] == offsets[: len(places)]]
 
 
 def _read_group(

@@ -43,7 +43,7 @@ SHARED_GROUP_BYTES: Final = 1 << 20
 SHARING: Final = 16
 """How many partitions share a row group at most: a reader of one reads all, and damage concerns all."""
 
-INDEXED_GROUP_BYTES: Final = 1 << 20
+INDEXED_GROUP_BYTES: Final = 256 << 10
 """Arrow bytes of a row group of rewritten records with an index: looking one up costs a row group, 3 ms instead of 20.
 
 Reading all of them takes as long, but a request each in an object store: there they stay large. So they do at level 0,

@@ -19,7 +19,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import NAME as OWNER
 from compactor.catalog.owner_lock import live_owner
 from compactor.errors import PositionError
-from compactor.index.reader import newest_offsets
+from compactor.index.reader import AskedKeys, newest_offsets
 from compactor.index.section import from_text
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position, ResumePoint, Tail, Unknown, decode
@@ -77,7 +77,7 @@ def looked_up(copy: Copy) -> Any:
 def _by_index(storage: Storage, log: PartitionLog) -> dict[str, list[int]]:
     sections = sorted({file.index for run in log.kept for file in run.files if file.index is not None})
     compared = [as_compared(batch)["key"] for batch in read(storage, whole(log), ("key", KEY_IDENTITY))]
-    keys = pa.chunked_array(compared, pa.binary()).combine_chunks().drop_null().unique()
+    keys = AskedKeys(pa.chunked_array(compared, pa.binary()).combine_chunks().drop_null().unique())
     ends = -(1 << 62), 1 << 62
     return {text: newest_offsets(storage, from_text(text), keys, *ends).tolist() for text in sections}
 

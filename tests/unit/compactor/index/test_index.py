@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +18,7 @@ from compactor.errors import DamagedFileError, MissingFileError
 from compactor.index import builder, section
 from compactor.index.blocks import ENTRIES, BlocksWriter, decode_directory, in_order, newest
 from compactor.index.builder import IndexBuilder
-from compactor.index.reader import NO_OFFSET, Directories, newest_offsets
+from compactor.index.reader import FEW, NO_OFFSET, AskedKeys, KnownIndexes, has_none, newest_offsets
 from compactor.index.section import IndexSection
 from compactor.model import record
 from compactor.model.key_hash import hash_of
@@ -48,9 +50,18 @@ def add(index: IndexBuilder, number: int, keys: Sequence[bytes | None], first: i
 def offsets_of(
     storage: Storage, of: IndexSection, keys: Sequence[bytes], start: int = -(1 << 62), end: int = 1 << 62
 ) -> dict[bytes, int]:
-    """Looks `keys` up in the section `of`."""
-    offsets = newest_offsets(storage, of, pa.array(keys, pa.binary()), start, end, Directories())
-    return {key: offset for key, offset in zip(keys, offsets.tolist(), strict=True) if offset != NO_OFFSET}
+    """Looks `keys` up in the section `of`: together, as many, and one by one; the answers have to be the same."""
+    known, padded = KnownIndexes(), [*keys, *(b"padding %d" % number for number in range(FEW))]
+
+    def offsets(some: Sequence[bytes]) -> list[int]:
+        return newest_offsets(storage, of, AskedKeys(pa.array(some, pa.binary())), start, end, known).tolist()
+
+    together = offsets(padded)[: len(keys)]
+    assert [offset for key in keys for offset in offsets([key])] == together
+    held = {key: offset for key, offset in zip(keys, together, strict=True) if offset != NO_OFFSET}
+    absent = [key for key in keys if has_none(storage, of, AskedKeys(pa.array([key], pa.binary())), known)]
+    assert not set(absent) & set(held)
+    return held
 
 
 def newest_of(keys: Sequence[bytes | None], first: int, start: int, end: int) -> Mapping[bytes, int]:
@@ -156,18 +167,16 @@ def test_a_key_of_many_blocks_is_looked_up_among_others() -> None:
         assert offsets_of(storage, of, [b"hot", *others], end=end) == {b"hot": end - 1}
 
 
-def test_each_file_has_a_secret_of_its_own() -> None:
-    """Keys that have one hash in a file have others in the next, so nobody can choose them."""
-    sections = []
-    for _ in range(2):
-        storage, index = MemoryStorage(), IndexBuilder()
-        add(index, 0, [b"a", b"b"])
-        sections.append(index.write(storage, PATH)[tp(0)])
-        assert offsets_of(storage, sections[-1], [b"a", b"b", b"c"]) == {b"a": 0, b"b": 1}
-        assert len(sections[-1].secret) == 16
-    first, second = (hash_of(b"a", each.secret) for each in sections)
-    assert first != second
-    assert first != hash_of(b"a")
+def test_the_secret_of_hashes_is_no_known_one() -> None:
+    """Nobody can choose keys that have one hash: each process makes a secret for the files that it writes."""
+    storage, index = MemoryStorage(), IndexBuilder()
+    add(index, 0, [b"a", b"b"])
+    of = index.write(storage, PATH)[tp(0)]
+    assert offsets_of(storage, of, [b"a", b"b", b"c"]) == {b"a": 0, b"b": 1}
+    assert len(of.secret) == 16
+    assert hash_of(b"a", of.secret) != hash_of(b"a")
+    another = "from compactor.index import builder; print(builder.SECRET)"
+    assert subprocess.run([sys.executable, "-c", another], capture_output=True, text=True, check=True).stdout != of.secret
 
 
 def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> None:
@@ -196,9 +205,26 @@ def test_blocks_are_full_whatever_pieces_entries_come_in() -> None:
     assert decode_directory(directory[:-1]) is None
 
 
+def test_what_is_remembered_of_a_file_says_that_a_key_is_not_in_it() -> None:
+    """Without a read: what is not remembered says nothing, nor do too many keys."""
+    index, storage = IndexBuilder(), CountingStorage()
+    add(index, 0, [b"%d" % number for number in range(3 * ENTRIES)])
+    (of,) = index.write(storage, PATH).values()
+    known, absent = KnownIndexes(), AskedKeys(pa.array([b"absent"], pa.binary()))
+    assert not has_none(storage, of, absent, known)
+    assert newest_offsets(storage, of, absent, 0, 9_999, known).tolist() == [NO_OFFSET]
+    reads = len(storage.reads)
+    assert has_none(storage, of, absent, known)
+    assert not has_none(storage, of, AskedKeys(pa.array([b"absent"] * (FEW + 1), pa.binary())), known)
+    present = AskedKeys(pa.array([b"7"], pa.binary()))
+    newest_offsets(storage, of, present, 0, 9_999, known)
+    assert not has_none(storage, of, present, known)
+    assert len(storage.reads) <= reads + 1
+
+
 def test_directories_are_remembered_up_to_a_number_of_bytes() -> None:
     """That which was asked for longest ago is forgotten first."""
-    known, (a, b, c) = Directories(20), (("s", name) for name in "abc")
+    known, (a, b, c) = KnownIndexes(20).directories, (("s", name) for name in "abc")
     decoded = decode_directory(BlocksWriter(0).finish()[1])
     assert decoded is not None
     for place in (a, b):
@@ -265,15 +291,18 @@ class CountingStorage(MemoryStorage):
 
 @pytest.mark.parametrize("records", [1_024, 102_400])
 def test_the_number_of_requests_does_not_grow_with_the_log(records: int) -> None:
-    """A key takes the directory, once in a process, and a block; many keys of a log as few requests as they lie in."""
+    """A key takes the directory and a block, once in a process; many keys of a log as few requests as they lie in."""
     index, storage = IndexBuilder(), CountingStorage()
     keys = [b"%d" % n for n in range(records)]
     add(index, 0, keys)
     (of,) = index.write(storage, PATH).values()
-    known = Directories()
-    for asked in range(3):
-        found = newest_offsets(storage, of, pa.array([keys[asked]], pa.binary()), 0, records, known)
-        assert found.tolist() == [asked]
-    assert storage.reads == [of.directory_bytes, *[6_144] * 3]
-    newest_offsets(storage, of, pa.array(keys, pa.binary()), 0, records, known)
-    assert len(storage.reads) == 5
+    known = KnownIndexes()
+    for number in range(3):
+        for _ in range(2):
+            asked = AskedKeys(pa.array([keys[number]], pa.binary()))
+            assert newest_offsets(storage, of, asked, 0, records, known).tolist() == [number]
+    once = len(storage.reads)
+    assert storage.reads == [of.directory_bytes, *[6_144] * (once - 1)]
+    assert 2 <= once <= 4
+    newest_offsets(storage, of, AskedKeys(pa.array(keys, pa.binary())), 0, records, known)
+    assert len(storage.reads) == once + 1

@@ -149,14 +149,14 @@ def test_what_the_files_of_a_log_are_includes_its_indexes() -> None:
 
 
 def test_a_record_is_read_out_of_a_small_row_group(tmp_path: Path) -> None:
-    """On a local disk the row groups of an indexed file have a MiB, so a look-up decodes little; all are found."""
+    """On a local disk the row groups of an indexed file have 256 KiB, so a look-up decodes little; all are found."""
     storage = LocalStorage(str(tmp_path))
     rows = [row(0, at, b"%d" % at, bytes(1 << 14)) for at in range(300)]
     target = RunTarget(storage=storage, prefix="1-j", max_bytes=1 << 27, is_indexed=True)
     (part,) = writer.write([pa.RecordBatch.from_pylist(rows, record.RUN)], target, "ingest.write")
     outline = FileOutlines().of(storage, part.file)
-    assert len(outline.groups) == 5
-    assert [group for group, _ in outline.groups_at(part.tp, np.array([0, 299]))] == [0, 4]
+    assert len(outline.groups) == 20
+    assert [group for group, _ in outline.groups_at(part.tp, np.array([0, 299]))] == [0, 19]
     log = log_of([level0_run(0, 300, [part], 0)])
     asked = [b"0", b"63", b"64", b"299"]
     assert {key: offset for key, (offset, _) in kept(storage, log, asked).items()} == {key: int(key) for key in asked}
