@@ -92,6 +92,7 @@ class Engine:
             prefix=named,
             max_bytes=policy.segment_bytes,
             is_indexed=self._settings.fold.has_index,
+            has_identities=self._catalog.state.key_identity is not None,
         )
         ahead = self._catalog.state.key_identity is not None and bool(self._changelog.uncertain())
         return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once and not ahead)

@@ -290,6 +290,7 @@ class Cleaner:
             prefix=named,
             max_bytes=self._settings.policy.segment_bytes,
             is_indexed=self._settings.fold.has_index,
+            has_identities=self._catalog.state.key_identity is not None,
         )
 
 

@@ -1,12 +1,13 @@
 """The format of an index file: blocks of entries by hash, then a directory of the blocks. Pure.
 
-    block 0 … block m - 1    each: `ENTRIES` hashes (uint64, rising), then as many deltas (uint32 or uint64); the last
-                             block may have fewer
+    block 0 … block m - 1    each: `ENTRIES` hashes (uint64, rising), then as many deltas (uint32 or uint64), then, if
+                             the file has them, as many spellings (uint64); the last block may have fewer
     directory                header (`_HEADER`), then of all blocks the first hashes (uint64) and the CRC-32s (uint32)
 
 All numbers are little-endian. An entry is a record: the hash of its key (`key_hash.hashes_of`, with the number of its
 log in the file, and the secret of the file, which its sections have) and its offset above the first one of the log in
-the file. Entries of one hash come by delta.
+the file. Entries of one hash come by delta. A spelling is the hash of the key as it came, without the number of a log:
+files have them if keys are compared by an identity, as two keys of one identity may differ.
 
 So the directory, 24 bytes for 1,000 entries, says which one or two blocks have a hash, and a block is small enough to
 be read for one key. A hash that is not there is not in its block either: no filter is needed in addition.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -30,6 +31,8 @@ ENTRIES: Final = 512
 """Entries of a block: 6 KiB. Half of it would double the directory; twice as much would be read for each key."""
 
 VERSION: Final = 1
+WITH_SPELLINGS: Final = 2
+"""The version of files with spellings. An older keyfold knows no such version, and does without their entries."""
 
 # Magic, version, bytes of a delta, entries of a full block, entries of the file.
 _HEADER: Final = struct.Struct("<4sBBxxIQ")
@@ -45,9 +48,13 @@ _NARROW: Final = 1 << 32
 
 
 class Directory(Struct, frozen=True):
-    """What a file's directory says: `width` bytes for a delta, `entries` of the file, and a row for each block."""
+    """What a file's directory says: `width` bytes for a delta, `entries` of the file, and a row for each block.
+
+    `has_spellings`: each entry has one.
+    """
 
     width: int
+    has_spellings: bool
     entries: int
     firsts: Hashes
     checksums: NDArray[np.uint32]
@@ -57,11 +64,15 @@ class Directory(Struct, frozen=True):
         """The number of blocks."""
         return len(self.firsts)
 
+    @property
+    def entry_bytes(self) -> int:
+        """Bytes of an entry."""
+        return _HASH + self.width + _HASH * self.has_spellings
+
     def bounds(self, block: int) -> tuple[int, int]:
         """Returns the first byte of `block` in its file, and the byte after its last."""
-        size = ENTRIES * (_HASH + self.width)
-        end = min((block + 1) * ENTRIES, self.entries) * (_HASH + self.width)
-        return block * size, end
+        size = ENTRIES * self.entry_bytes
+        return block * size, min((block + 1) * ENTRIES, self.entries) * self.entry_bytes
 
     def blocks_of(self, hashes: Hashes) -> Numbers:
         """Returns for each of `hashes` the last block that can hold it; -1 if none can."""
@@ -76,29 +87,48 @@ class Directory(Struct, frozen=True):
         return np.maximum(np.searchsorted(self.firsts, hashes, side="left").astype(np.int64) - 1, 0)
 
 
+class Entries(NamedTuple):
+    """Entries in order; `spellings` is None if they have none."""
+
+    hashes: Hashes
+    deltas: Numbers
+    spellings: Hashes | None
+
+    def take(self, places: NDArray[np.int64]) -> Entries:
+        """Returns those at `places`."""
+        spellings = None if self.spellings is None else self.spellings[places]
+        return Entries(self.hashes[places], self.deltas[places], spellings)
+
+
 class BlocksWriter:
     """Encodes entries that come by hash: `add` returns blocks as they become full, `finish` the rest."""
 
-    def __init__(self, largest_delta: int) -> None:
+    def __init__(self, largest_delta: int, *, has_spellings: bool = False) -> None:
         self.entries = 0
+        self._has_spellings = has_spellings
         self._width = 4 if largest_delta < _NARROW else 8
         # First hash and checksum of each block that was given.
         self._firsts: list[Hashes] = []
         self._checksums: list[int] = []
         # Entries that do not fill a block yet.
         self._hashes, self._deltas = np.empty(0, np.uint64), np.empty(0, np.int64)
+        self._spellings = np.empty(0, np.uint64)
 
-    def add(self, hashes: Hashes, deltas: Numbers) -> bytes:
+    def add(self, entries: Entries) -> bytes:
         """Adds entries, by hash and delta, none below those that came before; returns the blocks that are full."""
+        hashes, deltas, spellings = entries
         self._hashes = np.concatenate((self._hashes, hashes))
         self._deltas = np.concatenate((self._deltas, deltas))
+        if spellings is not None:
+            self._spellings = np.concatenate((self._spellings, spellings))
         full = len(self._hashes) // ENTRIES * ENTRIES
         return self._take(full)
 
     def finish(self) -> tuple[bytes, bytes]:
         """Returns the last block, which may be empty, and the directory."""
         rest = self._take(len(self._hashes))
-        header = _HEADER.pack(_MAGIC, VERSION, self._width, ENTRIES, self.entries)
+        version = WITH_SPELLINGS if self._has_spellings else VERSION
+        header = _HEADER.pack(_MAGIC, version, self._width, ENTRIES, self.entries)
         firsts = np.concatenate((*self._firsts, np.empty(0, np.uint64))).astype("<u8").tobytes()
         return rest, header + firsts + np.array(self._checksums, "<u4").tobytes()
 
@@ -109,9 +139,11 @@ class BlocksWriter:
         hashes, deltas = self._hashes[:count], self._deltas[:count]
         self._hashes, self._deltas = self._hashes[count:], self._deltas[count:]
         size = min(count, ENTRIES)
-        blocks = np.empty((count // size, size * (_HASH + self._width)), np.uint8)
-        blocks[:, : size * _HASH] = hashes.astype("<u8").view(np.uint8).reshape(len(blocks), -1)
-        blocks[:, size * _HASH :] = deltas.astype(f"<u{self._width}").view(np.uint8).reshape(len(blocks), -1)
+        columns = [hashes.astype("<u8"), deltas.astype(f"<u{self._width}")]
+        if self._has_spellings:
+            columns.append(self._spellings[:count].astype("<u8"))
+            self._spellings = self._spellings[count:]
+        blocks = np.hstack([column.view(np.uint8).reshape(count // size, -1) for column in columns])
         self.entries += count
         self._firsts.append(hashes[::size].copy())  # a view would keep all hashes in memory
         self._checksums.extend(zlib.crc32(block.data) for block in blocks)
@@ -125,10 +157,18 @@ def decode_directory(data: bytes) -> Directory | None:
     magic, version, width, size, entries = _HEADER.unpack_from(data)
     blocks = -(-entries // ENTRIES)
     length = _HEADER.size + blocks * (_HASH + 4)
-    if (magic, version, size, len(data)) != (_MAGIC, VERSION, ENTRIES, length) or width not in (4, 8):
+    if (magic, size, len(data)) != (_MAGIC, ENTRIES, length) or width not in (4, 8):
+        return None
+    if version not in (VERSION, WITH_SPELLINGS):
         return None
     firsts = np.frombuffer(data, "<u8", blocks, _HEADER.size)
-    return Directory(width, entries, firsts, np.frombuffer(data, "<u4", blocks, _HEADER.size + blocks * _HASH))
+    return Directory(
+        width,
+        version == WITH_SPELLINGS,
+        entries,
+        firsts,
+        np.frombuffer(data, "<u4", blocks, _HEADER.size + blocks * _HASH),
+    )
 
 
 def is_intact(directory: Directory, block: int, data: memoryview) -> bool:
@@ -136,24 +176,27 @@ def is_intact(directory: Directory, block: int, data: memoryview) -> bool:
     return zlib.crc32(data) == directory.checksums[block]
 
 
-def decode_blocks(directory: Directory, blocks: Sequence[memoryview]) -> tuple[Hashes, Numbers]:
-    """Decodes the hashes and deltas of `blocks`, which rise: all are full, but for the last one of the file."""
-    size = _HASH + directory.width
+def decode_blocks(directory: Directory, blocks: Sequence[memoryview]) -> Entries:
+    """Decodes the entries of `blocks`, which rise: all are full, but for the last one of the file."""
+    size = directory.entry_bytes
     full = b"".join(block for block in blocks if len(block) == ENTRIES * size)
     rest = b"".join(block for block in blocks if len(block) < ENTRIES * size)
-    parts = [_decoded(full, directory.width, ENTRIES), _decoded(rest, directory.width, max(1, len(rest) // size))]
-    return np.concatenate([hashes for hashes, _ in parts]), np.concatenate([deltas for _, deltas in parts])
+    parts = [_decoded(full, directory, ENTRIES), _decoded(rest, directory, max(1, len(rest) // size))]
+    hashes, deltas, spellings = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Entries(hashes, deltas.astype(np.int64), spellings if directory.has_spellings else None)
 
 
-def _decoded(data: bytes, width: int, entries: int) -> tuple[Hashes, Numbers]:
-    """Decodes blocks of so many `entries` each."""
-    blocks = np.frombuffer(data, np.uint8).reshape(-1, entries * (_HASH + width))
-    hashes = np.ascontiguousarray(blocks[:, : entries * _HASH]).view("<u8").ravel()
-    return hashes, np.ascontiguousarray(blocks[:, entries * _HASH :]).view(f"<u{width}").ravel().astype(np.int64)
+def _decoded(data: bytes, directory: Directory, entries: int) -> tuple[Hashes, NDArray[np.unsignedinteger], Hashes]:
+    """Decodes blocks of so many `entries` each; there are no spellings if they have none."""
+    blocks = np.frombuffer(data, np.uint8).reshape(-1, entries * directory.entry_bytes)
+    ends = [entries * _HASH, entries * (_HASH + directory.width)]
+    columns = zip(np.split(blocks, ends, axis=1), ("<u8", f"<u{directory.width}", "<u8"), strict=True)
+    hashes, deltas, spellings = (np.ascontiguousarray(column).view(kind).ravel() for column, kind in columns)
+    return hashes, deltas, spellings
 
 
-def in_order(hashes: Hashes, deltas: Numbers) -> tuple[Hashes, Numbers]:
-    """Sorts entries by hash, and those of one hash by delta.
+def in_order(hashes: Hashes, deltas: Numbers) -> Numbers:
+    """Returns the order of entries by hash, and of those of one hash by delta.
 
     The upper bits of a hash are sorted together with the row's number in the lower ones: half the time of `argsort`.
     Rows of one log come by offset, so entries of one hash are then by delta. What few are not is sorted once more.
@@ -162,14 +205,14 @@ def in_order(hashes: Hashes, deltas: Numbers) -> tuple[Hashes, Numbers]:
     keys = (hashes & np.uint64(~rows & _64)) | np.arange(len(hashes), dtype=np.uint64)
     keys.sort()
     order = (keys & np.uint64(rows)).astype(np.int64)
-    hashes, deltas = hashes[order], deltas[order]
-    if (hashes[1:] < hashes[:-1]).any():  # they differ in lower bits only; few do, which a stable sort is fast with
-        order = np.argsort(hashes, kind="stable")
-        hashes, deltas = hashes[order], deltas[order]
-    if ((hashes[1:] == hashes[:-1]) & (deltas[1:] < deltas[:-1])).any():  # two logs with one hash
-        order = np.lexsort((deltas, hashes))
-        hashes, deltas = hashes[order], deltas[order]
-    return hashes, deltas
+    sorted_hashes = hashes[order]
+    if (sorted_hashes[1:] < sorted_hashes[:-1]).any():  # they differ in lower bits only; few do: a stable sort is fast
+        order = order[np.argsort(sorted_hashes, kind="stable")]
+        sorted_hashes = hashes[order]
+    sorted_deltas = deltas[order]
+    if ((sorted_hashes[1:] == sorted_hashes[:-1]) & (sorted_deltas[1:] < sorted_deltas[:-1])).any():
+        return np.lexsort((deltas, hashes))  # two logs with one hash
+    return order
 
 
 def newest(
@@ -194,10 +237,47 @@ def newest(
     return last, (last < 0) & (ends > starts) & (starts % ENTRIES == 0)
 
 
-def every(hashes: Hashes, deltas: Numbers, wanted: Hashes) -> Numbers:
-    """Returns all deltas of the hashes `wanted`, by entries in order."""
-    starts = np.searchsorted(hashes, wanted, side="left")
-    return deltas[spans(starts, np.searchsorted(hashes, wanted, side="right") - starts)]
+class Spelled(NamedTuple):
+    """Hashes that are asked for, which rise, each with the spelling of its key.
+
+    `is_spelled` is False where keys that differ have one hash: every entry of it is given.
+    """
+
+    hashes: Hashes
+    spellings: Hashes
+    is_spelled: NDArray[np.bool_]
+
+    def take(self, places: NDArray[np.int64]) -> Spelled:
+        """Returns those at `places`."""
+        return Spelled(self.hashes[places], self.spellings[places], self.is_spelled[places])
+
+
+def spelled(hashes: Hashes, spellings: Hashes) -> Spelled:
+    """Returns `hashes` once each, with their `spellings`."""
+    pairs = np.unique(np.stack((hashes, spellings)), axis=1)
+    once, firsts, counts = np.unique(pairs[0], return_index=True, return_counts=True)
+    return Spelled(once, pairs[1][firsts], counts == 1)
+
+
+def every(entries: Entries, wanted: Hashes) -> Numbers:
+    """Returns all deltas of the hashes `wanted`."""
+    return entries.deltas[_rows(entries, wanted)[0]]
+
+
+def spelled_otherwise(entries: Entries, wanted: Spelled) -> Numbers:
+    """Returns all deltas of the hashes `wanted` but those of entries that have the same spelling."""
+    rows, owners = _rows(entries, wanted.hashes)
+    if entries.spellings is None:
+        return entries.deltas[rows]
+    is_other = (entries.spellings[rows] != wanted.spellings[owners]) | ~wanted.is_spelled[owners]
+    return entries.deltas[rows[is_other]]
+
+
+def _rows(entries: Entries, wanted: Hashes) -> tuple[Numbers, Numbers]:
+    """Returns the rows of the entries of `wanted`, and of each the place of its hash in `wanted`."""
+    starts = np.searchsorted(entries.hashes, wanted, side="left")
+    counts = np.searchsorted(entries.hashes, wanted, side="right") - starts
+    return spans(starts, counts), np.repeat(np.arange(len(wanted)), counts)
 
 
 def spans(starts: Numbers, counts: Numbers) -> Numbers:

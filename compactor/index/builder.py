@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.failpoints import hit
-from compactor.index.blocks import BlocksWriter, Hashes, Numbers, in_order
+from compactor.index.blocks import BlocksWriter, Entries, Hashes, in_order
 from compactor.index.section import IndexSection, fingerprint
 from compactor.model.key_hash import hashes_of
-from compactor.model.record import TopicPartition, as_compared
+from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared
 from compactor.storage.base import Storage
 from compactor.storage.spill_file import SpillFile
 
@@ -37,18 +37,28 @@ SECRET: Final = token_hex(8)
 Who writes records does not know it, and cannot give many keys one hash. One for all files, so that a look-up in many
 of them hashes its keys once."""
 
-_WAITING: Final = pa.schema([pa.field("hash", pa.uint64()), pa.field("delta", pa.int64())])
+_WAITING: Final = pa.schema(
+    [pa.field("hash", pa.uint64()), pa.field("delta", pa.int64()), pa.field("spelling", pa.uint64())]
+)
+"""Entries on disk; `spelling` is null if the file has none."""
+
+_NO_LOG: Final = 0
+"""The number with which hashes of keys as they came are made: those of several logs may be one."""
 
 
 class IndexBuilder:
-    """Gathers the keys of records as they are written; `write` makes the file. `held`: entries in memory at most."""
+    """Gathers the keys of records as they are written; `write` makes the file. `held`: entries in memory at most.
 
-    def __init__(self, held: int = HELD) -> None:
+    `has_spellings`: keys are compared by an identity, and each entry has the spelling of its key.
+    """
+
+    def __init__(self, held: int = HELD, *, has_spellings: bool = False) -> None:
         self._held = held
+        self._has_spellings = has_spellings
         # Of each partition its number in the index, and the offset of its first record here.
         self._logs: dict[TopicPartition, tuple[int, int]] = {}
         # Entries in memory, and their number.
-        self._entries: list[tuple[Hashes, Numbers]] = []
+        self._entries: list[Entries] = []
         self._count = 0
         self._largest_delta = 0
         # By the upper bits of their hashes the entries on disk; empty while all are in memory.
@@ -61,15 +71,16 @@ class IndexBuilder:
         """
         log, first = self._logs.setdefault(tp, (len(self._logs), rows["offset"][0].as_py()))
         foldable = pc.and_(pc.is_null(rows["rejected"]), pc.is_valid(rows["key"]))
-        keyed = as_compared(rows).select(["offset", "key"])
+        keyed = rows.select(["offset", "key", KEY_IDENTITY])
         if foldable.true_count < len(foldable):
             keyed = keyed.filter(foldable)
         if not keyed.num_rows:
             return
         deltas = keyed["offset"].to_numpy() - first
-        hashes = hashes_of(keyed["key"], pa.array(np.full(len(deltas), log, np.int32)), secret=SECRET)
+        hashes = _hashes(as_compared(keyed)["key"], log)
+        spellings = _hashes(keyed["key"], _NO_LOG) if self._has_spellings else None
         self._largest_delta = max(self._largest_delta, int(deltas[-1]))
-        self._entries.append((hashes, deltas))
+        self._entries.append(Entries(hashes, deltas, spellings))
         self._count += len(hashes)
         if self._count > self._held:
             self._spill()
@@ -79,10 +90,10 @@ class IndexBuilder:
 
         Raises StorageError, and OSError as `add`.
         """
-        writer, written = BlocksWriter(self._largest_delta), 0
+        writer, written = BlocksWriter(self._largest_delta, has_spellings=self._has_spellings), 0
         with storage.open_output(path) as output:
-            for hashes, deltas in self._parts():
-                written += output.write(writer.add(*in_order(hashes, deltas)))
+            for part in self._parts():
+                written += output.write(writer.add(part.take(in_order(part.hashes, part.deltas))))
             rest, directory = writer.finish()
             written += output.write(rest) + output.write(directory)
         if failpoint is not None:
@@ -101,7 +112,7 @@ class IndexBuilder:
             for tp, (log, first) in self._logs.items()
         }
 
-    def _parts(self) -> Iterator[tuple[Hashes, Numbers]]:
+    def _parts(self) -> Iterator[Entries]:
         """Yields all entries in parts that rise by hash; the entries of a part are in no order."""
         if not self._spilled:
             yield self._taken()
@@ -112,23 +123,32 @@ class IndexBuilder:
                 closed.enter_context(closing(part))
             for part in self._spilled:
                 rows = pa.Table.from_batches(part.read(), _WAITING)
-                yield rows["hash"].to_numpy(), rows["delta"].to_numpy()
+                spellings = rows["spelling"].to_numpy() if self._has_spellings else None
+                yield Entries(rows["hash"].to_numpy(), rows["delta"].to_numpy(), spellings)
 
     def _spill(self) -> None:
         """Moves all entries in memory to disk."""
         if not self._spilled:
             self._spilled = [SpillFile(_WAITING) for _ in range(1 << _BITS)]
-        hashes, deltas = self._taken()
+        hashes, deltas, spellings = self._taken()
         parts = (hashes >> np.uint64(64 - _BITS)).astype(np.uint8)
         order = np.argsort(parts, kind="stable")
         ends = np.cumsum(np.bincount(parts, minlength=1 << _BITS))
         for part, own in enumerate(np.split(order, ends[:-1])):
             # Arrays of its own: a slice would keep all of them in memory for as long as it waits.
-            rows = [pa.array(hashes[own]), pa.array(deltas[own])]
+            spelled = pa.nulls(len(own), pa.uint64()) if spellings is None else pa.array(spellings[own])
+            rows = [pa.array(hashes[own]), pa.array(deltas[own]), spelled]
             self._spilled[part].add(pa.RecordBatch.from_arrays(rows, schema=_WAITING))
 
-    def _taken(self) -> tuple[Hashes, Numbers]:
+    def _taken(self) -> Entries:
         """Takes the entries that are in memory out of it."""
         entries, self._entries, self._count = self._entries, [], 0
-        hashes = np.concatenate([np.empty(0, np.uint64), *(part for part, _ in entries)])
-        return hashes, np.concatenate([np.empty(0, np.int64), *(part for _, part in entries)])
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in entries)])
+        deltas = np.concatenate([np.empty(0, np.int64), *(part.deltas for part in entries)])
+        spelled = [part.spellings for part in entries if part.spellings is not None]
+        spellings = np.concatenate([np.empty(0, np.uint64), *spelled]) if self._has_spellings else None
+        return Entries(hashes, deltas, spellings)
+
+
+def _hashes(keys: pa.Array, log: int) -> Hashes:
+    return hashes_of(keys, pa.array(np.full(len(keys), log, np.int32)), secret=SECRET)

@@ -17,6 +17,7 @@ from compactor.errors import DamagedFileError
 from compactor.index.blocks import (
     ENTRIES,
     Directory,
+    Entries,
     Hashes,
     Numbers,
     decode_blocks,
@@ -25,6 +26,8 @@ from compactor.index.blocks import (
     is_intact,
     newest,
     spans,
+    spelled,
+    spelled_otherwise,
 )
 from compactor.index.section import IndexSection, fingerprint
 from compactor.model.key_hash import hashes_of
@@ -50,10 +53,10 @@ REMADE: Final = (
 
 
 _BLOCK_BYTES: Final = 96 << 20
-"""Bytes of blocks that a process remembers: those of 6 million records. Of more keys, those asked for last."""
+"""Bytes of blocks that a process remembers: those of 4 million records. Of more keys, those asked for last."""
 
-_A_BLOCK: Final = ENTRIES * 16 + 400
-"""What a block takes in memory: 16 bytes for each entry, two arrays, and its place."""
+_A_BLOCK: Final = ENTRIES * 24 + 600
+"""What a block takes in memory at most: 24 bytes for each entry, three arrays, and its place."""
 
 FEW: Final = 8
 """How many keys are looked up one by one. One takes 5 µs in a file of which its block is remembered, many together
@@ -66,8 +69,8 @@ class KnownIndexes:
     def __init__(self, directory_bytes: int = _REMEMBERED, block_bytes: int = _BLOCK_BYTES) -> None:
         # By location and path.
         self.directories = Remembered[Directory](directory_bytes)
-        # By location, path, and number: hashes and deltas.
-        self.blocks = Remembered[tuple[Hashes, Numbers]](block_bytes)
+        # By location, path, and number.
+        self.blocks = Remembered[Entries](block_bytes)
 
 
 KNOWN: Final = KnownIndexes()
@@ -134,7 +137,7 @@ def has_none(storage: Storage, section: IndexSection, asked: AskedKeys, known: K
         entries = known.blocks.get((location, path, block))
         if entries is None:
             return False
-        hashes = entries[0]
+        hashes = entries.hashes
         at = int(hashes.searchsorted(hash_))
         if at < len(hashes) and hashes[at] == hash_:
             return False
@@ -142,15 +145,25 @@ def has_none(storage: Storage, section: IndexSection, asked: AskedKeys, known: K
 
 
 def all_offsets(
-    storage: Storage, section: IndexSection, asked: AskedKeys, start: int, end: int, known: KnownIndexes = KNOWN
+    storage: Storage,
+    section: IndexSection,
+    asked: AskedKeys,
+    start: int,
+    end: int,
+    known: KnownIndexes = KNOWN,
+    *,
+    other_than: pa.Array | None = None,
 ) -> Numbers | None:
     """Returns all offsets in [start, end) of the hashes of the keys that are `asked` for, rising.
+
+    `other_than` has for each of these a key as it came: records with that very key are left out, as far as the file
+    has spellings.
 
     None if they are many (_MOST_BLOCKS), as of a key that is written again and again: to read all keys takes no longer.
     Raises as `newest_offsets`.
     """
     with _SectionReader(storage, section, known) as reader:
-        return reader.every(np.unique(asked.hashes(section)), start, end)
+        return reader.every(asked.hashes(section), start, end, other_than)
 
 
 _MOST_BLOCKS: Final = 64
@@ -192,7 +205,7 @@ class _SectionReader:
         """Returns the largest delta below `below` of a hash, None if there is none."""
         block = directory.last_block_of(hash_)
         while block >= 0:
-            hashes, deltas = self._block(directory, block)
+            hashes, deltas, _ = self._block(directory, block)
             begin = int(hashes.searchsorted(hash_))
             if begin == len(hashes) or hashes[begin] != hash_:
                 return None
@@ -205,7 +218,7 @@ class _SectionReader:
             block -= 1  # the block begins with this hash: the one before may end with it
         return None
 
-    def _block(self, directory: Directory, block: int) -> tuple[Hashes, Numbers]:
+    def _block(self, directory: Directory, block: int) -> Entries:
         """Returns the entries of a block, which are read if they are not remembered."""
         place = *self._place, block
         known = self._known.blocks.get(place)
@@ -227,7 +240,9 @@ class _SectionReader:
             again = [waiting[:0]]
             for places, entries in self._read(directory, blocks, waiting):
                 _, block = np.unique(blocks[places], return_inverse=True)  # those that were read, in their order
-                deltas, is_earlier = newest(*entries, hashes[places], block * ENTRIES, end - first)
+                deltas, is_earlier = newest(
+                    entries.hashes, entries.deltas, hashes[places], block * ENTRIES, end - first
+                )
                 offsets[places] = np.where(deltas < 0, NO_OFFSET, first + deltas)
                 again.append(places[is_earlier])
             waiting = np.concatenate(again)
@@ -236,9 +251,12 @@ class _SectionReader:
         offsets[offsets < start] = NO_OFFSET
         return offsets
 
-    def every(self, hashes: Hashes, start: int, end: int) -> Numbers | None:
-        first = self._section.first
-        offsets = [np.empty(0, np.int64)]
+    def every(self, asked: Hashes, start: int, end: int, other_than: pa.Array | None) -> Numbers | None:
+        first, wanted = self._section.first, None
+        if other_than is not None:
+            logs = pa.array(np.zeros(len(other_than), np.int32))
+            wanted = spelled(asked, hashes_of(other_than, logs, secret=self._section.secret))
+        hashes, offsets = np.unique(asked), [np.empty(0, np.int64)]
         if end > first:
             directory = self._directory()
             lowest = directory.first_blocks_of(hashes)
@@ -247,13 +265,15 @@ class _SectionReader:
                 return None
             blocks, owners = spans(lowest, counts), np.repeat(np.arange(len(hashes)), counts)
             for places, entries in self._read(directory, blocks, np.argsort(blocks, kind="stable")):
-                offsets.append(first + every(*entries, hashes[np.unique(owners[places])]))
-        asked = np.unique(np.concatenate(offsets))
-        return asked[(asked >= start) & (asked < end)]
+                own = np.unique(owners[places])
+                held = every(entries, hashes[own]) if wanted is None else spelled_otherwise(entries, wanted.take(own))
+                offsets.append(first + held)
+        together = np.unique(np.concatenate(offsets))
+        return together[(together >= start) & (together < end)]
 
     def _read(
         self, directory: Directory, blocks: Numbers, waiting: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], tuple[Hashes, Numbers]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], Entries]]:
         """Yields the blocks that `waiting` ask for, some at a time, with those of `waiting` that ask for them.
 
         `waiting` are in the order of their blocks.
@@ -264,9 +284,7 @@ class _SectionReader:
         for at in range(0, len(numbers), most):
             some = numbers[at : at + most].tolist()
             data = [
-                piece
-                for together in self._together(directory, some)
-                for piece in self._pieces(directory, together)
+                piece for together in self._together(directory, some) for piece in self._pieces(directory, together)
             ]
             yield waiting[firsts[at] : ends[at + len(some) - 1]], decode_blocks(directory, data)
 

@@ -143,15 +143,19 @@ def _newest_in_run(storage: Storage, run: Run, asked: AskedKeys, start: int, end
 
 
 def offsets_by_index(
-    storage: Storage, index: str | None, keys: pa.Array, start: int, end: int
+    storage: Storage, index: str | None, keys: pa.Array, start: int, end: int, other_than: pa.Array
 ) -> NDArray[np.int64] | None:
     """Returns all offsets in [start, end) that an index has of the hashes of `keys`, as compared, rising.
+
+    `other_than` has for each of them a key as it came, of which the index need not name the records.
 
     None if it has too many, is lost or damaged, or if `index` is None: then the keys are to be read. Raises
     StorageError.
     """
     try:
-        return None if index is None else all_offsets(storage, from_text(index), AskedKeys(keys), start, end)
+        if index is None:
+            return None
+        return all_offsets(storage, from_text(index), AskedKeys(keys), start, end, other_than=other_than)
     except (MissingFileError, DamagedFileError) as error:
         _warn_once(error.message)
         return None

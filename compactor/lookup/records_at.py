@@ -124,12 +124,15 @@ def read_offsets(
                 rows = batch if is_alone else of_partition(batch, file_range.tp)
                 held = rows["offset"].to_numpy()
                 wanted = _places_of(own, held)
-                if len(wanted) == 1:
-                    yield completed(rows.slice(wanted[0], 1), names)  # a twentieth of the time of `take`
-                elif len(wanted):
-                    yield completed(rows.take(pa.array(wanted)), names)
+                if len(wanted):
+                    yield completed(_taken(rows, wanted), names)
                 if len(held) and held[-1] >= own[-1]:
                     break
+
+
+def _taken(rows: pa.RecordBatch, places: NDArray[np.int64]) -> pa.RecordBatch:
+    """Returns the rows at `places`; of one a slice, which takes a twentieth of the time of `take`."""
+    return rows.slice(places[0], 1) if len(places) == 1 else rows.take(pa.array(places))
 
 
 def _places_of(offsets: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int64]:

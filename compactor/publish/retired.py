@@ -90,20 +90,25 @@ def _retiring(
     named: dict[TopicPartition, list[pa.RecordBatch]] = {}
     for batch in held:
         for tp, rows in split_by_partition(
-            as_compared(batch).select(["topic", "partition", "offset", "key", "rejected"])
+            batch.select(["topic", "partition", "offset", "key", "rejected", KEY_IDENTITY])
         ):
             if tp in earlier:
                 named.setdefault(tp, []).append(rows.filter(pc.is_null(rows["rejected"])))
-    known = {tp: _keys_of(storage, earlier[tp], pa.Table.from_batches(rows)["key"]) for tp, rows in named.items()}
+    known = {tp: _keys_of(storage, earlier[tp], pa.Table.from_batches(rows)) for tp, rows in named.items()}
     for batch in held:
         yield batch.append_column(_FIELD, _column(batch, known))
 
 
-def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) -> dict[bytes, list[bytes]]:
-    """Returns the keys that `earlier` has of each of the identities `wanted`, in the order in which they came."""
+def _keys_of(storage: Storage, earlier: OffsetRange, records: pa.Table) -> dict[bytes, list[bytes]]:
+    """Returns the keys that `earlier` has of the identity of each of `records`, in the order in which they came.
+
+    The keys that `records` have themselves may be left out.
+    """
     by_identity: dict[bytes, dict[bytes, None]] = {}
-    values = pc.unique(wanted.drop_null())
-    for batch in _candidates(storage, earlier, values):
+    keyed = records.filter(pc.is_valid(records["key"]))
+    identities = as_compared(keyed)["key"].combine_chunks()
+    values = pc.unique(identities)
+    for batch in _candidates(storage, earlier, identities, keyed["key"].combine_chunks()):
         compared = as_compared(batch)
         mine = pc.and_(pc.is_in(compared["key"], values), pc.is_null(batch["rejected"]))
         pairs = zip(compared["key"].filter(mine).to_pylist(), batch["key"].filter(mine).to_pylist(), strict=True)
@@ -112,14 +117,17 @@ def _keys_of(storage: Storage, earlier: OffsetRange, wanted: pa.ChunkedArray) ->
     return {identity: list(keys) for identity, keys in by_identity.items()}
 
 
-def _candidates(storage: Storage, earlier: OffsetRange, values: pa.Array) -> Iterator[pa.RecordBatch]:
-    """Yields _COLUMNS of the records of `earlier` that may have one of the identities `values`, by offset.
+def _candidates(
+    storage: Storage, earlier: OffsetRange, identities: pa.Array, keys: pa.Array
+) -> Iterator[pa.RecordBatch]:
+    """Yields _COLUMNS of the records of `earlier` that may have one of `identities` but not its key, by offset.
 
     These are the records with their hashes, by index; all of a file that has no index which can be read, or of which
     most row groups would be decoded for them.
     """
     indexes = {file_range.file.index for file_range in earlier.file_ranges}
-    offsets = {index: offsets_by_index(storage, index, values, earlier.start, earlier.end) for index in indexes}
+    asked = identities, earlier.start, earlier.end, keys
+    offsets = {index: offsets_by_index(storage, index, *asked) for index in indexes}
     for file_range in earlier.file_ranges:
         held = offsets[file_range.file.index]
         own = None if held is None else within(file_range, held)

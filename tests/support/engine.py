@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from compactor.ingest import ingest
 from compactor.ingest.appends import Batch, appends
@@ -100,7 +101,9 @@ def ingested(
     is_indexed: bool = False,
 ) -> CatalogState:
     """Returns `state` after a micro-batch of `tasks`, without Spark; tests/spark/test_ingest.py does it on Spark."""
-    frame = cast("DataFrame", LocalFrame(tasks, intake(storage, is_indexed=is_indexed)))
+    into = intake(storage, is_indexed=is_indexed)
+    into = replace(into, target=replace(into.target, has_identities=state.key_identity is not None))
+    frame = cast("DataFrame", LocalFrame(tasks, into))
     return apply(state, appends(state, gathered(frame), now_ms))
 
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from compactor.errors import DamagedFileError, MissingFileError
 from compactor.index import builder, section
-from compactor.index.blocks import ENTRIES, BlocksWriter, decode_directory, in_order, newest
+from compactor.index.blocks import ENTRIES, BlocksWriter, Entries, decode_directory, in_order, newest
 from compactor.index.builder import IndexBuilder
-from compactor.index.reader import FEW, NO_OFFSET, AskedKeys, KnownIndexes, has_none, newest_offsets
+from compactor.index.reader import FEW, NO_OFFSET, AskedKeys, KnownIndexes, all_offsets, has_none, newest_offsets
 from compactor.index.section import IndexSection
 from compactor.model import record
 from compactor.model.key_hash import hash_of
@@ -69,12 +69,19 @@ def newest_of(keys: Sequence[bytes | None], first: int, start: int, end: int) ->
     return {key: at for at, key in enumerate(keys, first) if key is not None and start <= at < end}
 
 
-@given(LOGS, st.integers(-50, 1 << 40), st.integers(-5, 45), st.integers(-5, 45), st.sampled_from([1, 7, builder.HELD]))
+@given(
+    LOGS,
+    st.integers(-50, 1 << 40),
+    st.integers(-5, 45),
+    st.integers(-5, 45),
+    st.sampled_from([1, 7, builder.HELD]),
+    st.booleans(),
+)
 def test_the_newest_offset_of_a_key_is_the_dicts(
-    logs: dict[int, list[bytes | None]], first: int, start: int, end: int, held: int
+    logs: dict[int, list[bytes | None]], first: int, start: int, end: int, held: int, has_spellings: bool
 ) -> None:
     """Within any bounds, for several logs in one file, also if entries do not fit into memory."""
-    index, storage = IndexBuilder(held), MemoryStorage()
+    index, storage = IndexBuilder(held, has_spellings=has_spellings), MemoryStorage()
     for number, keys in logs.items():
         add(index, number, keys[: len(keys) // 2] or keys, first)
         if len(keys) > 1:
@@ -94,6 +101,34 @@ def test_a_key_with_more_records_than_a_block_has_entries_is_found_at_every_boun
     (of,) = index.write(storage, PATH).values()
     for end in (100, 101, 100 + ENTRIES, 101 + ENTRIES, 100 + 2 * ENTRIES, 100 + 3 * ENTRIES + 5, 1 << 40):
         assert offsets_of(storage, of, [b"hot", b"cold"], end=end) == newest_of(keys, 100, 0, end)
+
+
+SPELLED = st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([b"", b"x", b"y"]))
+
+
+@given(
+    st.lists(SPELLED, min_size=1, max_size=40),
+    st.lists(SPELLED, min_size=1, max_size=6),
+    st.sampled_from([1, builder.HELD]),
+    st.booleans(),
+)
+def test_records_that_spell_an_identity_otherwise_are_told(
+    kept: list[tuple[bytes, bytes]], asked: list[tuple[bytes, bytes]], held: int, has_spellings: bool
+) -> None:
+    """Without spellings in the file, or if an identity is asked for with several, all of the identity are told."""
+    index, storage = IndexBuilder(held, has_spellings=has_spellings), MemoryStorage()
+    rows = [row(0, at, of + by, b"", key_identity=of) for at, (of, by) in enumerate(kept, 5)]
+    index.add(tp(0), pa.RecordBatch.from_pylist(rows, schema=record.RUN))
+    (of,) = index.write(storage, PATH).values()
+    identities, keys = (pa.array(column, pa.binary()) for column in zip(*((a, a + b) for a, b in asked), strict=True))
+    offsets = all_offsets(storage, of, AskedKeys(identities), 0, 1_000, KnownIndexes(), other_than=keys)
+    spellings = {identity: {by for name, by in asked if name == identity} for identity, _ in asked}
+    assert offsets is not None
+    assert offsets.tolist() == [
+        at
+        for at, (name, by) in enumerate(kept, 5)
+        if name in spellings and not (has_spellings and spellings[name] == {by})
+    ]
 
 
 def test_many_keys_are_found_with_their_offsets_and_no_others() -> None:
@@ -176,12 +211,16 @@ def test_the_secret_of_hashes_is_no_known_one() -> None:
     assert len(of.secret) == 16
     assert hash_of(b"a", of.secret) != hash_of(b"a")
     another = "from compactor.index import builder; print(builder.SECRET)"
-    assert subprocess.run([sys.executable, "-c", another], capture_output=True, text=True, check=True).stdout != of.secret
+    assert (
+        subprocess.run([sys.executable, "-c", another], capture_output=True, text=True, check=True).stdout != of.secret
+    )
 
 
 def test_equal_hashes_lie_by_delta_and_the_newest_below_a_bound_is_given() -> None:
     """Different keys can have one hash: the entries lie together."""
-    hashes, deltas = in_order(np.array([5, 9, 5, 1, 5], np.uint64), np.array([7, 0, 3, 2, 9]))
+    hashes, deltas = np.array([5, 9, 5, 1, 5], np.uint64), np.array([7, 0, 3, 2, 9])
+    order = in_order(hashes, deltas)
+    hashes, deltas = hashes[order], deltas[order]
     assert (hashes.tolist(), deltas.tolist()) == ([1, 5, 5, 5, 9], [2, 3, 7, 9, 0])
     wanted = np.array([5, 1, 2, 9], np.uint64)
     expected = {10: [9, 2, -1, 0], 8: [7, 2, -1, 0], 3: [-1, 2, -1, 0], 2: [-1, -1, -1, 0]}
@@ -195,7 +234,7 @@ def test_blocks_are_full_whatever_pieces_entries_come_in() -> None:
     """Only the last block has fewer entries."""
     writer, blocks = BlocksWriter(0), b""
     for size in (1, ENTRIES, 0, 2 * ENTRIES + 7, 3):
-        blocks += writer.add(np.zeros(size, np.uint64), np.zeros(size, np.int64))
+        blocks += writer.add(Entries(np.zeros(size, np.uint64), np.zeros(size, np.int64), None))
     rest, directory = writer.finish()
     decoded = decode_directory(directory)
     assert decoded is not None
@@ -238,8 +277,9 @@ def test_directories_are_remembered_up_to_a_number_of_bytes() -> None:
 def test_entries_are_put_in_order_whatever_bits_they_differ_in(entries: list[tuple[int, int]]) -> None:
     """Also hashes that only differ in bits that are sorted last, and deltas that do not come in order."""
     deltas, hashes = (list(column) for column in zip(*entries, strict=True)) if entries else ([], [])
-    ordered = in_order(np.array(hashes, np.uint64), np.array(deltas, np.int64))
-    assert list(zip(*(column.tolist() for column in ordered), strict=True)) == sorted(
+    columns = np.array(hashes, np.uint64), np.array(deltas, np.int64)
+    order = in_order(*columns)
+    assert list(zip(*(column[order].tolist() for column in columns), strict=True)) == sorted(
         (hash_, delta) for delta, hash_ in entries
     )
 
