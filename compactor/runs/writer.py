@@ -44,7 +44,7 @@ SHARING: Final = 16
 """How many partitions share a row group at most: a reader of one reads all, and damage concerns all."""
 
 INDEXED_GROUP_BYTES: Final = 256 << 10
-"""Arrow bytes of a row group of rewritten records with an index: looking one up costs a row group, 0.5 ms instead of 20.
+"""Arrow bytes of a row group of rewritten records with an index: one that is looked up costs one, 0.5 ms and not 20.
 
 With 64 KiB it costs 0.4 ms, as each column has its price, and reading all of them takes three times as long as in
 large ones (with 256 KiB, 1.6 times). In an object store each is a request: there they stay large. So they do at level
