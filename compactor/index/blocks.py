@@ -240,7 +240,7 @@ def newest(
 class Spelled(NamedTuple):
     """Hashes that are asked for, which rise, each with the spelling of its key.
 
-    `is_spelled` is False where keys that differ have one hash: every entry of it is given.
+    `is_spelled` is False if keys that differ have one hash: every entry of it is given.
     """
 
     hashes: Hashes

@@ -58,7 +58,8 @@ def make_app(context: RestContext, *, admin: bool = True, others: bool = True) -
     )
     app.state.context = context
     if others:
-        for module in (worker_info, connectors, lifecycle, offsets, plugins, records):
+        # The first that has a path answers it: look-ups are asked for most often.
+        for module in (records, worker_info, connectors, lifecycle, offsets, plugins):
             app.include_router(module.router)
     if admin:
         app.include_router(loggers.router)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Annotated, Any, Final, Protocol
 
 from fastapi import Depends, Request
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
 
+from compactor.storage.base import Storage
 from connectors.clock import Clock
+from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
 from connectors.rest import shapes
 from connectors.rest.logger_levels import LoggerLevels
@@ -90,7 +93,7 @@ class Identity(Struct, frozen=True):
     cluster_id: Callable[[], str]
 
 
-class RestContext(Struct, frozen=True):
+class RestContext(Struct, frozen=True, dict=True):
     """What endpoints work with; an endpoint that waits for anything but its request does so by `slow`."""
 
     herder: Herder
@@ -102,6 +105,11 @@ class RestContext(Struct, frozen=True):
     loggers: LoggerLevels
     clock: Clock
     slow: Slow
+
+    @cached_property
+    def storage(self) -> Storage:
+        """The worker's storage.location, opened once: to find it takes a third of the time of a look-up."""
+        return worker_storage(self.worker)
 
 
 async def _context(request: Request) -> RestContext:
