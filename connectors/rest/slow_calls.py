@@ -40,7 +40,7 @@ IDLE_S: Final = 10.0
 
 
 class _Threads:
-    """Daemon threads, each of which makes one call after the other; as many as calls are under way, or were just now."""
+    """Daemon threads, each of which makes one call after the other; as many as calls were under way."""
 
     def __init__(self, name: str) -> None:
         self._name = name
