@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -36,6 +36,7 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 from connectors.operations.source_ends import Ends, source_ends
 from connectors.runtime import status
+from connectors.runtime.status import StatusContent
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED, left_out
 
 FORMAT: Final = 1
@@ -177,22 +178,21 @@ def partitions(
     return tuple(_partition(log, ends.get(log.tp), each) for log, each in zip(logs, decisions, strict=True))
 
 
-def worker_status(said: Mapping[str, Any] | None, now_ms: int) -> WorkerStatus | None:
-    """Describes the content of status.json; a field that is missing reads as nothing."""
-    if said is None:
+def worker_status(content: StatusContent | None, now_ms: int) -> WorkerStatus | None:
+    """Describes the content of status.json; None if there is none."""
+    if content is None:
         return None
-    updated_ms = int(said.get("updated_ms", 0))
     return WorkerStatus(
-        state=str(said.get("state", "UNASSIGNED")),
-        error=logged_text(str(said["error"])) if said.get("error") else None,
-        failures=int(said.get("failures", 0)),
-        next_restart_ms=said.get("next_restart_ms"),
-        waiting_since_ms=said.get("waiting_since_ms"),
-        counters=dict(said.get("counters", {})),
-        counted_since_ms=said.get("counted_since_ms"),
-        updated_ms=updated_ms,
-        age_ms=max(0, now_ms - updated_ms),
-        stale=now_ms - updated_ms > STALE_MS,
+        state=content.state,
+        error=logged_text(content.error) if content.error else None,
+        failures=content.failures,
+        next_restart_ms=content.next_restart_ms,
+        waiting_since_ms=content.waiting_since_ms,
+        counters=content.counters,
+        counted_since_ms=content.counted_since_ms,
+        updated_ms=content.updated_ms,
+        age_ms=max(0, now_ms - content.updated_ms),
+        stale=now_ms - content.updated_ms > STALE_MS,
     )
 
 

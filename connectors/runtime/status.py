@@ -30,7 +30,13 @@ from connectors.config.worker import WorkerConfig
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
-_Count = Annotated[int, Meta(ge=0)]
+_MOST_COUNTERS: Final = 1_000
+"""How many counters a status may have; a worker has some thirty."""
+_Word = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.]{0,63}\Z")]
+"""A state, or a counter's name."""
+_Error = Annotated[str, Meta(max_length=100_000)]
+"""An error's text, in characters: the longest that a worker writes names every topic of a connector."""
+_Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _TimeMs = Annotated[int, Meta(ge=0, lt=253_402_300_800_000)]
 """A time in ms before the year 10000: Python has no later one."""
 
@@ -182,31 +188,36 @@ class StatusFile:
         }
 
 
-class _Written(Struct, frozen=True):
-    """The content of status.json; a field that is missing reads as nothing."""
+class StatusContent(Struct, frozen=True):
+    """The content of status.json; a field that is missing reads as nothing.
 
-    state: str = ConnectorState.UNASSIGNED.value
-    error: str | None = None
+    The file lies on a store, so others may have written it: every field is bounded. A `state` that this version does
+    not know is taken, as a later one may have written the file; it is a word, so that no state looks like more lines.
+    """
+
+    state: _Word = ConnectorState.UNASSIGNED.value
+    error: _Error | None = None
     failures: _Count = 0
     next_restart_ms: _TimeMs | None = None
     waiting_since_ms: _TimeMs | None = None
-    counters: dict[str, int] = {}
+    counters: Annotated[dict[_Word, _Count], Meta(max_length=_MOST_COUNTERS)] = {}
     counted_since_ms: _TimeMs | None = None
     updated_ms: _TimeMs = 0
 
 
-def read(storage: Storage) -> dict[str, object] | None:
+def read(storage: Storage) -> StatusContent | None:
     """Reads the last status that was written to a connector's folder; None if there is none.
 
     Of one that cannot be read, the error says why. Raises StorageError.
     """
     try:
-        written = msgspec.json.decode(storage.read(NAME), type=_Written)
+        return msgspec.json.decode(storage.read(NAME), type=StatusContent)
     except MissingFileError:
         return None
     except ForeignContentError as error:
-        written = _Written(error=str(error))
+        return StatusContent(error=str(error))
     except UNDECODABLE as error:
-        written = _Written(error=f"{storage.location}/{NAME} cannot be read: {why(error)}. A worker writes it again.")
-    body: dict[str, object] = msgspec.to_builtins(written)
-    return body
+        unread = f"{storage.location}/{NAME} cannot be read: {why(error)}."
+        return StatusContent(
+            error=f"{unread} It is damaged, or of another version; a worker that runs writes it again."
+        )

@@ -57,7 +57,7 @@ class Three:
     def status(self, number: int) -> str:
         one = self.all[number]
         found = status.read(open_storage(str(self.folder / "storage")).sub(one.name))
-        return "" if found is None else str(found["state"])
+        return "" if found is None else found.state
 
     def check(self, *numbers: int) -> None:
         """Everything of these connectors was published, exactly once."""

@@ -34,8 +34,8 @@ SILENT_MS: Final = 15_000
 
 def _said(storage: Storage) -> tuple[str, bool]:
     """What the worker says of the connector, and whether commands find one."""
-    found = status.read(storage) or {}
-    return str(found.get("state")), is_alive(storage)
+    content = status.read(storage)
+    return "None" if content is None else content.state, is_alive(storage)
 
 
 def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from connectors.operations import describe as operation
 from connectors.operations import source_ends
 from connectors.operations.describe import describing
 from connectors.operations.source_ends import Ends
-from connectors.runtime.status import StatusFile
+from connectors.runtime.status import StatusContent, StatusFile
 from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
@@ -155,7 +156,7 @@ def test_the_newest_snapshot_of_each_topic_is_shown() -> None:
 def test_the_error_in_a_status_is_shown_without_secrets() -> None:
     """A store may say what it likes in the place of the worker's file."""
     remember_setting("Token-of-the-store-4711", is_secret=True, over_rest=False)
-    status = operation.worker_status({"state": "FAILED", "error": "sent Token-of-the-store-4711", "updated_ms": 0}, 0)
+    status = operation.worker_status(StatusContent(state="FAILED", error="sent Token-of-the-store-4711"), 0)
     assert status is not None
     assert status.error == "sent [hidden]"
 
@@ -170,10 +171,16 @@ def test_the_error_in_a_status_is_shown_without_secrets() -> None:
         b'{"updated_ms": 99999999999999999}',
         b'{"next_restart_ms": -1}',
         b'{"counters": {"batches": "many"}}',
+        b'{"counters": {"batches\\nState: RUNNING": 1}}',
+        b'{"counters": {"batches": 1' + b"0" * 5_000 + b"}}",
+        b'{"state": "RUNNING\\nError: none"}',
+        b'{"state": ["RUNNING"]}',
+        b'{"failures": 1e400}',
+        b'{"error": "' + b"x" * 200_000 + b'"}',
         b'{"more": ' + b"[" * 50_000,
         b" " * (2 << 20),
     ],
-    ids=range(9),
+    ids=range(15),
 )
 def test_a_status_that_cannot_be_read_is_said(tmp_path: Path, content: bytes) -> None:
     """An account that may write to the store has written it: all else is described, and no defect is to be reported."""
@@ -206,7 +213,7 @@ def test_the_error_of_a_quarantine_is_shown_without_secrets() -> None:
 @pytest.mark.parametrize(("age_ms", "stale"), [(0, False), (operation.STALE_MS, False), (operation.STALE_MS + 1, True)])
 def test_an_old_status_is_marked_stale(age_ms: int, stale: bool) -> None:
     """What a worker said half a minute ago may no longer be so."""
-    found = operation.worker_status({"state": "RUNNING", "updated_ms": 1_000}, 1_000 + age_ms)
+    found = operation.worker_status(StatusContent(state="RUNNING", updated_ms=1_000), 1_000 + age_ms)
     assert found is not None
     assert found.stale is stale
 
@@ -418,7 +425,7 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         catalog_id="i",
         catalog_version=1,
         owner=owner,
-        status=operation.worker_status({**said, "updated_ms": 0}, 5_000),
+        status=operation.worker_status(msgspec.convert(said, StatusContent), 5_000),
         broker_error=None,
         snapshots=SnapshotFailure(since_ms=0, retry_ms=60_000, failures=2, error="No space left."),
         topics=(),
@@ -454,7 +461,7 @@ def test_a_state_that_nobody_says_any_more_is_none(*, alive: bool, age_ms: int, 
         catalog_id="i",
         catalog_version=1,
         owner=operation.OwnerDescription(alive=alive, name="h:1", epoch=2),
-        status=operation.worker_status({"state": state, "failures": 0, "updated_ms": 0}, age_ms),
+        status=operation.worker_status(StatusContent(state=state), age_ms),
         broker_error=None,
         snapshots=None,
         topics=(),

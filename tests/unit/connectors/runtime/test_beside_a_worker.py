@@ -18,6 +18,7 @@ from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.connector_task import TaskReport
+from connectors.runtime.status import StatusContent
 from connectors.runtime.stop import Stop
 from connectors.runtime.supervisor import RunContext, Supervisor
 from connectors.spark import session
@@ -46,11 +47,11 @@ class Beside:
         """Returns once the connector has failed with `error`."""
         self.error = error
         self.one.start(RunContext(cast("Any", None), Mock(), once=False))
-        wait_until(lambda: (status.read(self.storage) or {}).get("failures"), "it fails", 30)
+        wait_until(lambda: (status.read(self.storage) or StatusContent()).failures, "it fails", 30)
 
     def state(self) -> object:
         """What the worker says of the connector."""
-        return (status.read(self.storage) or {}).get("state")
+        return (status.read(self.storage) or StatusContent()).state
 
     def command(self, name: str, *more: str) -> Any:
         """Runs a command on the connector."""

@@ -176,7 +176,7 @@ class Ground:
 
         def look() -> None:
             with suppress(StorageError):
-                self.runs.shown.append(dict(status.read(self.storage) or {}))
+                self.runs.shown.append(msgspec.to_builtins(status.read(self.storage) or {}))
             if at:
                 at(self.clock.monotonic_ms() / 1000)
             if stopped:

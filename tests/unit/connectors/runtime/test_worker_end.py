@@ -244,7 +244,7 @@ def test_brokers_that_do_not_answer_end_once_before_spark_is_there(
     assert made.abandoned == (["Spark's start"] if failed else [])
     assert len([line for line in logged if line["event"] == "connector FAILED"]) == len(failed)
     shown = [status.read(connector_storage(config, name)) for name in failed]
-    assert [found["state"] for found in shown if found] == ["FAILED"] * len(failed)
+    assert [content.state for content in shown if content] == ["FAILED"] * len(failed)
 
 
 def test_spark_that_does_not_start_ends_the_worker_with_its_error(tmp_path: Path) -> None:
