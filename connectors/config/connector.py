@@ -43,6 +43,7 @@ from connectors.config.fields import (
     Tasks,
     Text,
     TopicNames,
+    TopicPatterns,
     TopicRegex,
     WrittenTopic,
     limits_of,
@@ -88,6 +89,9 @@ class ConnectorConfig(BaseModel):
     connector runs.
 
     keyfold's own output and dead letter topics and topics that begin with `__` never match."""
+    topics_exclude: TopicPatterns | None = _connector("topics.exclude", None, importance="medium")
+    """Topics that `topics.regex` leaves out: names or patterns of whole names, with commas between them, at most 50
+    ([operating.md](operating.md#the-tables-of-a-database)). MirrorMaker's setting of this name is the same."""
     tasks_max: Tasks | None = _connector("tasks.max", None, ge=1, importance="high")
     """Upper bound of publishing tasks, and of tasks that read for this connector alone; at most 10000.
 

@@ -28,6 +28,9 @@ SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _MOST_TASKS: Final = 10_000
+_MOST_EXCLUDED: Final = 50
+"""Patterns of `topics.exclude`: each is matched against every topic of the cluster that `topics.regex` matches, some
+2 µs each, which is 1 s for 10,000 topics. Fewer would be too few for a database's own topics of every kind."""
 """As many transactional ids as a committed position names (`compactor.model.position.MOST_BUCKETS`), one a task."""
 _WHOLE = re.compile(r"\+?\d{1,19}|-(?!0\d)\d{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -248,6 +251,18 @@ def _java_regex(text: str) -> str:
     return text
 
 
+def _topic_patterns(text: str) -> tuple[str, ...]:
+    patterns = _listed(text)
+    if len(patterns) > _MOST_EXCLUDED:
+        raise ValueError(f"names {len(patterns)} patterns, and {_MOST_EXCLUDED} are the most; join some by |")
+    for pattern in patterns:
+        try:
+            _java_regex(pattern)
+        except ValueError as error:
+            raise ValueError(f'"{pattern}": {error}; commas stand between patterns') from None
+    return patterns
+
+
 def _output_topic(text: str) -> str:
     """Returns `text` if it is `none`, a topic name, or one with `${topic}` in it."""
     if text.lower() == "none":
@@ -354,6 +369,11 @@ Flag = Annotated[bool, _of_text(_flag), Allowed("true or false", "BOOLEAN")]
 WrittenTopic = Annotated[str, _of_text(_written_topic), Allowed("a topic name that does not begin with __")]
 TopicNames = Annotated[tuple[str, ...], _of_text(_topics), Allowed("topic names with commas between them", "LIST")]
 TopicRegex = Annotated[str, _of_text(_java_regex), Allowed("a Java regular expression for whole topic names")]
+TopicPatterns = Annotated[
+    tuple[str, ...],
+    _of_text(_topic_patterns),
+    Allowed("Java regular expressions for whole topic names, with commas between them", "LIST"),
+]
 OutputTopic = Annotated[
     str,
     _of_text(_output_topic),

@@ -80,6 +80,11 @@ def _one_source(topics: tuple[str, ...] | None, pattern: str | None) -> Iterator
         yield Fault("topics", "topics and topics.regex are mutually exclusive options, but both are set; remove one.")
 
 
+def _exclude_of_pattern(pattern: str | None, exclude: tuple[str, ...] | None) -> Iterator[Fault]:
+    if exclude is not None and pattern is None:
+        yield Fault("topics.exclude", "has no effect without topics.regex; topics names all that is read. Remove it.")
+
+
 def _lags(least: int, most: int) -> Iterator[Fault]:
     if least > most:
         text = f'"{least}" is greater than max.compaction.lag.ms ({most}); it must not be.'
@@ -197,6 +202,7 @@ def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> I
 
 RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("topics", "topics_regex"), _one_source),
+    (("topics_regex", "topics_exclude"), _exclude_of_pattern),
     (("min_compaction_lag_ms", "max_compaction_lag_ms"), _lags),
     (("output_topic_template", "topics", "topics_regex"), _fixed_output),
     (("output_topic_template", "topics_regex"), _regex_output),
@@ -211,7 +217,15 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )
 _QUOTE_NOTHING: Final = frozenset(
-    [_one_source, _letters_need_tolerance, _needs_letters, _snapshots_need_place, _raw_copy, _regex_output]
+    [
+        _one_source,
+        _exclude_of_pattern,
+        _letters_need_tolerance,
+        _needs_letters,
+        _snapshots_need_place,
+        _raw_copy,
+        _regex_output,
+    ]
 )
 """Rules with faults that hold no value: what they say may be shown of placeholders too."""
 

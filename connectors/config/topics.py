@@ -30,30 +30,41 @@ def is_internal(name: str) -> bool:
 
 
 class TopicPattern(msgspec.Struct, frozen=True):
-    """`topics.regex`, the template `output.topic`, and names that are never matched (the dead letter topic).
+    """`topics.regex`, the template `output.topic`, and the patterns `topics.exclude`.
 
-    `routed`: a transform gives what the template has in place of `${topic}`, which may be any name.
+    `never`: names that are never matched (the dead letter topic). `routed`: a transform gives what the template has in
+    place of `${topic}`, which may be any name.
     """
 
     regex: str
     output: str = "none"
-    exclude: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()
     routed: bool = False
+    exclude: tuple[str, ...] = ()
 
     def matches(self, name: str) -> bool:
-        """Returns whether `name` is a source topic: not internal (`__…`), no output of a topic that matches itself.
+        """Returns whether `name` is a source topic: not internal (`__…`), not excluded, and no output of its own.
 
-        Raises PatternError if that takes too long.
+        An output is own if its source matches `topics.regex`, also if `topics.exclude` leaves that out: it may have
+        been read before. Raises PatternError if that takes too long.
         """
+        if name in self.never or not self._fits(name) or self._is_excluded(name):
+            return False
         source = source_of(self.output, name)
-        own = name in self.exclude or (source is not None and (self.routed or self._fits(source)))
-        return self._fits(name) and not own
+        return source is None or not (self.routed or self._fits(source))
 
     def _fits(self, name: str) -> bool:
-        try:
-            return not is_internal(name) and java_pattern(self.regex).matches(name)
-        except PatternError as error:
-            raise PatternError(f"topics.regex: {error.message}", error.action) from None
+        return not is_internal(name) and _matches("topics.regex", self.regex, name)
+
+    def _is_excluded(self, name: str) -> bool:
+        return any(_matches("topics.exclude", pattern, name) for pattern in self.exclude)
+
+
+def _matches(setting: str, pattern: str, name: str) -> bool:
+    try:
+        return java_pattern(pattern).matches(name)
+    except PatternError as error:
+        raise PatternError(f"{setting}: {error.message}", error.action) from None
 
 
 def source_of(template: str, output: str) -> str | None:
@@ -68,8 +79,9 @@ def source_of(template: str, output: str) -> str | None:
 def select(config: ConnectorConfig, existing_topics: Iterable[str], look_s: float = LOOK_S) -> tuple[str, ...]:
     """Selects source topics among `existing_topics`: the list's in its order, or those of the pattern, sorted.
 
-    A pattern never selects internal topics (`__…`), the dead letter topic, or what would be the output of a topic
-    that it matches, whether that topic exists or not. Raises PatternError if that takes longer than `look_s`.
+    A pattern never selects internal topics (`__…`), those of `topics.exclude`, the dead letter topic, or what would be
+    the output of a topic that it matches, whether that topic exists or not. Raises PatternError if that takes longer
+    than `look_s`.
     """
     existing = set(existing_topics)
     if config.topics is not None:
@@ -100,4 +112,10 @@ def is_source(config: ConnectorConfig, name: str) -> bool:
 def pattern(config: ConnectorConfig) -> TopicPattern:
     """Returns the rule of a connector that names its topics by pattern."""
     dead = {config.dead_letter_topic} if config.dead_letter_topic else set()
-    return TopicPattern(config.topics_regex or "", config.output_topic_template, frozenset(dead), config.routes)
+    return TopicPattern(
+        regex=config.topics_regex or "",
+        output=config.output_topic_template,
+        exclude=config.topics_exclude or (),
+        never=frozenset(dead),
+        routed=config.routes,
+    )

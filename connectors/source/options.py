@@ -140,4 +140,4 @@ def _selection(connector: ConnectorConfig, closed: frozenset[str]) -> Selection:
     if connector.topics is not None:
         return Selection(topics=tuple(name for name in connector.topics if name not in closed))
     matched = pattern(connector)
-    return Selection(pattern=replace(matched, exclude=matched.exclude | closed))
+    return Selection(pattern=replace(matched, never=matched.never | closed))

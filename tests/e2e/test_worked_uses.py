@@ -106,6 +106,56 @@ def test_a_store_of_settings_has_the_current_value_of_each(
     assert {str(key, "utf-8") if isinstance(key, bytes) else key for _, key in table} == {"color", "size"}
 
 
+ROW: Final = {
+    "type": "struct",
+    "optional": True,
+    "name": "shop.public.customers.Value",
+    "fields": [
+        {"field": "id", "type": "int32"},
+        {
+            "field": "balance",
+            "type": "bytes",
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2"},
+        },
+    ],
+}
+CHANGE: Final = {
+    "type": "struct",
+    "name": "shop.public.customers.Envelope",
+    "fields": [{**ROW, "field": "before"}, {**ROW, "field": "after"}, {"field": "op", "type": "string"}],
+}
+ROW_KEY: Final = {"type": "struct", "fields": [{"field": "id", "type": "int32"}]}
+
+
+def change(number: int, balance: str | None) -> tuple[int, bytes, bytes]:
+    """Returns a change event in JSON with schemas, as Debezium writes it; without a balance the row is deleted."""
+    row = {"id": number, "balance": balance or "AA=="}
+    payload = {"before": None, "after": row, "op": "u"} if balance else {"before": row, "after": None, "op": "d"}
+    key = {"schema": ROW_KEY, "payload": {"id": number}}
+    return 0, json.dumps(key).encode(), json.dumps({"schema": CHANGE, "payload": payload}).encode()
+
+
+def test_tables_of_a_database_become_rows_in_another_form(
+    spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
+) -> None:
+    """Change events in JSON with schemas become rows in plain JSON, and what is no table is left."""
+    settings = json.loads((CONFIGS / "database-rows.json").read_text())
+    deployment = Deployment(tmp_path, broker.bootstrap, topic_name)
+    own = {name: text.replace("shop", topic_name) for name, text in settings.items() if isinstance(text, str)}
+    deployment.settings = {**settings, **own, "name": deployment.name}
+    for name in ("public.customers", "public.orders", "transaction", "public.debezium_signal", "audit.log"):
+        create_topic(broker.bootstrap, f"{topic_name}.{name}", 1, cleanup_policy="delete")
+        produce(broker.bootstrap, f"{topic_name}.{name}", [change(1, "ZA=="), change(2, "AMg="), change(1, "AJY=")])
+    produce(broker.bootstrap, f"{topic_name}.public.orders", [change(2, None)])
+    state = deployment.run_once(spark)
+    assert state.topics.keys() == {f"{topic_name}.public.customers", f"{topic_name}.public.orders"}
+    rows = {b'{"id":2}': b'{"id":2,"balance":2.00}', b'{"id":1}': b'{"id":1,"balance":1.50}'}
+    for name, kept in (("customers", rows), ("orders", {**rows, b'{"id":2}': None})):
+        records = consume_all(broker.bootstrap, f"{topic_name}.public.{name}.rows")
+        assert {record.key: record.value for record in records} == kept
+
+
 def test_a_backlog_that_spark_reads_goes_through_the_chain(
     spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.topics import matches, missing, select
+from connectors.errors import ConfigError, PatternError
 from connectors.java_pattern import java_pattern
 
 DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
@@ -32,11 +34,41 @@ def config(**settings: Any) -> ConnectorConfig:
         ({"topics.regex": "x|c\\..*"}, ["x", "c.x", "c.y"], ("c.x", "c.y", "x")),
         ({"topics.regex": "x|c\\..*", "output.topic": "c.${topic}"}, ["x", "c.x", "c.y"], ("c.y", "x")),
         ({"topics.regex": ".*", "output.topic": "none"}, ["a", "a.compacted"], ("a", "a.compacted")),
+        ({"topics.regex": ".*", "topics.exclude": "a, b.*"}, ["a", "ab", "b", "bc"], ("ab",)),
+        ({"topics.regex": "a+", "topics.exclude": "aa"}, ["a", "aa", "b"], ("a",)),
+        ({"topics.regex": "a.*", "topics.exclude": "ab"}, ["ab", "ab.compacted"], ()),
+        ({"topics.regex": ".*", "topics.exclude": ".*\\.dlq"}, ["a.dlq", "a.dlq.x"], ("a.dlq.x",)),
     ],
 )
 def test_select(settings: dict[str, Any], existing: list[str], selected: tuple[str, ...]) -> None:
     """Named topics come in their order; a pattern never selects internal, dead letter or own output topics."""
     assert select(config(**settings), existing) == selected
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"topics": "a", "topics.exclude": "a"}, "topics.exclude: has no effect without topics.regex"),
+        ({"topics.regex": "a", "topics.exclude": "b,("}, '"(": a group is not closed'),
+        ({"topics.regex": "a", "topics.exclude": "b{1,2}"}, "commas stand between patterns"),
+        ({"topics.regex": "a", "topics.exclude": "b,,c"}, "has an empty element"),
+        (
+            {"topics.regex": "a", "topics.exclude": ",".join(map(str, range(51)))},
+            "names 51 patterns, and 50 are the most",
+        ),
+    ],
+)
+def test_what_cannot_be_left_out(settings: dict[str, Any], said: str) -> None:
+    """Patterns are checked one by one, and need topics that are named by a pattern."""
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        config(**settings)
+
+
+def test_a_pattern_that_takes_too_long_is_named_by_its_setting() -> None:
+    """That of what is left out is another one than that of what is read."""
+    slow = config(**{"topics.regex": "a.*", "topics.exclude": "b,(a|aa)+b"})
+    with pytest.raises(PatternError, match=r"topics\.exclude: The pattern"):
+        matches(slow, "a" * 200)
 
 
 def test_missing_topics_are_those_named_and_absent() -> None:

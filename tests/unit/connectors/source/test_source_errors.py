@@ -104,7 +104,7 @@ def test_the_source_never_reads_a_closed_topic(catalog: Catalog, named: dict[str
         assert options.selection.topics == ("u",)
     else:
         assert options.selection.pattern is not None
-        assert options.selection.pattern.exclude == {"t"}
+        assert options.selection.pattern.never == {"t"}
     with pytest.raises(SourceClosedError, match="t \\(truncated"):
         check_none_closed("c", catalog.state, lambda _: True)
     check_none_closed("c", catalog.state, lambda name: name != "t")
