@@ -1,14 +1,15 @@
 """Applies a connector's converters and transforms to records that were read, before anything of them is folded.
 
 Only what a step looks at is converted, and only what a step has changed is converted back: other bytes stay as they
-are, unless the output has a converter of its own, which writes all. A record that cannot be converted or transformed
-is rejected, alone, and keeps the bytes that it came with.
+are, unless the output has a converter of its own, which writes all. A value that its converter reads as null becomes
+one, whether a step looks at it or not (`null_values`). A record that cannot be converted or transformed is rejected,
+alone, and keeps the bytes that it came with.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from compactor.model.record import SOURCE, TopicPartition
 from compactor.secret_forms import without_parts
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
+from connectors.chain.null_values import with_tombstones
 from connectors.chain.routing import output_name
 from connectors.chain.rows import Rows
 from connectors.chain.spec import (
@@ -29,6 +31,7 @@ from connectors.chain.spec import (
     made,
     options_of,
     passwords_of,
+    steps_of_records,
     texts_of,
 )
 from connectors.converters.header_converters import header_converter
@@ -92,7 +95,7 @@ class Chain:
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
         predicates = {alias: made(class_spec, PREDICATES, resolve) for alias, class_spec in spec.predicates.items()}
-        self._steps = tuple(_transform_stage(step, predicates, spec, resolve) for step in spec.steps)
+        self._steps = tuple(_transform_stage(step, predicates, spec, resolve) for step in steps_of_records(spec))
         reads = _reads(self._steps)
         self._key = conversion_of(spec, Side.KEY, resolve, reads=Side.KEY in reads)
         self._value = conversion_of(spec, Side.VALUE, resolve, reads=Side.VALUE in reads)
@@ -155,11 +158,11 @@ class Chain:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields what `apply` returns, in pieces of about _PIECE_BYTES."""
-        if not self._transforms and self._identity is None:  # the output's converters are those that read
-            yield batch
-            return
-        rows = Rows(batch, is_compared=self._identity is not None)
         try:
+            if not self._transforms and self._identity is None:
+                yield self._with_tombstones(batch)
+                return
+            rows = Rows(batch, is_compared=self._identity is not None)
             for row in range(batch.num_rows):
                 self._patience.check()
                 if self._transforms and rows.rejected[row] is None:
@@ -176,7 +179,15 @@ class Chain:
     def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:
         """Returns what the rows before `end` have become, without those that were returned before."""
         self.filtered.update(rows.dropped_partitions())
-        return rows.take(end)
+        batch = rows.take(end)
+        return batch if self._value.reads else self._with_tombstones(batch)
+
+    def _with_tombstones(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return with_tombstones(batch, self._value.converter, self._is_null)
+
+    def _is_null(self, headers: Sequence[Header], value: bytes) -> bool:
+        self._patience.check()
+        return self._value.is_null(headers, value)
 
     def _why(self, error: RejectedError) -> str:
         return str(error.without_values(self._hidden, self._without_parts))
@@ -258,6 +269,8 @@ class Chain:
         if self._value.rewrites or record.value is not before.value or record.value_schema is not before.value_schema:
             headers = _without(headers, NAMING_HEADERS["value"])
             value = self._value.write(topic, headers, record.value_schema, record.value, self._room, size)
+        if record.value is None and value is not None and self._value.is_null(headers, value):
+            value = None
         if key is None and self._keyed:
             rows.rejected[row] = NO_KEY
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os.path import commonprefix
 from typing import Any, Final
 
@@ -109,6 +109,16 @@ class Conversion(Struct):
             raise
         except Exception as error:
             raise RejectedError(self.stage, self.name, error) from error
+
+    def is_null(self, headers: Sequence[Header], data: bytes) -> bool:
+        """Returns whether the converter reads `data` as null; what it cannot read is none. Raises RegistryError."""
+        try:
+            check_size(len(data), self.most)
+            return self.converter.to_connect_data("", list(headers), data)[1] is None
+        except RegistryError:
+            raise
+        except Exception:  # noqa: BLE001  # a schema may hold anything
+            return False
 
     def write(self, topic: str, headers: list[Header], schema: Any, value: Any, room: Room, size: int) -> bytes | None:
         """Returns the bytes of `value`, for which there is `room` in what a record of `size` bytes may become.

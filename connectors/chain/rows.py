@@ -22,6 +22,28 @@ _AT_ONCE: Final = 100_000
 _COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
 
 
+def headers_at(batch: pa.RecordBatch, row: int) -> Sequence[Header]:
+    """Returns the headers of a row as they were read. Raises DataError for more than MOST_HEADERS."""
+    headers = batch["headers"][row]
+    if headers.is_valid and len(headers) > MOST_HEADERS:
+        raise DataError(
+            f"The record has {len(headers)} headers; {MOST_HEADERS} are the most.", "Send it with fewer headers."
+        )
+    return _headers_of(headers.as_py())
+
+
+def _headers_of(pairs: Any) -> Sequence[Header]:
+    return [Header(header["key"], header["value"]) for header in pairs] if pairs else ()
+
+
+def located(error: RegistryError, topic: str, partition: int, offset: int) -> RegistryError:
+    """Returns `error` with the place of its record, unless it is the whole portion that is late."""
+    if isinstance(error, PortionLateError):
+        return error
+    where = f"topic {topic}, partition {partition}, offset {offset}"
+    return type(error)(f"{error.message} It was asked for the record at {where}.", error.action)
+
+
 class Rows:
     """The rows of a batch, as lists of which single elements are replaced."""
 
@@ -54,24 +76,12 @@ class Rows:
         """Returns the headers of a row as they were read. Raises DataError for more than MOST_HEADERS."""
         own = self._headers[row] if self._headers is not None else None
         if own is None and self._has_more:
-            own = self._read(row)
-        return [Header(header["key"], header["value"]) for header in own] if own else ()
-
-    def _read(self, row: int) -> Any:
-        """Returns the headers of a row of the batch, unless there are more than a chain takes."""
-        headers = self._batch["headers"][row]
-        if len(headers) > MOST_HEADERS:
-            raise DataError(
-                f"The record has {len(headers)} headers; {MOST_HEADERS} are the most.", "Send it with fewer headers."
-            )
-        return headers.as_py()
+            return headers_at(self._batch, row)
+        return _headers_of(own)
 
     def located(self, error: RegistryError, row: int) -> RegistryError:
         """Returns `error` with the place of its record, unless it is the whole portion that is late."""
-        if isinstance(error, PortionLateError):
-            return error
-        where = f"topic {self.topics[row]}, partition {self.partitions[row]}, offset {self.offsets[row]}"
-        return type(error)(f"{error.message} It was asked for the record at {where}.", error.action)
+        return located(error, self.topics[row], self.partitions[row], self.offsets[row])
 
     def set(self, row: int, key: bytes | None, value: bytes | None) -> None:
         """Replaces key and value of a row."""

@@ -222,12 +222,18 @@ def is_router(step: StepSpec) -> bool:
     return step.of.name.rpartition(".")[2] == ROUTER
 
 
-def is_plain(spec: ChainSpec) -> bool:
-    """Returns whether nothing is done with a record: no step looks at it, so no converter is asked either.
+def steps_of_records(spec: ChainSpec) -> tuple[StepSpec, ...]:
+    """Returns the steps that each record goes through: none if all of them are routers.
 
     What routers make of a topic is found once for all of its records (`routing`).
     """
-    return all(map(is_router, spec.steps)) and spec.identity == BYTES_IDENTITY and not _converts(spec)
+    return () if all(map(is_router, spec.steps)) else spec.steps
+
+
+def is_plain(spec: ChainSpec) -> bool:
+    """Returns whether nothing is done with a record: no step looks at it, and no value of any bytes is a null."""
+    has_nulls = CONVERTERS.find(spec.value.name).of.load().HAS_NULLS
+    return not steps_of_records(spec) and spec.identity == BYTES_IDENTITY and not _converts(spec) and not has_nulls
 
 
 def changes_records(spec: ChainSpec) -> bool:

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
+import pyarrow as pa
+
 from connectors.data.record import Header
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
@@ -22,10 +24,21 @@ class Converter(ABC):
     """
 
     OPTIONS: ClassVar[tuple[Option, ...]] = ()
+    HAS_NULLS: ClassVar[bool] = False
+    """Whether any bytes are read as null; if none are, only a value without bytes is."""
+    READS_HEADERS: ClassVar[bool] = False
+    """Whether what a value is depends on the record's headers."""
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         self.options = options
         self.is_key = is_key
+
+    def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:  # noqa: ARG002  # most read no bytes as null
+        """Returns which of `values` (binary) may be read as null: all that are, and few others; None if none may.
+
+        It looks at all values of a connector, so it takes Arrow's comparisons alone, and asks no registry.
+        """
+        return None
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:  # noqa: B027  # most read all
         """Allows the converter to leave out fields that no step looks at, if the value has a schema.

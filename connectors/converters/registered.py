@@ -111,6 +111,7 @@ class RegisteredConverter(Converter):
     """A converter with schemas in a registry. `registry` is one that tests give."""
 
     OPTIONS: ClassVar[tuple[Option, ...]] = REGISTERED
+    READS_HEADERS = True
     KIND = "AVRO"
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:

@@ -38,6 +38,8 @@ class WireFormat:
 
     def __init__(self, id_handler: str, *, is_key: bool) -> None:
         self._form = _LONG_ID if "Legacy8ByteIdHandler" in id_handler else _ID
+        # Bytes before the data, unless the id is in a header.
+        self.size = self._form.size
         self.largest_id = (1 << 63) - 1 if self._form is _LONG_ID else LARGEST_ID
         side = "key" if is_key else "value"
         self._headers = (f"apicurio.{side}.globalId", f"apicurio.{side}.contentId")

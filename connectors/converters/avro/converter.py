@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import fastavro
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from connectors.converters.avro.branches import writer_of_branches
@@ -68,6 +70,7 @@ class AvroWriter(Struct, frozen=True):
 class AvroConverter(RegisteredConverter):
     """Values are Avro; a value to be written needs a schema."""
 
+    HAS_NULLS = True
     OPTIONS = (
         *RegisteredConverter.OPTIONS,
         Option(
@@ -91,6 +94,10 @@ class AvroConverter(RegisteredConverter):
         self._written = OfSchema(self._written_of)
         # Which fields of a schema the first step looks at; set once by `ask_only`, before anything is read. None: all.
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
+
+    def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
+        """See `Converter.maybe_null`: a null is the number of its branch, or nothing, after an id or without one."""
+        return pc.match_substring_regex(values, rf"(?s)^(?:\x00.{{{self.wire.size - 1}}})?.?$")
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:
         """See `Converter.ask_only`."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.schemas import read_schema, write_schema
@@ -32,6 +34,14 @@ _MARKS: Final = {
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 """Encodings by their marks (BOM), in this order, as that of UTF-32 begins with that of UTF-16."""
+_MARKED: Final = r"^[\x00\xfe\xff]"
+"""How texts of UTF-16 and UTF-32 begin, which are read to see what they are."""
+_NULL: Final = rf"^(?:\xef\xbb\xbf)?[ \t\r\n]*(?:null[ \t\r\n]*)?$|{_MARKED}"
+"""What may be a null without an envelope."""
+_NULL_LAST: Final = r"null[ \t\r\n]*\}[ \t\r\n]*$"
+_NULL_FIRST: Final = rf'^(?:\xef\xbb\xbf)?[ \t\r\n]*\{{[ \t\r\n]*"[^"]*"[ \t\r\n]*:[ \t\r\n]*null|{_MARKED}'
+"""What may be an envelope whose payload, its last or its first member, is null. Searching for `payload` itself would
+take 30 times as long, as that is in the middle: 1.4 us for a record of 1.7 kB."""
 NEEDS_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
 )
@@ -58,6 +68,7 @@ DECIMAL_FORMAT: Final = Option(
 class JsonConverter(Converter):
     """Values are JSON. With `schemas.enable` a message holds its schema, unless `schema.content` gives it."""
 
+    HAS_NULLS = True
     OPTIONS = (
         Option(
             "schemas.enable",
@@ -97,6 +108,12 @@ class JsonConverter(Converter):
         self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write_defaults())))
         content = options["schema.content"]
         self._fixed = self._fixed_of(content) if content and self._enabled else None
+
+    def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
+        """See `Converter.maybe_null`."""
+        if not self._enabled or self._fixed is not None:
+            return pc.match_substring_regex(values, _NULL)
+        return pc.or_(pc.match_substring_regex(values, _NULL_LAST), pc.match_substring_regex(values, _NULL_FIRST))
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectors.converters.converter import Headers
 from connectors.converters.json.converter import DECIMAL_FORMAT, encoded, json_text
@@ -23,6 +25,7 @@ class JsonSchemaConverter(RegisteredConverter):
     """Values are JSON after the id of their schema. A value is not held against what its schema says of ranges."""
 
     KIND = "JSON"
+    HAS_NULLS = True
     OPTIONS = (
         *RegisteredConverter.OPTIONS,
         DECIMAL_FORMAT,
@@ -35,6 +38,10 @@ class JsonSchemaConverter(RegisteredConverter):
         self._reads: Kept[int, Schema] = Kept(MOST_IDS)
         # The text of each schema as it is registered.
         self._texts = OfSchema(lambda schema: json.dumps(to_json_schema(schema), separators=(",", ":")))
+
+    def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
+        """See `Converter.maybe_null`: `null` after an id, or alone if that is in a header."""
+        return pc.match_substring_regex(values, rf"(?s)^(?:\x00.{{{self.wire.size - 1}}})?[ \t\r\n]*null[ \t\r\n]*$")
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""

@@ -112,7 +112,7 @@ def test_one_side_may_have_another_form_alone() -> None:
 
 def test_a_connector_with_converters_of_the_output_is_not_plain() -> None:
     """Its records go through a chain in the reading tasks."""
-    assert is_plain(chain_spec(WITH_SCHEMAS))
+    assert is_plain(chain_spec({"key.converter": "JsonConverter"}))
     assert not is_plain(chain_spec({**WITH_SCHEMAS, **PLAIN_OUTPUT}))
     assert not is_plain(chain_spec({**WITH_SCHEMAS, "output.key.converter": "keyfold.Json"}))
 
