@@ -19,9 +19,8 @@ Member = TypeVar("Member")
 EVERY: Final = 5_000
 """Members after which the limit is asked. One takes 0.2 to 20 us, so that is after 0.1 s at the latest; to ask takes
 less than a microsecond."""
-SMALL: Final = 16
-"""Members that are not counted by themselves: to count takes as long as to go over some of them. What has such lists
-and maps in it counts them as that many, see `width_of`."""
+OF_LIST: Final = 16
+"""Members that a list or map within a list or map counts as, before its own are counted when they are gone over."""
 
 
 class _Limit(threading.local):
@@ -59,8 +58,6 @@ def paced(members: Collection[Member], width: int = 1) -> Iterable[Member]:
     `width`: how many members each of them has itself, see `width_of`.
     """
     count = len(members) * width
-    if count < SMALL:
-        return members
     if count <= EVERY:
         passed(count)
         return members
@@ -77,6 +74,6 @@ def _in_pieces(members: Collection[Member], width: int) -> Iterator[Member]:
 def width_of(schema: Schema) -> int:
     """Returns how many values one of `schema` has, with those of the structs in it.
 
-    A list or map counts as a small one: the members of a larger one are counted when they are gone over.
+    A list or map counts as OF_LIST: its members are counted when they are gone over.
     """
-    return (SMALL if schema.value_schema else 1) + sum(width_of(field.schema) for field in schema.fields)
+    return (OF_LIST if schema.value_schema else 1) + sum(width_of(field.schema) for field in schema.fields)

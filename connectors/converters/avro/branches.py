@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from connectors.data.pace import paced
+
 Convert = Callable[[Any], Any]
 _RECORDS: Final = ("record", "error")
 _PARTS: Final = {"array": "items", "map": "values"}
@@ -101,5 +103,5 @@ def _of_parts(kind: str, inner: Convert | None) -> Convert | None:
     if inner is None:
         return None
     if kind == "array":
-        return lambda value: [inner(item) for item in value]
-    return lambda value: {name: inner(item) for name, item in value.items()}
+        return lambda value: [inner(item) for item in paced(value)]
+    return lambda value: {name: inner(item) for name, item in paced(value.items())}

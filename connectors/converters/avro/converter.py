@@ -21,13 +21,14 @@ from connectors.converters.avro.parsed import parsed_schema, without_defaults
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
 from connectors.converters.avro.slices import EncodedStruct, PartialReader, alone, collect, form_of
+from connectors.converters.avro.stream import stream_of
 from connectors.converters.avro.unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
 from connectors.data.bounds import EMPTY_PARTS
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
-from connectors.errors import DataError, RegistryError
+from connectors.errors import DataError, PortionLateError, RegistryError
 from connectors.options import Option
 from connectors.registry.answers import RegisteredSchema
 from connectors.rejection import reason_of
@@ -113,9 +114,10 @@ class AvroConverter(RegisteredConverter):
         try:
             if read.some is not None:
                 return read.schema, read.some.read(data, start)
-            buffer = io.BytesIO(data)
-            buffer.seek(start)
+            buffer = stream_of(data, start)
             value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.convert else {}))
+        except PortionLateError:
+            raise
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return read.schema, value if read.convert is None else read.convert(value)
@@ -138,6 +140,8 @@ class AvroConverter(RegisteredConverter):
             for convert in (written.convert, written.branches):
                 value = value if convert is None else convert(value)
             fastavro.schemaless_writer(buffer, written.avro, value)
+        except PortionLateError:
+            raise
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         return buffer.getvalue()
@@ -149,11 +153,12 @@ class AvroConverter(RegisteredConverter):
         """
         schema_id, start = self.wire.read(headers, data)
         read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
-        buffer, again = io.BytesIO(data), io.BytesIO()
-        buffer.seek(start)
+        buffer, again = stream_of(data, start), io.BytesIO()
         try:
             value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.branches else {}))
             fastavro.schemaless_writer(again, read.avro, value if read.branches is None else read.branches(value))
+        except PortionLateError:
+            raise
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return again.getvalue() == data[start:]

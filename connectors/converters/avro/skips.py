@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from connectors.converters.avro.schemas import qualified
 from connectors.data.bounds import COLLECTED, ELEMENT, ENTRY, LIST
+from connectors.data.pace import EVERY, passed
 from connectors.errors import DataError
 
 Skip = Callable[[bytes, int], int]
@@ -148,7 +149,9 @@ def _blocks(item: Skip, add: Add | None, *, of_map: bool) -> Skip:
                 add(room * abs(count))
             if count < 0:  # its bytes are said too
                 at = _number(data, at)
-            for _ in range(abs(count)):
+            for number in range(abs(count)):
+                if number % EVERY == 0:
+                    passed(min(EVERY, abs(count) - number))
                 at = item(data, _sized(data, at) if of_map else at)
                 check_end(data, at)
             count, at = _read(data, at)

@@ -6,7 +6,6 @@ nor the struct encoded again: in Avro it lies there as it is.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,6 +16,7 @@ from msgspec import Struct
 from connectors.converters.avro.parsed import parsed_schema
 from connectors.converters.avro.schemas import qualified
 from connectors.converters.avro.skips import check_end, skip_of
+from connectors.converters.avro.stream import stream_of
 from connectors.errors import DataError
 
 _NULL: Final = 0
@@ -62,7 +62,7 @@ class PartialReader:
 
         Data that ends within a field is an error, whether the field is wanted or not.
         """
-        buffer, at = io.BytesIO(data), start
+        buffer, at = stream_of(data, start), start
         values: dict[str, Any] = {}
         for part in self._parts:
             value: Any = None

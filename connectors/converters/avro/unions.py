@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from connectors.converters.avro.schemas import name_of
 from connectors.data.bounds import Absences
+from connectors.data.pace import paced, width_of
 from connectors.data.schema import UNION, Schema, Type
 from connectors.errors import DataError
 
@@ -59,11 +60,12 @@ def _converter(
     if schema.type is Type.STRUCT:
         return of_type(_of_struct(schema, of_union, of_type))
     inner = _converter(schema.value_schema, of_union, of_type) if schema.value_schema is not None else None
-    if inner is None:
+    if inner is None or schema.value_schema is None:
         return of_type(None) if name_of(schema, enums=True) else None
+    width = width_of(schema.value_schema)
     if schema.type is Type.ARRAY:
-        return lambda value: None if value is None else [inner(item) for item in value]
-    return lambda value: None if value is None else {name: inner(item) for name, item in value.items()}
+        return lambda value: None if value is None else [inner(item) for item in paced(value, width)]
+    return lambda value: None if value is None else {name: inner(item) for name, item in paced(value.items(), width)}
 
 
 def _same(convert: Convert | None) -> Convert | None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from connectors.data.bounds import SHORT_DECIMAL, Absences, Scaled, check_depth
 from connectors.data.kept import OfSchema
-from connectors.data.pace import SMALL, paced, width_of
+from connectors.data.pace import paced, width_of
 from connectors.data.schema import BITS, DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from connectors.data.values import Date, bytes_of_decimal, decimal_of, float32, java_float, scale_of
 from connectors.errors import DataError
@@ -197,7 +197,7 @@ def check_without_schema(node: Any, depth: int = 0) -> Any:
     elif kind is dict or kind is list:
         check_depth(depth)
         members = node.values() if kind is dict else node
-        for inner in members if len(members) < SMALL else paced(members):
+        for inner in paced(members):
             if type(inner) in _CHECKED:
                 check_without_schema(inner, depth + 1)
     return node
@@ -212,12 +212,11 @@ def without_schema(value: Any) -> Any:
         return value
     if kind is dict:
         if set(map(type, value)) <= {str}:
-            members = value.items() if len(value) < SMALL else paced(value.items())
+            members = paced(value.items())
             return {name: inner if type(inner) in _SAME else without_schema(inner) for name, inner in members}
         return [[without_schema(name), without_schema(inner)] for name, inner in paced(value.items())]
     if kind is list:
-        members = value if len(value) < SMALL else paced(value)
-        return [inner if type(inner) in _SAME else without_schema(inner) for inner in members]
+        return [inner if type(inner) in _SAME else without_schema(inner) for inner in paced(value)]
     if kind is bytes:
         return _base64(value)
     raise DataError(f"JSON has no form for a {'date' if kind is Date else kind.__name__} without a schema.")

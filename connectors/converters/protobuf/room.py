@@ -14,6 +14,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 
 from connectors.data.bounds import COLLECTED, ENTRY, LIST, MOST_ROOM, ROOM_A_BYTE, RoomLeft
+from connectors.data.pace import passed
 
 _WIRE: Final = 7
 """The bits of a tag that say the wire type."""
@@ -88,6 +89,7 @@ class RoomOfMessages:
                 return at
             room, inner = layout.inner.get(tag & _TAG, _UNKNOWN)
             self._left.add(room)
+            passed(1)
             at, until = _span(data, at, kind, end)
             if until > end or depth > _DEEPEST:
                 raise IndexError

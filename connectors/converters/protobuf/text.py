@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from connectors.converters.protobuf.types import ENUM, ONEOF, TAG, TYPE, UNSIGNED, WRAPPERS, date_of
 from connectors.data.java_calendar import DAY_MS
+from connectors.data.pace import paced, width_of
 from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
@@ -252,11 +253,11 @@ def _filler(field: Field) -> Callable[[Any, Any], None]:
 
 
 def _repeated(name: str, schema: Schema) -> Callable[[Any, Any], None]:
-    fill, plain = _of_message(schema), _plain(schema)
+    fill, plain, width = _of_message(schema), _plain(schema), width_of(schema)
 
     def put(message: Any, values: Any) -> None:
         field = getattr(message, name)
-        for value in values:
+        for value in paced(values, width):
             if fill is None:
                 field.append(plain(value))
             else:
@@ -266,11 +267,11 @@ def _repeated(name: str, schema: Schema) -> Callable[[Any, Any], None]:
 
 
 def _map(name: str, schema: Schema) -> Callable[[Any, Any], None]:
-    fill, plain = _of_message(schema), _plain(schema)
+    fill, plain, width = _of_message(schema), _plain(schema), width_of(schema)
 
     def put(message: Any, values: Any) -> None:
         field = getattr(message, name)
-        for key, value in values.items():
+        for key, value in paced(values.items(), width):
             if fill is None:
                 field[key] = plain(value)
             else:

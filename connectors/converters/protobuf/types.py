@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from connectors.data.bounds import Absences, Extent
 from connectors.data.java_calendar import DAY_MS
+from connectors.data.pace import paced, width_of
 from connectors.data.schema import DATE, TIME, TIMESTAMP, Field, Schema, Type
 from connectors.errors import DataError
 from connectors.rejection import shown
@@ -123,8 +124,11 @@ class FromProtobuf:
             return self._map(field, inside)
         value = self._value(field, inside)
         if field.is_repeated:
-            array = Schema(type=Type.ARRAY, optional=True, value_schema=value.schema)
-            return Known(_numbered(array, field), lambda message: [value.read(item) for item in getattr(message, name)])
+            array, width = Schema(type=Type.ARRAY, optional=True, value_schema=value.schema), width_of(value.schema)
+            return Known(
+                _numbered(array, field),
+                lambda message: [value.read(item) for item in paced(getattr(message, name), width)],
+            )
         has_presence = field.has_presence
         schema = _numbered(value.schema, field, optional=has_presence or not self._nullables)
         if field.message_type is None and not (has_presence and self._nullables):
@@ -136,13 +140,13 @@ class FromProtobuf:
         key, value = (self._value(entry[side], inside) for side in ("key", "value"))
         of = Schema(type=Type.MAP, optional=True, key_schema=key.schema, value_schema=value.schema.as_optional())
 
-        is_text = key.schema.type is Type.STRING
+        is_text, width = key.schema.type is Type.STRING, width_of(value.schema)
 
         def read(message: Any) -> Any:
             entries = getattr(message, name)
             if not is_text:
                 self.absences.add_number_keys(len(entries))
-            return {key.read(entry_key): value.read(inner) for entry_key, inner in entries.items()}
+            return {key.read(entry_key): value.read(inner) for entry_key, inner in paced(entries.items(), width)}
 
         return Known(_numbered(of, field), read)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectors.data.pace import EVERY, SMALL, limited, paced, width_of
+from connectors.data.pace import EVERY, OF_LIST, limited, paced, width_of
 from connectors.data.schema import INT32, STRING, Field, Schema, Type
 
 
@@ -39,8 +39,15 @@ def test_all_members_come_in_their_order(members: Collection[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("lists", "length", "width"),
-    [(1, 20 * EVERY, 1), (20, EVERY, 1), (20 * EVERY // SMALL, SMALL, 1), (1, 20, EVERY), (EVERY // 10, 10, 20)],
-    ids=["one list", "long lists", "short lists", "wide structs", "short lists of structs"],
+    [
+        (1, 20 * EVERY, 1),
+        (20, EVERY, 1),
+        (20 * EVERY // 16, 16, 1),
+        (10 * EVERY, 2, 1),
+        (1, 20, EVERY),
+        (EVERY // 10, 10, 20),
+    ],
+    ids=["one list", "long lists", "short lists", "pairs", "wide structs", "short lists of structs"],
 )
 def test_the_limit_is_asked_by_members_however_they_are_nested(lists: int, length: int, width: int) -> None:
     """Twenty times EVERY members are twenty questions."""
@@ -77,8 +84,8 @@ def test_a_limit_is_that_of_its_block_and_thread() -> None:
 
 
 def test_the_width_is_that_of_all_structs_within_one_another() -> None:
-    """A list counts as one that is too small to be counted by itself."""
+    """A list counts as some members, whatever is in it."""
     inner = Schema(type=Type.STRUCT, fields=(Field("a", INT32), Field("b", STRING)))
     many = Schema(type=Type.ARRAY, value_schema=inner)
     outer = Schema(type=Type.STRUCT, fields=(Field("x", inner), Field("y", many), Field("z", INT32)))
-    assert [width_of(schema) for schema in (INT32, inner, many, outer)] == [1, 3, SMALL, 5 + SMALL]
+    assert [width_of(schema) for schema in (INT32, inner, many, outer)] == [1, 3, OF_LIST, 5 + OF_LIST]
