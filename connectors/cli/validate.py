@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -19,6 +19,9 @@ from connectors.cli.options import (
 )
 from connectors.cli.output import say
 from connectors.errors import ConfigError
+
+if TYPE_CHECKING:  # what it needs takes time to import
+    from connectors.operations.validate import Verdict
 
 ConnectorsArgument = Annotated[list[Path], typer.Argument(help="The connector files.", metavar="CONNECTOR.json…")]
 BrokerOption = Annotated[
@@ -35,6 +38,9 @@ def validate(
 ) -> None:
     """Checks connector files, alone and together with the worker file; every fault is listed.
 
+    Warnings tell of what is right and probably not meant; they change no exit code. With `--broker` the newest records
+    of the source topics are looked at, too: change events of Debezium, outputs, dead letters.
+
     Raises ConfigError when a file is not valid, UnreachableError when `--broker` finds no broker.
     """
     warn_of_variables()
@@ -48,13 +54,17 @@ def validate(
         say(
             msgspec.json.encode(verdict).decode()
             if as_json
-            else "\n".join(f"{verdict.file}: {text}" for text in verdict.errors or ["valid"])
+            else "\n".join(f"{verdict.file}: {text}" for text in _lines(verdict))
         )
     faulty = [verdict for verdict in verdicts if not verdict.valid]
     if asked is not None and asked.unanswered is not None:
         raise asked.unanswered
     if faulty:
         raise ConfigError(_count(len(faulty), len(verdicts)), "Correct what is listed above and validate again.")
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    return [*(verdict.errors or ["valid"]), *(f"warning: {text}" for text in verdict.warnings)]
 
 
 def _count(faulty: int, files: int) -> str:

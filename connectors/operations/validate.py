@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from compactor.errors import KeyfoldError
 from connectors.config.clients import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
@@ -21,18 +23,25 @@ from connectors.jvm.java import find_java
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
+from connectors.operations.advice import advice
+from connectors.operations.topic_samples import Sample, sampled
+from connectors.placeholders import resolve
 from connectors.sinks import output_topic
 
 _PROBE_S: Final = 10.0
 
 
 class Verdict(Struct, frozen=True):
-    """What is said of one file: `errors` are sentences that begin with their key; `config` shows no secret."""
+    """What is said of one file: `errors` are sentences that begin with their key; `config` shows no secret.
+
+    `warnings` are sentences as errors are, of what is right and probably not meant.
+    """
 
     file: str
     name: str | None
     valid: bool
     errors: list[str]
+    warnings: list[str]
     config: dict[str, str | None] | None = None
 
 
@@ -53,6 +62,17 @@ class BrokerQuestions:
             self.unanswered = error
             return ()
 
+    def samples(self, config: ConnectorConfig, worker: WorkerConfig) -> dict[str, list[Sample]]:
+        """Returns the newest records of the connector's first topics; none if brokers do not answer or allow it."""
+        if self.unanswered is not None:
+            return {}
+        try:
+            with closing(Admin(client_config("admin", worker, config, {}))) as admin:
+                topics = select(config, admin.list_topics())
+                return sampled(ClientSettings.of(worker, config), admin, topics)
+        except KeyfoldError:  # what is wrong with the brokers was told; this is advice
+            return {}
+
 
 def validate(
     paths: Sequence[Path], worker: Path | None, broker: BrokerQuestions | None, *, alone: bool
@@ -65,16 +85,17 @@ def validate(
     try:
         config = None if alone else load_worker(worker)
     except FaultyConfigError as error:
-        return [_faulty(error), *(_verdict(path, (), None, None) for path in paths)]
+        return [_faulty(error), *(_verdict([OtherFile(path, None, None)], 0, None, None) for path in paths)]
     here = _at_this_machine(config, asks=broker is not None) if config else ()
     others = [other_file(path) for path in paths]
     first = [_faulty(FaultyConfigError(str(worker or "environment"), here))] if here else []
-    return [*first, *(_verdict(path, others[:at], config, broker) for at, path in enumerate(paths))]
+    return [*first, *(_verdict(others, at, config, broker) for at in range(len(paths)))]
 
 
 def _verdict(
-    path: Path, before: Sequence[OtherFile], worker: WorkerConfig | None, broker: BrokerQuestions | None
+    files: Sequence[OtherFile], at: int, worker: WorkerConfig | None, broker: BrokerQuestions | None
 ) -> Verdict:
+    path = files[at].path
     try:
         if worker is None:
             config, faulty = load_connector(path).config, None
@@ -82,13 +103,22 @@ def _verdict(
             config, faulty = load_valid_part(path, worker)
     except FaultyConfigError as error:
         return _faulty(error)
-    faults = [*(faulty.faults if faulty else ()), *clashes(config, before)]
+    faults = [*(faulty.faults if faulty else ()), *clashes(config, files[:at])]
     if worker is not None:
         faults += snapshot_faults(worker, config, asks=broker is not None)
         faults += broker.faults(config, worker) if broker else ()
+    warnings = _warnings(config, [*files[:at], *files[at + 1 :]], worker, broker)
     if faults:
-        return _faulty(FaultyConfigError(str(path), faults))
-    return Verdict(str(path), config.name, valid=True, errors=[], config=config.effective())
+        return _faulty(FaultyConfigError(str(path), faults), warnings)
+    return Verdict(str(path), config.name, valid=True, errors=[], warnings=warnings, config=config.effective())
+
+
+def _warnings(
+    config: ConnectorConfig, others: Iterable[OtherFile], worker: WorkerConfig | None, broker: BrokerQuestions | None
+) -> list[str]:
+    samples = broker.samples(config, worker) if broker and worker else {}
+    spec = config.chain_spec(worker.given if worker else None)
+    return [logged_text(str(fault)) for fault in advice(config, spec, resolve, others, samples)]
 
 
 def _at_this_machine(worker: WorkerConfig, *, asks: bool) -> tuple[Fault, ...]:
@@ -101,8 +131,9 @@ def _at_this_machine(worker: WorkerConfig, *, asks: bool) -> tuple[Fault, ...]:
     return faults
 
 
-def _faulty(error: FaultyConfigError) -> Verdict:
-    return Verdict(error.file, None, valid=False, errors=[logged_text(str(fault)) for fault in error.faults])
+def _faulty(error: FaultyConfigError, warnings: Sequence[str] = ()) -> Verdict:
+    errors = [logged_text(str(fault)) for fault in error.faults]
+    return Verdict(error.file, None, valid=False, errors=errors, warnings=[*warnings])
 
 
 def broker_faults(config: ConnectorConfig, brokers: Admin) -> tuple[Fault, ...]:

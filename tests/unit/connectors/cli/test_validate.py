@@ -97,12 +97,30 @@ def test_two_of_one_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.splitlines()[1] == 'same.json: name: "c" is also in good.json; rename one.'
 
 
+def test_a_warning_leaves_a_file_valid(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands below, in both files that are concerned or in one, and changes no exit code."""
+    every = {**LEAST, "name": "every", "topics.regex": ".*", "output.topic": "x.${topic}"}
+    del every["topics"]
+    Path("every.json").write_text(json.dumps(every))
+    validate([Path("every.json"), Path("good.json")])
+    first, warning, last = capsys.readouterr().out.splitlines()
+    assert (first, last) == ("every.json: valid", "good.json: valid")
+    assert warning.startswith("every.json: warning: topics.regex: takes in ")
+    assert 'to which connector "c" in good.json writes. Leave such topics out with topics.exclude' in warning
+
+
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --json one object a line: file, name, valid, errors, config; the config shows no secret."""
+    """With --json one object a line: file, name, valid, errors, warnings, config; the config shows no secret."""
     with pytest.raises(ConfigError):
         validate([Path("good.json"), Path("bad.json")], Path("w.json"), as_json=True)
     good, bad = (json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert _without(good, "config") == {"file": "good.json", "name": "c", "valid": True, "errors": []}
+    assert _without(good, "config") == {
+        "file": "good.json",
+        "name": "c",
+        "valid": True,
+        "errors": [],
+        "warnings": [],
+    }
     assert good["config"]["consumer.override.sasl.password"] == "[hidden]"
     assert good["config"]["output.topic"] == "${topic}.compacted"
     assert (bad["valid"], bad["config"], len(bad["errors"])) == (False, None, 3)
