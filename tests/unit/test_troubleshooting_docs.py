@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,23 +40,26 @@ def texts(source: str) -> Iterator[str]:
             yield PLACE.sub(ANY, node.value)
 
 
-SAID = "\n".join(
-    text.replace("\n", " ")
-    for folder in ("compactor", "connectors")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-    for text in texts(path.read_text(encoding="utf-8"))
-)
+@cache
+def said() -> str:
+    """Returns all texts of the product, a line each."""
+    return "\n".join(
+        text.replace("\n", " ")
+        for folder in ("compactor", "connectors")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for text in texts(path.read_text(encoding="utf-8"))
+    )
 
 
-def _is_said(quote: str, said: str) -> bool:
-    """Whether one of the lines of `said` has `quote` in it: "…" is what the code fills in, and perhaps more."""
-    return re.search(".*".join(map(re.escape, quote.split(ANY))), said) is not None
+def _is_said(quote: str, lines: str) -> bool:
+    """Whether one of `lines` has `quote` in it: "…" is what the code fills in, and perhaps more."""
+    return re.search(".*".join(map(re.escape, quote.split(ANY))), lines) is not None
 
 
 @pytest.mark.parametrize("quote", sorted(set(quotes(PAGE.read_text(encoding="utf-8")))))
 def test_every_message_is_one_of_the_product(quote: str) -> None:
     """Its words stand in the sources as they are quoted, in one text."""
-    assert _is_said(quote, SAID)
+    assert _is_said(quote, said())
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,22 @@ def with_headers(records: int, each: int) -> pa.RecordBatch:
     return plain.set_column(SOURCE.get_field_index("headers"), SOURCE.field("headers"), headers)
 
 
-@pytest.mark.parametrize(("scale", "number", "count"), [("0", "1e999", 100_000), ("997", "1", 100_000)])
-@pytest.mark.parametrize("form", ["BASE64", "NUMERIC"])
-def test_decimals_are_counted_by_the_digits_that_an_exponent_or_scale_adds(
-    form: str, scale: str, number: str, count: int
-) -> None:
+@pytest.mark.parametrize(
+    ("form", "scale", "number"),
+    [
+        ("BASE64", "0", "1e999"),
+        ("NUMERIC", "997", "1"),
+        pytest.param("BASE64", "997", "1", marks=pytest.mark.long),
+        pytest.param("NUMERIC", "0", "1e999", marks=pytest.mark.long),
+    ],
+)
+def test_decimals_are_counted_by_the_digits_that_an_exponent_or_scale_adds(form: str, scale: str, number: str) -> None:
     """Two characters of a list become 415 bytes, and a thousand digits once they are written."""
     items = {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": scale}}
     schema = {"type": "struct", "fields": [{"field": "d", "type": "array", "items": items}]}
     settings = {f"transforms.t.{name}": text for name, text in INSERT.items()}
     converter = {"value.converter": "keyfold.Json", "value.converter.decimal.format": form}
-    data = b'{"schema":%s,"payload":{"d":[%s]}}' % (json.dumps(schema).encode(), ",".join([number] * count).encode())
+    data = b'{"schema":%s,"payload":{"d":[%s]}}' % (json.dumps(schema).encode(), ",".join([number] * 100_000).encode())
     with little_room():
         why = refused(through({**converter, "transforms": "t", **settings}, batch((b"k", data))))
     assert "The Decimals of the value" in why

@@ -357,10 +357,10 @@ def _race(root: str, number: int, barrier: Barrier, wins: multiprocessing.Queue[
 
 
 def test_create_has_one_winner_among_processes(tmp_path: Path) -> None:
-    """Of eight processes that create a file at once exactly one has made it, and its content is whole."""
+    """Of four processes that create a file at once exactly one has made it, and its content is whole."""
     context = multiprocessing.get_context("spawn")
-    barrier, wins = context.Barrier(8), context.Queue()
-    racers = [context.Process(target=_race, args=(str(tmp_path), number, barrier, wins)) for number in range(8)]
+    barrier, wins = context.Barrier(4), context.Queue()
+    racers = [context.Process(target=_race, args=(str(tmp_path), number, barrier, wins)) for number in range(4)]
     for racer in racers:
         racer.start()
     won = [wins.get(timeout=60) for _ in range(40)]

@@ -139,6 +139,10 @@ def _json(definition: Any) -> dict[str, Any]:
     return {"type": "object", "definitions": {"D": definition}, "properties": properties}
 
 
+def _long_unless(is_tried: bool) -> list[pytest.MarkDecorator]:
+    return [] if is_tried else [pytest.mark.long]
+
+
 MANY: Final = 50_000
 NAMES: Final = [f"n{number:x}" for number in range(100_000)]
 COUNTED: Final[dict[str, tuple[type[RegisteredConverter], Any]]] = {
@@ -159,12 +163,13 @@ MAKES: Final[dict[type[RegisteredConverter], Callable[[Any], Any]]] = {AvroConve
 FAMILY: Final = [
     *(pytest.param(kind, definition, id=name) for name, (kind, definition) in COUNTED.items()),
     *(
-        pytest.param(kind, of(part), id=f"{kind.KIND} {name}: {said}")
+        pytest.param(kind, of(part), id=f"{kind.KIND} {name}: {said}", marks=_long_unless(number % len(PARTS) == turn))
         for kind, cases in ((AvroConverter, AVRO), (JsonSchemaConverter, JSON))
-        for name, of in cases.items()
-        for said, part in PARTS.items()
+        for number, (name, of) in enumerate(cases.items())
+        for turn, (said, part) in enumerate(PARTS.items())
     ),
 ]
+"""Each part of a schema is tried with one of PARTS in turn; with the three others, which takes 40 s, by `make long`."""
 
 
 @pytest.mark.parametrize(("kind", "definition"), FAMILY)

@@ -18,7 +18,7 @@ from tests.support.rest import RestWorker, message, rest_worker
 
 GUESSERS = 40
 """More than there are places for checks of passwords."""
-TRIES = 5
+TRIES = 3
 ELSEWHERE = "127.0.0.2"
 COST = 8
 """Of the hashes: a check takes some 15 ms, so that all places are taken most of the time."""
