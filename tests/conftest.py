@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -31,11 +32,15 @@ _LONG = (
     *("test_demo.py", "test_as_connect.py", "test_cluster.py", "test_crash.py", "test_worker.py", "test_positions.py"),
     *("test_once.py", "test_outage.py", "test_offsets.py", "test_random_kills.py", "test_real_cleaner.py"),
     *("test_private.py", "test_histories.py", "test_amplifying_schemas.py", "test_kept.py", "test_object_store.py"),
+    *("test_amplifying_keys.py", "test_guesses.py", "test_main.py", "test_schema_uses.py", "test_storage.py"),
 )
 """Files of a folder that take longest."""
 
-_SHARING = ("test_demo.py", "test_offsets.py", "test_once.py", "test_positions.py", "test_snapshot_resume.py")
-"""Files of those folders whose tests share what took a worker or a connector some seconds to make."""
+_SHARING = (
+    *("test_beside.py", "test_demo.py", "test_offsets.py", "test_once.py", "test_positions.py"),
+    *("test_rest.py", "test_snapshot_resume.py"),
+)
+"""Files of e2e/ whose tests share what took a worker or a connector some seconds to make."""
 
 
 def pytest_configure() -> None:
@@ -50,6 +55,25 @@ def _check_open(fd: FileDescriptorLike) -> None:
     os.fstat(fd if isinstance(fd, int) else fd.fileno())
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keeps Python's collector from looking at what is collected here, which stays to the end of the process.
+
+    It would go through some million objects again and again, with ten thousand tests a third of the collection's time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Gives Python's collector back what it was kept from: libraries say at the end what then is still there."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist, which reads the groups here
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first; each test is marked with the name of its folder.
@@ -61,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item.add_marker(_folder(item))
         if item.get_closest_marker("long") and "LONG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="make long runs it"))
-        if _folder(item) not in _DEALT or item.path.name in _SHARING:
+        if _folder(item) not in _DEALT or (_folder(item) == "e2e" and item.path.name in _SHARING):
             item.add_marker(pytest.mark.xdist_group(item.path.relative_to(ROOT / "tests").as_posix()))
     items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))
 

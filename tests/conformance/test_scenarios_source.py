@@ -29,7 +29,7 @@ from tests.conformance.reader import Rows
 from tests.conformance.workload import BASE_MS, End, Entry, Operation, Send
 from tests.support.broker_source import BrokerSource
 from tests.support.brokerless import BrokerlessConnector
-from tests.support.deployment import Deployment, shared_query
+from tests.support.deployment import Deployment
 from tests.support.engine import row
 from tests.support.kafka import (
     TIMEOUT_S,
@@ -42,6 +42,7 @@ from tests.support.kafka import (
     wait_until,
 )
 from tests.support.promises import with_sources
+from tests.support.queries import shared_query
 
 if TYPE_CHECKING:
     from pathlib import Path

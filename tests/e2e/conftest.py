@@ -1,7 +1,8 @@
-"""A connector's place on the session's broker."""
+"""A connector's place on the session's broker, and the query that it is read by."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,14 @@ import pytest
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.deployment import Deployment
 from tests.support.kafka import create_topic
+from tests.support.queries import QUERIES
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _kept_query() -> Iterator[None]:
+    """The runs of these tests read through one query, as the connectors of a worker do."""
+    with QUERIES.keeping():
+        yield
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from connectors.errors import EXIT_FAILED
 from connectors.operations.standing_result import STANDS
 from connectors.runtime.stop import Stop
 from tests.support.cli import invoke
-from tests.support.deployment import Deployment, shared_query
+from tests.support.deployment import Deployment
 from tests.support.generations import broken, generation_of, is_synthetic, live, numbers
 from tests.support.kafka import consume_all, create_topic, delete_records, delete_topic, end_offsets, produce
+from tests.support.queries import shared_query
 from tests.support.records import random_records
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from connectors.operations.clean import clean
 from connectors.progress.observer import Observer
 from connectors.runtime import status
 from connectors.runtime.supervisor import RunContext, Supervisor
-from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, shared_query
+from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
 from tests.support.kafka import create_topic, produce, wait_until
+from tests.support.queries import shared_query
 from tests.support.records import random_records
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.progress.observer import Observer
 from connectors.runtime.connector_task import ConnectorTask
-from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.stop import Stop
 from connectors.runtime.takeover import draw_start
 from tests.support.kafka import consume_all, end_offsets, wait_until
 from tests.support.promises import broken_promises
+from tests.support.queries import QUERIES, shared_query
 from tests.support.spark_settings import FAST_START
 from tests.support.stores.chosen import chosen
 
@@ -40,17 +40,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 PROCESS_TIMEOUT_S = 120.0
-
-
-@contextmanager
-def shared_query(spark: SparkSession) -> Iterator[SharedQuery]:
-    """Runs a worker's streaming query for one connector during the block."""
-    query = SharedQuery(spark, SystemClock(), connectors=1)
-    query.start(prepares=False)
-    try:
-        yield query
-    finally:
-        assert query.stop(PROCESS_TIMEOUT_S)
 
 
 class Deployment:
@@ -137,7 +126,7 @@ class Deployment:
 
     def run_once(self, spark: SparkSession, **changes: object) -> CatalogState:
         """Runs `run --once` in this process; returns the catalog's state afterwards."""
-        with shared_query(spark) as query:
+        with QUERIES.lend(spark) as query:
             self.task(spark, **changes).run(Stop(), query, once=True, start=self.drawn_start())
         return self.state()
 
