@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import TopicPartition as Partition
+from typer.testing import Result
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.errors import ConflictError
@@ -21,7 +19,7 @@ from connectors.kafka.client_settings import PRODUCER_DEFAULTS, PRODUCER_PINNED
 from connectors.operations.redrive.letters import Letter
 from connectors.operations.redrive.plan import REPEATED, UNSTAGED, RedriveTarget
 from connectors.operations.redrive.producer import RedriveProducer
-from tests.support.cli import invoke
+from tests.support.cli import execute, invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import Read, consume_all, create_topic, produce
 from tests.support.records import BASE_MS
@@ -51,20 +49,23 @@ def strict(tmp_path: Path, broker: EmbeddedKafka, topic_name: str) -> Deployment
     return found
 
 
-def keyfold(deployment: Deployment, *arguments: str, failpoint: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs `keyfold dlq …` as a command."""
+def keyfold(deployment: Deployment, *arguments: str) -> Result:
+    """Runs `keyfold dlq …` in this process."""
     connector, worker = deployment.write()
-    command = [sys.executable, "-m", "connectors.cli.main", "dlq", arguments[0], str(connector), *arguments[1:]]
-    env = {**os.environ, "KEYFOLD_FAILPOINTS": failpoint}
-    return subprocess.run(
-        [*command, "--worker", str(worker)], capture_output=True, text=True, timeout=60, check=False, env=env
-    )
+    return invoke("dlq", arguments[0], connector, *arguments[1:], "--worker", worker)
+
+
+def killed(deployment: Deployment, failpoint: str, *arguments: str) -> bool:
+    """Runs `keyfold dlq …` as a process that is killed at `failpoint`; returns whether it was."""
+    connector, worker = deployment.write()
+    words = ["dlq", arguments[0], connector, *arguments[1:], "--worker", worker]
+    return execute(*words, KEYFOLD_FAILPOINTS=f"{failpoint}=kill").returncode < 0
 
 
 def told(deployment: Deployment, *arguments: str) -> Any:
     """Returns what a command says as JSON."""
     done = keyfold(deployment, *arguments, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     return json.loads(done.stdout)
 
 
@@ -117,9 +118,8 @@ def test_a_run_that_is_killed_sends_nothing_twice_and_loses_nothing(
     """The next run goes on where the transaction of the first ended, or did not."""
     produce(strict.bootstrap, strict.topic, [(0, b"%d" % number, b"{bad") for number in range(20)])
     strict.run_once(spark)
-    killed = keyfold(strict, "redrive", failpoint=f"{step}=kill")
-    assert killed.returncode != 0
-    assert keyfold(strict, "redrive").returncode == 0
+    assert killed(strict, step, "redrive")
+    assert keyfold(strict, "redrive").exit_code == 0
     assert sorted(int(one.key or b"") for one in returned(strict)) == list(range(20))
 
 
@@ -155,8 +155,8 @@ def test_a_source_that_was_read_anew_sends_one_letter_of_each_record_back(
     assert (found["sent"], found["left"]) == ({strict.topic: 4}, {REPEATED: 4})
     assert sorted(int(one.key or b"") for one in returned(strict)) == [0, 1, 2, 3]
     assert [one["waiting"] for one in told(strict, "list")] == [0]
-    assert keyfold(strict, "redrive", "--every-letter", "--limit", "1", failpoint="redrive.committed=kill").returncode
-    assert keyfold(strict, "redrive", "--every-letter", failpoint="redrive.committed=kill").returncode
+    assert killed(strict, "redrive.committed", "redrive", "--every-letter", "--limit", "1")
+    assert killed(strict, "redrive.committed", "redrive", "--every-letter")
     told(strict, "redrive", "--every-letter")
     assert sorted(int(one.key or b"") for one in returned(strict)) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert told(strict, "redrive", "--every-letter")["sent"] == {}
@@ -167,7 +167,7 @@ def test_a_topic_that_nobody_knows_is_a_usage_error(spark: SparkSession, strict:
     produce(strict.bootstrap, strict.topic, [(0, b"a", b"{bad")])
     strict.run_once(spark)
     refused = keyfold(strict, "redrive", "--topic", f"{strict.topic}s")
-    assert (refused.returncode, "no letter in" in refused.stderr) == (2, True), refused.stderr
+    assert (refused.exit_code, "no letter in" in refused.stderr) == (2, True), refused.stderr
     assert not Admin({"bootstrap.servers": strict.bootstrap}).has_group(f"keyfold-dlq-{strict.name}")
     assert told(strict, "redrive", "--topic", strict.topic)["sent"] == {strict.topic: 1}
 

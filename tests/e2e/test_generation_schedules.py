@@ -180,6 +180,7 @@ def test_a_topic_that_was_cut_is_not_read_on_for_one_partitions_sake(ran: Deploy
     assert ran.state().topics[ran.topic].closed is None
 
 
+@pytest.mark.long  # test_what_an_open_transaction_hides_is_not_given_up has one in an output that is read for its ends
 def test_a_foreign_transaction_that_is_open_in_the_output(
     spark: SparkSession, ran: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,13 @@ def shown(records: Iterable[Read]) -> list[tuple[bytes | None, bytes | None, byt
     return [(one.key, one.value, dict(one.headers).get("keyfold.synthetic")) for one in records]
 
 
-@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+@pytest.mark.parametrize(
+    "local",
+    [
+        pytest.param(100_000, id="this process"),
+        pytest.param(-1, id="Spark's tasks", marks=pytest.mark.long),  # spark/test_publish.py retires encodings there
+    ],
+)
 def test_one_live_record_for_each_key_whatever_its_bytes(
     spark: SparkSession, deployment: Deployment, local: int
 ) -> None:

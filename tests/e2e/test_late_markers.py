@@ -103,6 +103,7 @@ def test_once_ends_when_readers_see_what_it_published(
     )
 
 
+@pytest.mark.long  # the error and its time limit are tried by test_output_visibility.py
 def test_a_foreign_transaction_is_not_waited_for_without_end(
     spark: SparkSession,
     gated: tuple[EmbeddedKafka, MarkerGate],

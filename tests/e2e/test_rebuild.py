@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
 
 def _selected(step: str) -> Any:
-    """Returns a step as a parameter: the steps next to the two commits are tried each time, the others take minutes."""
-    tried = step in ("rebuild.before-commit", "rebuild.positions")
-    return pytest.param(step, marks=[] if tried else [pytest.mark.long])
+    """Returns a step as a parameter: the one between the two commits is tried each time, the others take minutes."""
+    return pytest.param(step, marks=[] if step == "rebuild.positions" else [pytest.mark.long])
 
 
 @pytest.fixture
@@ -326,6 +325,7 @@ def test_an_owner_that_wakes_up_commits_nothing_whatever_its_id(spark: SparkSess
     assert shrunk.violations() == []
 
 
+@pytest.mark.long  # the test before it has an owner of an id that the positions name
 def test_positions_of_an_older_version_name_no_ids(spark: SparkSession, shrunk: Deployment) -> None:
     """Then as many are shut out as an older version may well have had."""
     before = {tp: replace(one, buckets=None) for tp, one in positions(shrunk).items()}
@@ -432,6 +432,7 @@ def test_a_worker_that_lives_publishes_meanwhile(
     assert deployment.violations() == []
 
 
+@pytest.mark.long  # the test before it has the first of the three tries
 def test_a_worker_that_lives_and_publishes_each_time(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,52 @@ CLIENTS = 32
 REQUESTS = 2_000
 
 
-@pytest.fixture
-def new_deployment(
-    tmp_path: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str]
-) -> Callable[[], Deployment]:
-    """Gives connectors, each with a topic of its own and all in one storage."""
+NewConnector = Callable[[], Deployment]
+"""Gives connectors, each with a topic of its own and all in the storage of one worker."""
 
+
+def _new_connectors(folder: Path, bootstrap: str, new_topic_name: Callable[[str], str]) -> NewConnector:
     def new() -> Deployment:
-        topic = create_topic(broker.bootstrap, new_topic_name("r"), 2, cleanup_policy="delete")
-        return Deployment(tmp_path, broker.bootstrap, topic)
+        topic = create_topic(bootstrap, new_topic_name("r"), 2, cleanup_policy="delete")
+        return Deployment(folder, bootstrap, topic)
 
     return new
+
+
+@pytest.fixture
+def new_deployment(tmp_path: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str]) -> NewConnector:
+    """Of a worker that the test starts itself."""
+    return _new_connectors(tmp_path, broker.bootstrap, new_topic_name)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `worker`."""
+    return tmp_path_factory.mktemp("rest")
+
+
+@pytest.fixture(scope="module")
+def watched(place: Path) -> Path:
+    """The folder of the connector files of `worker`."""
+    folder = place / "connectors"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def worker(broker: EmbeddedKafka, place: Path, watched: Path) -> Iterator[RestProcess]:
+    """A worker for tests that do it no harm; SIGTERM ends it at the end of them all, with exit code 0."""
+    settings: dict[str, Any] = {"connectors.dir": str(watched), "connectors.watch": True}
+    with RestProcess(place, broker.bootstrap, **settings) as running:
+        yield running
+        running.send(signal.SIGTERM)
+        assert running.wait() == EXIT_OK, running.tail()
+
+
+@pytest.fixture
+def new_connector(place: Path, broker: EmbeddedKafka, new_topic_name: Callable[[str], str]) -> NewConnector:
+    """Of `worker`."""
+    return _new_connectors(place, broker.bootstrap, new_topic_name)
 
 
 def publish(deployment: Deployment, seed: int, count: int = 100) -> None:
@@ -59,42 +94,7 @@ def check(deployment: Deployment) -> None:
     assert deployment.violations() == []
 
 
-def test_a_connector_lives_over_rest(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
-    """It is made while the worker runs, paused, resumed, stopped and deleted; nothing is lost or sent twice.
-
-    While it is PAUSED or STOPPED nothing is taken in and nothing sent. What it has kept is there when it is made again.
-    """
-    one = new_deployment()
-    with RestProcess(tmp_path, one.bootstrap) as worker:
-        wait_until(lambda: worker.ask("GET", "/").json()["kafka_cluster_id"], "the cluster has told its id")
-        assert worker.create(one).status_code == 201
-        worker.until_state(one.name, "RUNNING")
-        publish(one, 1)
-        seed = 1
-        for word, state in (("pause", "PAUSED"), ("stop", "STOPPED")):
-            worker.ask("PUT", f"/connectors/{one.name}/{word}")
-            worker.until_state(one.name, state)
-            before = one.state().logs, end_offsets(one.bootstrap, one.output)
-            seed += 1
-            produce(one.bootstrap, one.topic, random_records(seed, 100))
-            other = new_deployment()  # goes on meanwhile, so that time in which nothing happens is no guess
-            worker.create(other)
-            publish(other, seed)
-            worker.ask("DELETE", f"/connectors/{other.name}")
-            assert (one.state().logs, end_offsets(one.bootstrap, one.output)) == before
-            worker.ask("PUT", f"/connectors/{one.name}/resume")
-            worker.until_state(one.name, "RUNNING")
-            check(one)
-        assert worker.ask("DELETE", f"/connectors/{one.name}").status_code == 204
-        assert worker.state(one.name) == ""
-        produce(one.bootstrap, one.topic, random_records(seed + 1, 100))
-        wait_until(lambda: worker.create(one).status_code == 201, "it is made again", PROCESS_TIMEOUT_S)
-        check(one)
-        worker.send(signal.SIGTERM)
-        assert worker.wait() == EXIT_OK, worker.tail()
-
-
-def test_connectors_outlive_a_worker_that_is_killed(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+def test_connectors_outlive_a_worker_that_is_killed(new_deployment: NewConnector, tmp_path: Path) -> None:
     """After `kill -9` the next worker has them, with their config and state: RUNNING, PAUSED or STOPPED."""
     running, paused, stopped = (new_deployment() for _ in range(3))
     with RestProcess(tmp_path, running.bootstrap) as worker:
@@ -121,57 +121,89 @@ def test_connectors_outlive_a_worker_that_is_killed(new_deployment: Callable[[],
             check(one)
 
 
-def test_files_of_the_folder_come_and_go(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
-    """With connectors.watch a new file is a new connector, a faulty one harms no other, a removed one ends its own."""
-    one, two = new_deployment(), new_deployment()
-    folder = tmp_path / "connectors"
-    folder.mkdir()
-    settings: dict[str, Any] = {"connectors.dir": str(folder), "connectors.watch": True}
-    with RestProcess(tmp_path, one.bootstrap, **settings) as worker:
-        (folder / "one.json").write_text(json.dumps(one.settings))
+def test_a_connector_lives_over_rest(worker: RestProcess, new_connector: NewConnector) -> None:
+    """It is made while the worker runs, paused, resumed, stopped and deleted; nothing is lost or sent twice.
+
+    While it is PAUSED or STOPPED nothing is taken in and nothing sent. What it has kept is there when it is made again.
+    """
+    wait_until(lambda: worker.ask("GET", "/").json()["kafka_cluster_id"], "the cluster has told its id")
+    paused, stopped = both = new_connector(), new_connector()
+    for one in both:
+        assert worker.create(one).status_code == 201
+    for one in both:
+        worker.until_state(one.name, "RUNNING")
         publish(one, 1)
-        (folder / "faulty.json").write_text("{")
-        worker.until_logged("connector file is not valid")
-        (folder / "two.json").write_text(json.dumps(two.settings))
-        publish(two, 2)
-        refused = worker.ask("DELETE", f"/connectors/{one.name}")
-        assert (refused.status_code, "one.json" in refused.json()["message"]) == (409, True)
-        (folder / "one.json").unlink()
-        wait_until(lambda: worker.state(one.name) == "", "the first is gone", PROCESS_TIMEOUT_S)
-        publish(two, 3)
+    worker.ask("PUT", f"/connectors/{paused.name}/pause")
+    worker.ask("PUT", f"/connectors/{stopped.name}/stop")
+    worker.until_state(paused.name, "PAUSED")
+    worker.until_state(stopped.name, "STOPPED")
+    before = [(one.state().logs, end_offsets(one.bootstrap, one.output)) for one in both]
+    for one in both:
+        produce(one.bootstrap, one.topic, random_records(2, 100))
+    other = new_connector()  # goes on meanwhile, so that time in which nothing happens is no guess
+    worker.create(other)
+    publish(other, 2)
+    worker.ask("DELETE", f"/connectors/{other.name}")
+    assert [(one.state().logs, end_offsets(one.bootstrap, one.output)) for one in both] == before
+    for one in both:
+        worker.ask("PUT", f"/connectors/{one.name}/resume")
+    for one in both:
+        worker.until_state(one.name, "RUNNING")
+        check(one)
+    assert worker.ask("DELETE", f"/connectors/{paused.name}").status_code == 204
+    assert worker.state(paused.name) == ""
+    produce(paused.bootstrap, paused.topic, random_records(3, 100))
+    wait_until(lambda: worker.create(paused).status_code == 201, "it is made again", PROCESS_TIMEOUT_S)
+    check(paused)
+
+
+def test_files_of_the_folder_come_and_go(worker: RestProcess, watched: Path, new_connector: NewConnector) -> None:
+    """With connectors.watch a new file is a new connector, a faulty one harms no other, a removed one ends its own."""
+    one, two = new_connector(), new_connector()
+    (watched / "one.json").write_text(json.dumps(one.settings))
+    publish(one, 1)
+    (watched / "faulty.json").write_text("{")
+    worker.until_logged("connector file is not valid")
+    (watched / "two.json").write_text(json.dumps(two.settings))
+    publish(two, 2)
+    refused = worker.ask("DELETE", f"/connectors/{one.name}")
+    assert (refused.status_code, "one.json" in refused.json()["message"]) == (409, True)
+    (watched / "one.json").unlink()
+    wait_until(lambda: worker.state(one.name) == "", "the first is gone", PROCESS_TIMEOUT_S)
+    publish(two, 3)
     check(two)
+    (watched / "faulty.json").unlink()
 
 
-def test_one_fails_and_is_restarted_alone(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+def test_one_fails_and_is_restarted_alone(worker: RestProcess, new_connector: NewConnector) -> None:
     """Its trace begins with what happened; /health stays, its strict form does not; the other goes on all the time."""
-    good, bad = new_deployment(), new_deployment()
+    good, bad = new_connector(), new_connector()
     bad.settings |= {
         "topics": f"{bad.topic}-later",
         "restart.backoff.initial.ms": 3_600_000,
         "restart.backoff.max.ms": 3_600_000,
     }
-    with RestProcess(tmp_path, good.bootstrap) as worker:
-        worker.create(good)
-        assert worker.create(bad).status_code == 201
-        worker.until_state(bad.name, "FAILED")
-        status = worker.ask("GET", f"/connectors/{bad.name}/status").json()
-        assert f"{bad.topic}-later" in status["connector"]["trace"].splitlines()[0]
-        assert worker.ask("GET", "/health").status_code == 200
-        strict = worker.ask("GET", "/health?strict=true")
-        assert (strict.status_code, bad.name in strict.json()["message"]) == (500, True)
-        publish(good, 1)
-        later = bad.for_topic(create_topic(bad.bootstrap, f"{bad.topic}-later", 2, cleanup_policy="delete"))
-        assert worker.ask("POST", f"/connectors/{bad.name}/restart").status_code == 204
-        worker.until_state(bad.name, "RUNNING")
-        publish(later, 2)
-        publish(good, 3)
-        assert worker.ask("GET", "/health?strict=true").status_code == 200
+    worker.create(good)
+    assert worker.create(bad).status_code == 201
+    worker.until_state(bad.name, "FAILED")
+    status = worker.ask("GET", f"/connectors/{bad.name}/status").json()
+    assert f"{bad.topic}-later" in status["connector"]["trace"].splitlines()[0]
+    assert worker.ask("GET", "/health").status_code == 200
+    strict = worker.ask("GET", "/health?strict=true")
+    assert (strict.status_code, bad.name in strict.json()["message"]) == (500, True)
+    publish(good, 1)
+    later = bad.for_topic(create_topic(bad.bootstrap, f"{bad.topic}-later", 2, cleanup_policy="delete"))
+    assert worker.ask("POST", f"/connectors/{bad.name}/restart").status_code == 204
+    worker.until_state(bad.name, "RUNNING")
+    publish(later, 2)
+    publish(good, 3)
+    assert worker.ask("GET", "/health?strict=true").status_code == 200
     for one in (good, later):
         check(one)
 
 
 @pytest.mark.long
-def test_a_flood_leaves_the_pipeline_alone(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+def test_a_flood_leaves_the_pipeline_alone(new_deployment: NewConnector, tmp_path: Path) -> None:
     """2,000 requests of 32 clients, half of them malformed, while records come: all are answered, promises hold.
 
     The records are published as soon as without them.
@@ -205,7 +237,7 @@ def test_a_flood_leaves_the_pipeline_alone(new_deployment: Callable[[], Deployme
 
 
 @pytest.mark.long
-def test_reads_are_quick_while_folding(new_deployment: Callable[[], Deployment], tmp_path: Path) -> None:
+def test_reads_are_quick_while_folding(new_deployment: NewConnector, tmp_path: Path) -> None:
     """99 of 100 are answered in 50 ms, while records come, are published and are folded again and again.
 
     Of several rounds one has to be like that, and where this machine has more to do than this test, so that reads of an

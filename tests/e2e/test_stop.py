@@ -12,13 +12,14 @@ from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
 from tests.support.kafka import end_offsets, produce, wait_until
 from tests.support.records import random_records
 
-GRACEFUL_S = 10.0
+GRACEFUL_S = 5.0
 AROUND_S = 5.0
 """What the process needs beside: to hear of it, and to end."""
 
 
 def test_a_publish_that_hangs_is_broken_off(deployment: Deployment) -> None:
     """SIGTERM: exit code 0 in its time; readers of the output do not wait for a transaction that nobody ends."""
+    deployment.worker["task.shutdown.graceful.timeout.ms"] = round(GRACEFUL_S * 1000)
     deployment.write(publish_local_max_records=-1)  # a task that sleeps can be cancelled; a sleep in the driver cannot
     produce(deployment.bootstrap, deployment.topic, random_records(1, 200))
     with deployment.process(failpoints="publish.sent=sleep:600000") as worker:
