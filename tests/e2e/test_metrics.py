@@ -33,7 +33,7 @@ def _scraped(worker: RestProcess) -> Mapping[str, float]:
 def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, tmp_path: Path, topic_name: str) -> None:
     """Each metric is there once records were published, folded and snapshotted, and what is counted adds up.
 
-    All of them stay when the connector fails.
+    All of them stay when the connector fails. That its lag is measured on then, every 15 s, test_source_lag.py tries.
     """
     topic = create_topic(broker.bootstrap, topic_name, 2, cleanup_policy="delete")
     one = Deployment(tmp_path, broker.bootstrap, topic)
@@ -62,6 +62,4 @@ def test_a_worker_has_what_alerts_and_dashboard_ask_for(broker: EmbeddedKafka, t
         config = {key: value for key, value in one.settings.items() if key != "name"}
         assert worker.ask("PUT", f"/connectors/{one.name}/config", json=config).status_code == 200
         worker.until_state(one.name, "FAILED")
-        produce(broker.bootstrap, topic, random_records(2, 9))
-        wait_until(lambda: _scraped(worker)[lag] == 9, "what is not taken in is seen", PROCESS_TIMEOUT_S)
         assert found.keys() - _scraped(worker).keys() == set()
