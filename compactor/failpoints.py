@@ -108,10 +108,16 @@ def hit(name: str) -> None:
     _hits[name] += 1
     first, action = parse(text).get(name, (0, ""))
     if action and _hits[name] >= first:
-        _act(name, action)
+        act(name, action)
 
 
-def _act(name: str, action: str) -> None:
+def hits(name: str) -> int:
+    """Returns how often the point `name` was hit in this process while the variable was set: `name@N` counts on."""
+    return _hits[name]
+
+
+def act(name: str, action: str) -> None:
+    """Does `action` (kill, error, sleep:MS) at the point `name`; raises FailpointError."""
     print(f"failpoint {name}: {action}", file=sys.stderr, flush=True)
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)

@@ -71,7 +71,7 @@ class InTasks:
         budget = job.budget.shared(max(1, min(len(tasks), self._cores)))
         every = [_split_of(job, number, logs) for number, logs in tasks.items()]
         splits = [split for split in every if budget.read.fits(split.ranges)]
-        answers = self._run(job, splits, partial(_in_order, self._storage, budget))
+        answers = self._run(job, splits, partial(in_order, self._storage, budget))
         done = {split.number for at, split in enumerate(splits) if at not in answers.left}
         left = [number for number in tasks if number not in done]
         return Folded(answers.rows, job.of_tasks(left) if left else None)
@@ -86,7 +86,7 @@ class InTasks:
         made = split_by_log(own.ranges, job.target_bytes, self._cores, budget.records)
         splits = [_split_of(own, number, task_split.logs) for number, task_split in enumerate(made)]
         throttler = Throttler.shared(job.limit, self._cores)
-        answers = self._run(job, splits, partial(_together, self._storage, budget, throttler))
+        answers = self._run(job, splits, partial(together, self._storage, budget, throttler))
         done = {fitting[log] for at, split in enumerate(splits) if at not in answers.left for log in split.logs}
         left = [log for log in range(len(job.ranges)) if log not in done]
         return Folded(answers.rows, job.of(left) if left else None)
@@ -146,7 +146,7 @@ def _numbered(answers: pa.RecordBatch, task: int, schema: pa.Schema) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _in_order(storage: Storage, budget: FoldBudget, split: _Split) -> Iterator[pa.RecordBatch] | None:
+def in_order(storage: Storage, budget: FoldBudget, split: _Split) -> Iterator[pa.RecordBatch] | None:
     """Folds one range after the other: in memory what fits there."""
     if budget.memory.fits(split.ranges):
         files = in_memory.load(storage, split.ranges)
@@ -156,7 +156,7 @@ def _in_order(storage: Storage, budget: FoldBudget, split: _Split) -> Iterator[p
     return None if records is None else _kept(split, records)
 
 
-def _together(
+def together(
     storage: Storage, budget: FoldBudget, throttler: Throttler, split: _Split
 ) -> Iterator[pa.RecordBatch] | None:
     """Folds ranges with sound files in the order of the records in the files; in pieces of about a row group."""

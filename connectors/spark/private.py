@@ -76,7 +76,7 @@ Spark allows that for its Kafka sink only, as another sink might trust that reco
 _ABSENT: Final = (AttributeError, TypeError, ImportError)
 """What Python raises if PySpark has no such name, or takes no such argument."""
 
-# The switches that this process has tried and missed; they are not tried again.
+# The switches that this process has tried and missed; they are not tried again before `forget`.
 _missing: set[str] = set()
 # The switches without which this process has logged that it goes on.
 _logged: set[str] = set()
@@ -100,6 +100,11 @@ def is_used(switch: str) -> bool:
         _log_once(switch, f"left out by {VARIABLE}")
         return False
     return switch not in _missing
+
+
+def forget() -> None:
+    """Forgets which switches this process has missed: they are tried again, as another Spark may have them."""
+    _missing.clear()
 
 
 def launch(process: type[Popen[bytes]], stderr: int) -> JavaGateway | None:

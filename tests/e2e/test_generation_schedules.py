@@ -64,8 +64,7 @@ def change(deployment: Deployment, offsets: dict[int, int] | None = None) -> tup
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, step: str, hit: int = 1) -> None:
     """Makes the step fail from its `hit`th time on."""
-    failpoints._hits.clear()
-    monkeypatch.setenv(failpoints.VARIABLE, f"{step}@{hit}=error")
+    monkeypatch.setenv(failpoints.VARIABLE, f"{step}@{failpoints.hits(step) + hit}=error")
 
 
 def sent_in_part(spark: SparkSession, deployment: Deployment) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECRET = "marker-of-a-secret"
+SOURCES = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
 
 _SCRIPT = """
 import json, os, signal, sys
@@ -68,7 +69,7 @@ def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) ->
 def test_spark_looks_for_no_other_python_sources(spark: SparkSession) -> None:
     """It would start a process for that. The variable is Spark's own: if this fails, a new Spark has another way."""
     jvm: Any = spark._jvm
-    manager = jvm.java.lang.Class.forName(private._SOURCES).getField("MODULE$").get(None)
+    manager = jvm.java.lang.Class.forName(SOURCES).getField("MODULE$").get(None)
     before = manager.dataSourceBuilders()
     set_builders = getattr(manager, "dataSourceBuilders_$eq")
     set_builders(jvm.scala.Option.empty())  # as in a new JVM: it has not looked yet
@@ -85,21 +86,21 @@ def test_a_query_that_spark_refuses_with_the_switch_runs_without_it(spark: Spark
     rows: list[Any] = []
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     writer = stream.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect())).trigger(availableNow=True)
-    private._missing.discard("progress")
+    private.forget()
     try:
         query = private.start_query(writer.option("checkpointLocation", tmp_path.as_uri()))
-        assert private._missing == {"progress"}
+        assert [switch for switch in private.SWITCHES if not private.is_used(switch)] == ["progress"]
     finally:
-        private._missing.discard("progress")
+        private.forget()
     assert query.awaitTermination(60)
     assert len(rows) >= 10
 
 
 def test_this_spark_has_every_switch(spark: SparkSession) -> None:
     """None was missed in this session. If this fails, a new Spark lacks one, and its function needs another way."""
-    assert private._missing == set()
+    assert all(map(private.is_used, private.SWITCHES))
     assert private.jvm_process(spark) is not None
-    assert spark.conf.get(private.FILES) == private._FILE_MANAGER
+    assert str(spark.conf.get(private.FILES)).endswith(".FileSystemBasedCheckpointFileManager")
 
 
 def test_the_ports_of_spark_give_nothing_to_who_has_no_secret(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.test_structure import ROOT
 
 REPLACED = 163  # `monkeypatch.setattr`, `patch.setattr`, `patch.object`: a name of a module or class is replaced
-PRIVATE = 92  # `thing._name`, `from package.module import _name`
+PRIVATE = 79  # `thing._name`, `from package.module import _name`
 
 PRODUCT = ("compactor", "connectors", "benchmarks")
 # Public in spite of their names: of named tuples and of Python itself.

@@ -27,7 +27,7 @@ def _arm(folder: str) -> None:
             Path(folder, "armed", name).rename(Path(folder, "met", name))
         except FileNotFoundError:  # nothing is armed here, or another process was first
             return
-        failpoints._act(name, action)
+        failpoints.act(name, action)
 
     failpoints.hit = hit
 

@@ -19,7 +19,7 @@ VARIABLE: Final = "FAULT_STEPS"
 PUBLISH: Final = "publish"
 REWRITE: Final = "rewrite"
 
-_in_order, _together, _build = in_tasks._in_order, in_tasks._together, two_pass.build_offset_map
+_in_order, _together, _build = in_tasks.in_order, in_tasks.together, two_pass.build_offset_map
 
 
 class TwoPasses(NamedTuple):
@@ -37,8 +37,8 @@ class TwoPasses(NamedTuple):
 
 def install() -> None:
     """Makes the tasks of this driver note their folds."""
-    in_tasks._in_order = in_order  # type: ignore[assignment]
-    in_tasks._together = together  # type: ignore[assignment]
+    in_tasks.in_order = in_order  # type: ignore[assignment]
+    in_tasks.together = together  # type: ignore[assignment]
 
 
 def in_order(*args: Any) -> Iterator[pa.RecordBatch] | None:

@@ -251,7 +251,7 @@ class Simulation:
     @contextmanager
     def _armed(self, at: AtFailpoint) -> Iterator[None]:
         """Sets the failpoint of `at`, once."""
-        with mock.patch.dict(os.environ), mock.patch.object(failpoints, "_act", self._happening(at)):
+        with mock.patch.dict(os.environ), mock.patch.object(failpoints, "act", self._happening(at)):
             os.environ[failpoints.VARIABLE] = f"{at.point}=error"
             yield
 

@@ -76,8 +76,8 @@ def test_a_start_whose_number_was_removed_still_comes_later() -> None:
 def test_numbers_that_a_late_list_does_not_show_are_passed_over() -> None:
     """A network file system may show an old list for half a minute."""
     storage = _Late()
-    for _ in range(30):
-        storage.create(f"{FOLDER}/{len(storage._files) + 1:012}", b"another")
+    for number in range(30):
+        storage.create(f"{FOLDER}/{number + 1:012}", b"another")
     assert draw(storage).number == 31
 
 
