@@ -69,7 +69,7 @@ test: setup ## Lints, checks types and runs every test, those that take longest 
 	$(BIN)/mypy -n 2
 	$(BIN)/pytest $(PARALLEL)
 
-long: setup ## Runs the tests that take half a minute or more each and are left out of `make test`.
+long: setup ## Runs what `make test` leaves out: further cases of what it tries, and those of half a minute or more.
 	@LONG=1 $(BIN)/pytest -v $(PARALLEL) -m long
 
 faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours. FAULTS_GO_ON=1 keeps what ran at this commit.
