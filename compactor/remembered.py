@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -40,6 +40,13 @@ class Remembered(Generic[T]):
             while self._bytes > self._most_bytes and len(self._known) > 1:
                 self._bytes -= self._known.popitem(last=False)[1][1]
             return self._known[place][0]
+
+    def drop(self, places: Iterable[Hashable]) -> None:
+        """Forgets the values of `places`, as they are about to be replaced or removed."""
+        with self._lock:
+            for place in places:
+                if place in self._known:
+                    self._bytes -= self._known.pop(place)[1]
 
     def clear(self) -> None:
         """Forgets all values."""

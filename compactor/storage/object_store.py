@@ -13,15 +13,14 @@ them (docs/operating.md).
 from __future__ import annotations
 
 import secrets
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Final, cast
 
 import pyarrow as pa
 
 from compactor.errors import ForeignContentError, StorageError, UnsupportedStorageError
+from compactor.remembered import Remembered
 from compactor.storage.base import TEMPORARY, FileInfo, Files, Lock, relative
 from compactor.storage.lease import Lease, held_by
 from compactor.storage.limits import SMALL_BYTES, ListLimits, check_size
@@ -45,43 +44,9 @@ _LAST: Final = "zzzz"
 _DELETED: Final = ListLimits(entries=50_000_000, seconds=3_600)
 """What `delete_folder` lists: it holds a page at a time, and a folder of millions of objects must go too."""
 
-
-class WrittenObjects:
-    """The contents of the newest objects, up to `most_bytes` together. Threads share it.
-
-    Only files that never change are remembered (`Storage.open_output`).
-    """
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        # The sum of the lengths of `_contents`, in bytes.
-        self._bytes = 0
-        # By bucket and key, the object written last at the end.
-        self._contents: OrderedDict[tuple[Hashable, str], bytes] = OrderedDict()
-        self._turn = threading.Lock()
-
-    def put(self, bucket: Hashable, key: str, data: bytes) -> None:
-        """Remembers `data`, and forgets the oldest if that is too much."""
-        with self._turn:
-            self._bytes += len(data) - len(self._contents.pop((bucket, key), b""))
-            self._contents[bucket, key] = data
-            while self._bytes > self._most_bytes:
-                self._bytes -= len(self._contents.popitem(last=False)[1])
-
-    def get(self, bucket: Hashable, key: str) -> bytes | None:
-        """Returns what was written; None if it is not remembered."""
-        with self._turn:
-            return self._contents.get((bucket, key))
-
-    def drop(self, bucket: Hashable, keys: Iterable[str]) -> None:
-        """Forgets objects that are about to be replaced or removed."""
-        with self._turn:
-            for key in keys:
-                self._bytes -= len(self._contents.pop((bucket, key), b""))
-
-
-_WRITTEN: Final = WrittenObjects(_REMEMBERED_BYTES)
-"""Of this process: storages are opened and pickled all the time, so that none of them can remember."""
+_WRITTEN: Final = Remembered[bytes](_REMEMBERED_BYTES)
+"""The contents of files, which never change (`Storage.open_output`), by bucket and key. Of this process: storages are
+opened and pickled all the time, so that none of them can remember."""
 
 
 class ObjectStorage:
@@ -101,7 +66,7 @@ class ObjectStorage:
 
     def read(self, path: str, at_most: int = SMALL_BYTES) -> bytes:
         key = self._at(path)
-        data = _WRITTEN.get(self._bucket, key)
+        data = _WRITTEN.get((self._bucket, key))
         if data is None:
             return self._client.get(key, at_most)
         check_size(self._client.url(key), len(data), at_most)
@@ -129,7 +94,7 @@ class ObjectStorage:
 
     def copy(self, source: str, target: str) -> None:
         key = self._at(target)
-        _WRITTEN.drop(self._bucket, [key])
+        _WRITTEN.drop([(self._bucket, key)])
         self._client.copy(self._at(source), key)
 
     def link(self, path: str, folder: str) -> bool:  # noqa: ARG002 - there are no links
@@ -162,7 +127,7 @@ class ObjectStorage:
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         key = self._at(path)
-        data = _WRITTEN.get(self._bucket, key)
+        data = _WRITTEN.get((self._bucket, key))
         return pa.PythonFile(ObjectReader(self._client, key, size), mode="r") if data is None else pa.BufferReader(data)
 
     @contextmanager
@@ -176,7 +141,8 @@ class ObjectStorage:
             writer.abort(error)
             raise
         if data is not None:
-            _WRITTEN.put(self._bucket, key, data)
+            _WRITTEN.drop([(self._bucket, key)])
+            _WRITTEN.put((self._bucket, key), data, len(data))
 
     def url(self, path: str) -> str:
         return f"{self._bucket.url}/{self._at(path)}"
@@ -212,7 +178,7 @@ class ObjectStorage:
         return client_of(self._bucket)
 
     def _delete(self, keys: Sequence[str]) -> None:
-        _WRITTEN.drop(self._bucket, keys)
+        _WRITTEN.drop((self._bucket, key) for key in keys)
         self._client.delete(keys)
 
     def _at(self, path: str) -> str:

@@ -22,7 +22,7 @@ from compactor.storage.base import Storage
 from compactor.storage.limits import StoreTimes
 from compactor.storage.locations import StoreOptions, open_storage
 from compactor.storage.object_client import PART_BYTES, ObjectClient, ObjectState
-from compactor.storage.object_store import ObjectStorage, WrittenObjects
+from compactor.storage.object_store import ObjectStorage
 from compactor.storage.request_counts import REQUESTS
 from tests.support.kafka import wait_until
 from tests.support.stores.faulty_proxy import NO_FAULTS, Faults, FaultyProxy, Request, faulty_proxy
@@ -350,17 +350,6 @@ def test_the_host_of_abfss_names_the_account() -> None:
     assert dict(first._bucket.options)["account_name"] == "first"
     assert first._bucket != second._bucket
     assert first.location == "az://box/x"
-
-
-def test_what_was_written_is_remembered_by_bucket_up_to_a_size() -> None:
-    """One that is written again counts once; the oldest goes first."""
-    written = WrittenObjects(10)
-    for data in (b"123456", b"1234"):
-        written.put("a", "key", data)
-    written.put("b", "key", b"123456")
-    assert (written.get("a", "key"), written.get("b", "key")) == (b"1234", b"123456")
-    written.put("b", "more", b"1")
-    assert (written.get("a", "key"), written.get("b", "key")) == (None, b"123456")
 
 
 def test_azure_copies_nothing() -> None:
