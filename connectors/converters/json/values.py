@@ -30,6 +30,9 @@ _CHECKED: Final = frozenset({int, dict, list})
 """What of JSON may be too large or too deep."""
 _FLOATS: Final = (Type.FLOAT32, Type.FLOAT64)
 _NUMBERS: Final = frozenset({*BITS, *_FLOATS})
+_NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""What Java's class writes of a float or double that JSON has no number for. It reads 0 of these texts itself, so that
+a NaN of a database would become 0; here each is what it was, and is written so again."""
 # The bound of Java's long: a whole number without a schema lies in [-LONG, LONG).
 LONG: Final = 1 << 63
 _NAMED: Final = 100
@@ -293,6 +296,8 @@ def _is_whole(number: Decimal, bound: int) -> bool:
 def _read_float(node: Any) -> float:
     if type(node) is float and math.isfinite(node):  # as nearly all are
         return node
+    if type(node) is str and node in _NO_NUMBERS:
+        return _NO_NUMBERS[node]
     if not isinstance(node, int | float | Decimal) or isinstance(node, bool):
         raise DataError(f"A number was expected, and this is {shown(node)}.")
     try:
@@ -306,7 +311,7 @@ def _read_float(node: Any) -> float:
 
 def _read_float32(node: Any) -> float:
     number = float32(_read_float(node))
-    if math.isinf(number):
+    if math.isinf(number) and type(node) is not str:
         raise DataError(f"{shown(node)} is too large for a float.")
     return number
 

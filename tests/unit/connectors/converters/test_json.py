@@ -98,6 +98,24 @@ def test_what_is_no_number_is_written_as_java_writes_it(schema: Schema | None) -
     assert texts == [b'"NaN"', b'"Infinity"', b'"-Infinity"']
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("text", [b'"NaN"', b'"Infinity"', b'"-Infinity"'])
+def test_what_java_writes_of_no_number_is_read_as_it(kind: str, text: bytes) -> None:
+    """As Debezium's changes have it; Kafka's class reads 0 of each, and a row with a NaN would have another value."""
+    made = converter({"type": kind})
+    schema, value = made.to_connect_data("t", [], text)
+    assert repr(value) == {b'"NaN"': "nan", b'"Infinity"': "inf", b'"-Infinity"': "-inf"}[text]
+    assert made.from_connect_data("t", [], schema, value) == text
+    assert value_of(None, text) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", [b"NaN", b"-Infinity", b'"nan"', b'"INF"', b'"1.5"', b'""'])
+def test_other_texts_are_no_numbers(text: bytes) -> None:
+    """Bare words are no JSON to Kafka's class either; of other texts it reads 0."""
+    with pytest.raises(DataError):
+        converter({"type": "double"}).to_connect_data("t", [], text)
+
+
 @pytest.mark.parametrize(
     ("data", "value"),
     [
