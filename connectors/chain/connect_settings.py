@@ -12,13 +12,16 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from connectors.options import PLUGIN_VERSIONS, Option, not_available
+from connectors.registry.settings import USE_ID
 
 PLUGIN_VERSION: Final = "plugin.version"
 """Connect's setting for the version of a class (KIP-891)."""
+AS_CONFLUENT: Final = "apicurio.registry.as-confluent"
+"""Of Apicurio's converters of 2.x alone: ids have 4 bytes, and are globalId unless USE_ID says otherwise."""
 NO_EFFECT: Final[dict[str, tuple[str, ...]]] = {"schemas.enable": ()}
 """Settings that any converter takes, and the only values; none: any. Connect's StringConverter ignores this one."""
 NO_EFFECT_WITH_REGISTRY: Final[dict[str, tuple[str, ...]]] = {
-    "apicurio.registry.as-confluent": ("TRUE",),
+    AS_CONFLUENT: ("TRUE",),
     "apicurio.registry.find-latest": ("FALSE",),
     "apicurio.registry.headers.enabled": ("FALSE",),
     "bearer.auth.credentials.source": ("STATIC_TOKEN",),
@@ -94,6 +97,9 @@ def settled(options: Iterable[Option], texts: Mapping[str, str], *, converts: bo
             if text is not None and name not in known and (own := _confluents(name, text)) is not None:
                 del kept[name]
                 kept.setdefault(ours, own)
+        is_version_2 = AS_CONFLUENT in texts and AS_CONFLUENT not in kept and "/apis/ccompat/" in kept.get(_URL, "")
+        if is_version_2 and USE_ID in known:
+            kept.setdefault(USE_ID, "globalId")
     return kept
 
 

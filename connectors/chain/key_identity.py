@@ -15,6 +15,7 @@ from connectors.data.growth import Room
 from connectors.data.kept import Kept
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
+from connectors.registry.answers import SchemaId
 from connectors.rejection import reason_of
 
 if TYPE_CHECKING:
@@ -87,21 +88,23 @@ class AvroKeyIdentity:
         self._room = Room()
         # By the id of the schema, the position of the data, and the key: of the headers nothing is kept, which may be
         # many and long.
-        self._kept: Kept[tuple[int, int, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
+        self._kept: Kept[tuple[SchemaId, int, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
-        asked = *self._converter.wire.read(headers, key), key
+        read = self._converter.wire.read(headers, key)
+        asked = read.schema_id, read.start, key
         kept = self._kept.get(asked)
         return kept if kept is not None else _remembered(self._kept, asked, key, self._of(list(headers), *asked))
 
-    def _of(self, headers: list[Header], schema_id: int, start: int, key: bytes) -> Compared:
+    def _of(self, headers: list[Header], schema_id: SchemaId, start: int, key: bytes) -> Compared:
         converter = self._converter
         schema, value = converter.to_connect_data("", headers, key)
         self._room.check(len(key), schema, value)
         identity = _identity(text_of(plain(schema, value)), key)
         is_exact = has_one_encoding(schema) and converter.writes_again(headers, key)
-        return Compared(identity, f"{schema_id}{'' if start else 'h'}" if is_exact else None)  # h: it is in a header
+        place = "" if start else "h"  # in a header
+        return Compared(identity, f"{schema_id.encoding}{place}" if is_exact else None)
 
     def close(self) -> None:
         """See `KeyIdentity.close`."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from connectors.converters.converter import Converter
-from connectors.converters.wire_format import LONG_IDS, WireFormat
+from connectors.converters.wire_format import LONG_IDS, USE_ID_OPTION, WireFormat
 from connectors.data.bounds import DEEPEST_SCHEMA, LONGEST_SCHEMA, MOST_REFERENCES
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError
 from connectors.options import Option
-from connectors.registry.answers import Reference, RegisteredSchema
+from connectors.registry.answers import IdKind, Reference, RegisteredSchema, SchemaId
 from connectors.registry.patience import Patience
 from connectors.registry.schema_registry import SchemaRegistry
-from connectors.registry.settings import OPTIONS, registry_settings
+from connectors.registry.settings import OPTIONS, USE_ID, registry_settings
 
 _STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
 
@@ -67,6 +67,7 @@ REGISTERED: Final[tuple[Option, ...]] = (
     _strategy("key"),
     _strategy("value"),
     LONG_IDS,
+    USE_ID_OPTION,
 )
 
 
@@ -116,7 +117,7 @@ class RegisteredConverter(Converter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self.wire = WireFormat(options[LONG_IDS.name], is_key=is_key)
+        self.wire = WireFormat(options[LONG_IDS.name], options[USE_ID], is_key=is_key)
         self.registry = SchemaRegistry(registry_settings(options))
         self.registry.largest_id = self.wire.largest_id
         self.refusals = Refusals()
@@ -136,6 +137,14 @@ class RegisteredConverter(Converter):
     def close(self) -> None:
         """See `Converter.close`."""
         self.registry.close()
+
+    def registered(self, schema_id: SchemaId) -> RegisteredSchema:
+        """Returns a schema by the kind of id that it has. Raises DataError if there is none, RegistryError."""
+        if schema_id.kind is IdKind.GUID:
+            return self.registry.schema_by_guid(str(schema_id.value))
+        if schema_id.kind is IdKind.GLOBAL_ID:
+            return self.registry.schema_by_global_id(int(schema_id.value), self.KIND)
+        return self.registry.schema(int(schema_id.value))
 
     def referenced(self, registered: RegisteredSchema) -> dict[Reference, str]:
         """Returns the texts of the schemas that one refers to, and of those that they refer to, these first.
@@ -158,6 +167,8 @@ class RegisteredConverter(Converter):
                 schema_id = self.registry.register(subject, asked, normalize=normalize)
             else:
                 schema_id = self.registry.find(subject, asked, normalize=normalize)
+            if self.wire.kind is IdKind.GLOBAL_ID:
+                schema_id = self.registry.global_id(subject, asked)
             self._ids.put((topic, text, name), schema_id, weight_of(topic, text))
         return schema_id
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 from msgspec import Struct
 
 from compactor.secret_forms import without
-from connectors.errors import RegistryRefusedError
+from connectors.errors import DataError, RegistryRefusedError
 from connectors.known_values import without_credentials
 
 Result = TypeVar("Result")
@@ -24,10 +25,45 @@ LARGEST_ID: Final = (1 << 31) - 1
 _LARGEST_VERSION: Final = (1 << 31) - 1
 _NOT_FOUND: Final = frozenset({40401, 40402, 40403})
 """The error codes that say that a subject, a version or a schema is not there."""
+_NO_SUCH_PATH: Final = 404
+"""The error code for a path that a registry does not know, and of Apicurio's own interface for all that is missing."""
+_NO_ARTIFACT: Final = "NotFoundException"
+"""How the name of an error of Apicurio's ends that says what is not there; alone it is that of a path."""
+_DEFAULT_GROUP: Final = "default"
+"""The group of Apicurio's artifacts that its Confluent-compatible interface has as subjects."""
 _SAID: Final = 500
 """Characters that are shown of what a registry says: its own messages have 200 at most, apart from schemas in them."""
+_NAMED: Final = 100
+"""Characters of a name that a registry has, in a message."""
+_GROUP: Final = "Only the group `default` is read; register what it refers to there."
 _READ: Final = 10_000
 """Characters of it that are searched for words before credentials: an answer may have 4 MiB."""
+
+
+class IdKind(Enum):
+    """By what a schema is asked for; the value is how an error names it."""
+
+    ID = "id"
+    """Confluent's id, which for Apicurio is the contentId, as its Confluent-compatible interface has it."""
+    GLOBAL_ID = "globalId"
+    """Apicurio's id of a version of an artifact."""
+    GUID = "GUID"
+    """Confluent's id of a schema in every registry."""
+
+
+class SchemaId(NamedTuple):
+    """Names a schema of a registry: a number, or the text of a GUID."""
+
+    kind: IdKind
+    value: int | str
+
+    def __str__(self) -> str:
+        return str(self.value) if self.kind is IdKind.ID else f"with {self.kind.value} {self.value}"
+
+    @property
+    def encoding(self) -> str:
+        """The id in a key's encoding (`record.RUN`): what is kept has to be told from then on."""
+        return f"g{self.value}" if self.kind is IdKind.GLOBAL_ID else str(self.value)
 
 
 class Reference(Struct, frozen=True):
@@ -64,6 +100,19 @@ class RegistryAnswer(Struct, frozen=True):
         return self.status == httpx.codes.NOT_FOUND and type(code) is int and code in _NOT_FOUND
 
     @property
+    def has_no_path(self) -> bool:
+        """Whether a registry says that it does not know the path, as one does that is too old for GUIDs."""
+        code = self._part("error_code")
+        return self.status == httpx.codes.NOT_FOUND and type(code) is int and code == _NO_SUCH_PATH
+
+    @property
+    def has_no_artifact(self) -> bool:
+        """Whether Apicurio's own interface says that an artifact, or a version of it, is not there."""
+        name = self._part("name")
+        is_said = isinstance(name, str) and name.endswith(_NO_ARTIFACT) and name != _NO_ARTIFACT
+        return self.has_no_path and is_said
+
+    @property
     def said(self) -> str:
         """What it says of an error, in one line, without what was sent as credentials."""
         message = self._part("message")
@@ -88,10 +137,27 @@ class RegistryAnswer(Struct, frozen=True):
 def schema_of(body: Mapping[str, Any]) -> RegisteredSchema:
     """Reads a schema. Raises KeyError, TypeError, ValueError, AttributeError for a body that has none."""
     return RegisteredSchema(
-        text=_text(body["schema"]),
-        kind=_text(body.get("schemaType") or "AVRO"),
+        text=text_of(body["schema"]),
+        kind=text_of(body.get("schemaType") or "AVRO"),
         references=tuple(map(_reference, body.get("references") or ())),
     )
+
+
+def references_of(body: Any) -> tuple[Reference, ...]:
+    """Reads what a schema refers to, as Apicurio lists it. Raises as `schema_of`, DataError for another group."""
+    return tuple(map(_artifact, body))
+
+
+def _artifact(reference: Mapping[str, Any]) -> Reference:
+    name, artifact = text_of(reference["name"]), text_of(reference["artifactId"])
+    if (group := reference.get("groupId")) not in {None, _DEFAULT_GROUP}:
+        raise DataError(f"The schema refers to {artifact[:_NAMED]} in Apicurio's group {str(group)[:_NAMED]}.", _GROUP)
+    return Reference(name, artifact, _whole(int(text_of(reference["version"])), 1, _LARGEST_VERSION))
+
+
+def global_id_of(body: Mapping[str, Any], largest: int) -> int:
+    """Reads the globalId of an artifact's version, up to `largest`. Raises as `id_of`."""
+    return _whole(body["globalId"], 0, largest)
 
 
 def id_of(body: Mapping[str, Any], largest: int) -> int:
@@ -101,10 +167,10 @@ def id_of(body: Mapping[str, Any], largest: int) -> int:
 
 def _reference(reference: Mapping[str, Any]) -> Reference:
     version = _whole(reference["version"], 1, _LARGEST_VERSION)
-    return Reference(_text(reference["name"]), _text(reference["subject"]), version)
+    return Reference(text_of(reference["name"]), text_of(reference["subject"]), version)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Returns a text. Raises ValueError for one that UTF-8 cannot write: JSON may hold half of a surrogate pair."""
     if not isinstance(value, str):
         raise TypeError(type(value))

@@ -41,7 +41,7 @@ class HttpRequest(Struct, frozen=True):
     method: str
     url: str
     headers: Mapping[str, str]
-    body: Mapping[str, Any] | None = None
+    body: Any = None
 
 
 class HttpAnswer(Struct, frozen=True):

@@ -13,7 +13,7 @@ import re
 import ssl
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -21,10 +21,19 @@ import httpx
 
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
-from connectors.registry.answers import LARGEST_ID, RegisteredSchema, RegistryAnswer, id_of, schema_of
-from connectors.registry.http_client import HttpClient, HttpRequest, NoCookies
+from connectors.registry.answers import (
+    LARGEST_ID,
+    RegisteredSchema,
+    RegistryAnswer,
+    global_id_of,
+    id_of,
+    references_of,
+    schema_of,
+    text_of,
+)
+from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest, NoCookies
 from connectors.registry.patience import Patience
-from connectors.registry.settings import RegistrySettings
+from connectors.registry.settings import COMPATIBLE, RegistrySettings
 
 WAITS_S: Final = (0.1, 0.2, 0.4)
 """How long it is waited for before a registry that does not answer is asked again."""
@@ -33,6 +42,11 @@ LIMIT_S: Final = 5.0
 _MOST: Final = 100_000
 _HEAVIEST: Final = 64 << 20
 """How many schemas are kept, and how many bytes of them; the oldest are asked for again."""
+CORE: Final = "/apis/registry/v2"
+"""Apicurio's own interface, which its versions 2 and 3 both have; it alone knows globalId."""
+_GUIDS: Final = "/schemas/guids/"
+_SCHEMA_PATH: Final = re.compile(rf"{CORE}/ids/globalIds/\d+$")
+"""At these paths Apicurio answers with the text of a schema alone."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _BUSY: Final = frozenset({408, 429})
@@ -91,6 +105,28 @@ class SchemaRegistry:
         about = f"?subject={quote(subject, safe='')}" if subject else ""
         return self._kept(f"/schemas/ids/{schema_id}{about}", f"schema {schema_id}")
 
+    def schema_by_guid(self, guid: str) -> RegisteredSchema:
+        """Returns the schema with Confluent's GUID. Raises DataError if there is none, RegistryError."""
+        return self._kept(f"{_GUIDS}{guid}", f"schema with GUID {guid}")
+
+    def schema_by_global_id(self, global_id: int, kind: str) -> RegisteredSchema:
+        """Returns the schema of type `kind` with Apicurio's globalId; its Confluent-compatible interface has none.
+
+        Raises DataError if there is none, RegistryError.
+        """
+        return self._kept(f"{CORE}/ids/globalIds/{global_id}", f"schema with globalId {global_id}", kind)
+
+    def global_id(self, subject: str, schema: RegisteredSchema) -> int:
+        """Returns the globalId of a schema that is registered. Raises DataError if it is not, RegistryError."""
+        path = f"{CORE}/groups/default/artifacts/{quote(subject, safe='')}/meta?canonical=true"
+        return self._refusals.of((path, schema), lambda: self._global_id(path, subject, schema))
+
+    def _global_id(self, path: str, subject: str, schema: RegisteredSchema) -> int:
+        answer = self._ask("POST", path, f"the globalId of a schema of {subject}", json.loads(schema.text))
+        if answer.has_no_artifact:
+            raise DataError(f"The registry has no globalId for the schema of {subject}: {answer.said}.", _REGISTER)
+        return answer.read(lambda body: global_id_of(body, self.largest_id))
+
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """Returns a version of a subject. Raises DataError if there is none, RegistryError."""
         return self._kept(f"/subjects/{quote(subject, safe='')}/versions/{version}", f"version {version} of {subject}")
@@ -105,18 +141,24 @@ class SchemaRegistry:
         path = f"/subjects/{quote(subject, safe='')}"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
-    def _kept(self, path: str, what: str) -> RegisteredSchema:
+    def _kept(self, path: str, what: str, kind: str = "") -> RegisteredSchema:
+        """Returns the schema at `path`; `kind` is its type if the registry answers with its text alone."""
         schema = self._schemas.get(path)
         if schema is None:
-            schema = self._refusals.of(path, lambda: self._asked(path, what))
+            schema = self._refusals.of(path, lambda: self._asked(path, what, kind))
             self._schemas.put(path, schema, weight_of(path, schema))
         return schema
 
-    def _asked(self, path: str, what: str) -> RegisteredSchema:
+    def _asked(self, path: str, what: str, kind: str) -> RegisteredSchema:
         answer = self._ask("GET", path, what)
-        if answer.is_missing:
-            raise DataError(f"The registry has no {what}: {answer.said}.", _WRITER)
-        schema = answer.read(schema_of)
+        if _is_missing(path, answer):
+            raise DataError(f"The registry has no {what}: {answer.said}.", _writer(path))
+        if kind:
+            text = answer.read(lambda body: text_of(body if kind == "PROTOBUF" else json.dumps(body)))
+            references = self._ask("GET", f"{path}/references", f"what {what} refers to").read(references_of)
+            schema = RegisteredSchema(text, kind, references)
+        else:
+            schema = answer.read(schema_of)
         if not self.repeated and _repeats(schema, self._sent):
             self.repeated = self._sent
         return schema
@@ -140,7 +182,7 @@ class SchemaRegistry:
             raise DataError(f"The registry does not take the schema of {subject}: {answer.said}.", _REGISTER)
         return answer.read(lambda body: id_of(body, self.largest_id))
 
-    def _ask(self, method: str, path: str, what: str, body: Mapping[str, Any] | None = None) -> RegistryAnswer:
+    def _ask(self, method: str, path: str, what: str, body: Any = None) -> RegistryAnswer:
         """Asks for `what` until there is an answer. Raises RegistryError if there is none in `limit_s`, or no right.
 
         That one question has no answer never makes an error of the record, also if others have theirs: a proxy in front
@@ -170,7 +212,7 @@ class SchemaRegistry:
             "over.",
         )
 
-    def _ask_each(self, method: str, path: str, body: Mapping[str, Any] | None, end: float) -> RegistryAnswer:
+    def _ask_each(self, method: str, path: str, body: Any, end: float) -> RegistryAnswer:
         """Asks one address after the other, each for its share of the time until `end`."""
         last = _NoAnswerError("no address")
         for number, url in enumerate(self._urls):
@@ -178,13 +220,15 @@ class SchemaRegistry:
             if left <= 0:
                 break
             try:
-                return self._ask_one(method, url + path, body, left / (len(self._urls) - number))
+                return self._ask_one(method, address_of(url, path), body, left / (len(self._urls) - number))
             except _NoAnswerError as error:
                 last = error
         raise last
 
-    def _ask_one(self, method: str, url: str, body: Mapping[str, Any] | None, share_s: float) -> RegistryAnswer:
-        headers = {"Content-Type": _KIND} if body is not None else {}
+    def _ask_one(self, method: str, url: str, body: Any, share_s: float) -> RegistryAnswer:
+        is_own = CORE in url  # Apicurio's own interface: it takes and gives plain JSON, or the text of a schema
+        headers = {"Content-Type": "application/json" if is_own else _KIND} if body is not None else {}
+        headers |= {"Accept": "*/*"} if is_own else {}
         request = HttpRequest(method, url, headers, body)
         try:
             response = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
@@ -198,13 +242,55 @@ class SchemaRegistry:
         if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise _NoAnswerError(f"{response.status} from {_address(url)}")
         try:
-            return RegistryAnswer(f"{method} {url}", response.status, json.loads(response.body), self._sent)
+            content = _content_of(url, response)
         except (ValueError, RecursionError):
             raise _NoAnswerError(f"{method} {url} is answered with {response.status} and no JSON") from None
+        return RegistryAnswer(f"{method} {url}", response.status, content, self._sent)
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
+_BY_CONTENT: Final = (
+    "It was asked for by Confluent's id, which is Apicurio's contentId; if the writer sends globalId, set "
+    f"apicurio.registry.use-id=globalId. {_WRITER}"
+)
+_BY_GLOBAL: Final = (
+    "It was asked for by Apicurio's globalId; if the writer sends contentId, set apicurio.registry.use-id=contentId. "
+    f"{_WRITER}"
+)
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
+
+
+def _content_of(url: str, response: HttpAnswer) -> Any:
+    """Returns what an answer holds: JSON, or the text of a file of Protobuf, which no page of a proxy is taken for.
+
+    Raises ValueError, RecursionError.
+    """
+    try:
+        return json.loads(response.body)
+    except ValueError:
+        text = response.body.decode()
+        if response.status != httpx.codes.OK or not _SCHEMA_PATH.search(url) or text.lstrip().startswith("<"):
+            raise
+        return text
+
+
+def _is_missing(path: str, answer: RegistryAnswer) -> bool:
+    """Returns whether a registry says that there is no schema at `path`."""
+    if path.startswith(CORE):
+        return answer.has_no_artifact
+    return answer.is_missing or (path.startswith(_GUIDS) and answer.has_no_path)
+
+
+def _writer(path: str) -> str:
+    """Returns what to do if there is no schema at `path`: which kind of id was asked for, and what decides it."""
+    if path.startswith(CORE):
+        return _BY_GLOBAL
+    return _BY_CONTENT if path.startswith("/schemas/ids/") else _WRITER
+
+
+def address_of(url: str, path: str) -> str:
+    """Returns the address of `path` at the registry `url`: Apicurio's own interface is next to its compatible one."""
+    return COMPATIBLE.sub("", url) + path if path.startswith(CORE) else url + path
 
 
 _ESCAPE: Final = re.compile(

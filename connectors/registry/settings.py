@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any, Final
@@ -39,6 +40,10 @@ def _certificates(path: str) -> str | None:
         return f"{error.strerror}."
     return None
 
+
+USE_ID: Final = "apicurio.registry.use-id"
+COMPATIBLE: Final = re.compile(r"/apis/ccompat/v\d+$")
+"""How an address of Apicurio's Confluent-compatible interface ends."""
 
 OPTIONS: Final = (
     Option(
@@ -87,6 +92,12 @@ OPTIONS: Final = (
 )
 
 
+_NO_GLOBAL_ID: Final = (
+    "globalId is asked of Apicurio's own interface, which is looked for beside its Confluent-compatible one: "
+    "schema.registry.url has to end with /apis/ccompat/v7, or apicurio.registry.url with /apis/registry/v2 or v3."
+)
+
+
 class RegistrySettings(Struct, frozen=True):
     """How a registry is asked. Its repr shows nothing: addresses and tokens may be secret."""
 
@@ -120,6 +131,8 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
     _check_keystore(options)
     if (options["proxy.host"] is None) is not (options["proxy.port"] is None):
         raise OptionsError([("proxy.host", "a proxy is named by proxy.host and proxy.port together.")])
+    if options.get(USE_ID) == "globalId" and not all(COMPATIBLE.search(url) for url, _ in pairs):
+        raise OptionsError([(USE_ID, _NO_GLOBAL_ID)])
     name, password = user or (None, "")
     return RegistrySettings(
         urls=tuple(url for url, _ in pairs),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
 from confluent_kafka.schema_registry import Schema as TheirSchema
 from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
@@ -196,3 +197,38 @@ def test_a_registry_that_is_killed_fails_no_record_and_is_asked_again(tmp_path: 
         registry.start()
         AvroSerializer(theirs(registry), '{"type": "string"}')("x", context("t"))
         assert converter(registry).to_connect_data("t", [], data)[1] == "x"
+
+
+def test_ids_of_apicurio_s_converters_of_2_x_are_its_globalid(registry: Apicurio, topic: str) -> None:
+    """As its page configures Debezium; from the second schema on that is another number than the contentId."""
+    client = theirs(registry)
+    base, new = {"type": "record", "name": f"R{topic[2:]}"}, {"name": "b", "type": "int", "default": 0}
+    old_fields = [{"name": "a", "type": "int"}]
+    schemas = {
+        f"{topic}-other": {**base, "fields": old_fields},
+        f"{topic}-key": {**base, "fields": old_fields},
+        f"{topic}-value": {**base, "fields": [*old_fields, new]},
+    }
+    content_ids = [
+        client.register_schema(name, TheirSchema(json.dumps(each), "AVRO")) for name, each in schemas.items()
+    ]
+    own = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v2/groups/default/artifacts")
+    global_ids = [httpx.get(f"{own}/{name}/meta").json()["globalId"] for name in schemas]
+    assert content_ids[0] == content_ids[1] != global_ids[1]
+    address = registry.url.replace("/apis/ccompat/v7", "/apis/registry/v2")
+    settings = {
+        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+        "value.converter.apicurio.registry.url": address,
+        "value.converter.apicurio.registry.as-confluent": "true",
+        "transforms": "r",
+        "transforms.r.type": "ReplaceField$Value",
+        "transforms.r.exclude": "b",
+    }
+    chain = _opened(Chain(chain_spec(settings), str))
+    data = struct.pack(">bI", 0, global_ids[2]) + b"\x02\x04"
+    (row,) = chain.apply(batch((b"k", data))).to_pylist()
+    assert row["rejected"] is None
+    magic, written = struct.unpack(">bI", row["value"][:5])
+    content = httpx.get(f"{address}/ids/globalIds/{written}").json()
+    assert (magic, [field["name"] for field in content["fields"]]) == (0, ["a"])
+    assert row["value"][5:] == b"\x02"

@@ -30,7 +30,7 @@ from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
 from connectors.errors import DataError, PortionLateError, RegistryError
 from connectors.options import Option
-from connectors.registry.answers import RegisteredSchema
+from connectors.registry.answers import RegisteredSchema, SchemaId
 from connectors.rejection import reason_of
 
 Convert = Callable[[Any], Any]
@@ -91,14 +91,14 @@ class AvroConverter(RegisteredConverter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self._reads: Kept[int, AvroReader] = Kept(MOST_IDS)
+        self._reads: Kept[SchemaId, AvroReader] = Kept(MOST_IDS)
         self._written = OfSchema(self._written_of)
         # Which fields of a schema the first step looks at; set once by `ask_only`, before anything is read. None: all.
         self._fields: Callable[[Schema], frozenset[str] | None] | None = None
 
     def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
         """See `Converter.maybe_null`: a null is the number of its branch, or nothing, after an id or without one."""
-        return pc.match_substring_regex(values, rf"(?s)^(?:\x00.{{{self.wire.size - 1}}})?.?$")
+        return pc.match_substring_regex(values, rf"(?s)^{self.wire.pattern}.?$")
 
     def ask_only(self, fields: Callable[[Schema], frozenset[str] | None]) -> None:
         """See `Converter.ask_only`."""
@@ -108,7 +108,7 @@ class AvroConverter(RegisteredConverter):
         """See `Converter`."""
         if data is None:
             return None, None
-        schema_id, start = self.wire.read(headers, data)
+        schema_id, start, _ = self.wire.read(headers, data)
         read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
         read.room.check(data, start)
         try:
@@ -151,7 +151,7 @@ class AvroConverter(RegisteredConverter):
 
         Avro leaves a writer some freedom: bytes of numbers and blocks of lists.
         """
-        schema_id, start = self.wire.read(headers, data)
+        schema_id, start, _ = self.wire.read(headers, data)
         read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
         buffer, again = stream_of(data, start), io.BytesIO()
         try:
@@ -163,9 +163,9 @@ class AvroConverter(RegisteredConverter):
             raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return again.getvalue() == data[start:]
 
-    def _read_of(self, schema_id: int) -> AvroReader:
+    def _read_of(self, schema_id: SchemaId) -> AvroReader:
         """Makes what reads data with an id, once. Raises DataError, RegistryError."""
-        registered = self.registry.schema(schema_id)
+        registered = self.registered(schema_id)
         try:
             reader = self._parsed(registered)
         except (DataError, RegistryError):

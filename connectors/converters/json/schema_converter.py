@@ -18,6 +18,7 @@ from connectors.converters.registered import MOST_IDS, RegisteredConverter
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
+from connectors.registry.answers import SchemaId
 from connectors.rejection import reason_of
 
 
@@ -35,19 +36,19 @@ class JsonSchemaConverter(RegisteredConverter):
         super().__init__(options, is_key=is_key)
         self._values = JsonValues(JsonForm(numeric=options[DECIMAL_FORMAT.name].upper() == "NUMERIC"))
         self._decoder = msgspec.json.Decoder(float_hook=exact)
-        self._reads: Kept[int, Schema] = Kept(MOST_IDS)
+        self._reads: Kept[SchemaId, Schema] = Kept(MOST_IDS)
         # The text of each schema as it is registered.
         self._texts = OfSchema(lambda schema: json.dumps(to_json_schema(schema), separators=(",", ":")))
 
     def maybe_null(self, values: pa.Array) -> pa.BooleanArray | None:
         """See `Converter.maybe_null`: `null` after an id, or alone if that is in a header."""
-        return pc.match_substring_regex(values, rf"(?s)^(?:\x00.{{{self.wire.size - 1}}})?[ \t\r\n]*null[ \t\r\n]*$")
+        return pc.match_substring_regex(values, rf"(?s)^{self.wire.pattern}[ \t\r\n]*null[ \t\r\n]*$")
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
         if data is None:
             return None, None
-        schema_id, start = self.wire.read(headers, data)
+        schema_id, start, _ = self.wire.read(headers, data)
         schema = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
         try:
             node = self._decoder.decode(json_text(data[start:]))
@@ -64,8 +65,8 @@ class JsonSchemaConverter(RegisteredConverter):
         schema_id = self.id_of(topic, self._texts(schema), schema.name)
         return self.wire.written(schema_id) + encoded(self._values.write(schema, value))
 
-    def _read_of(self, schema_id: int) -> Schema:
-        registered = self.registry.schema(schema_id)
+    def _read_of(self, schema_id: SchemaId) -> Schema:
+        registered = self.registered(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"Schema {schema_id} is of type {registered.kind}, not JSON.", "Set its own converter.")
         texts = self.referenced(registered)

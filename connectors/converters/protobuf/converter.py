@@ -23,6 +23,7 @@ from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
 from connectors.options import Option
+from connectors.registry.answers import SchemaId
 from connectors.rejection import reason_of
 
 _FIRST: Final = b"\x00"
@@ -70,16 +71,19 @@ class ProtobufConverter(RegisteredConverter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         self._nullables: bool = options[NULLABLES.name]
-        self._files: Kept[int, CompiledFile] = Kept(MOST_IDS)
-        self._reads: Kept[tuple[int, tuple[int, ...]], MessageReader] = Kept(MOST_IDS)
+        self._files: Kept[SchemaId, CompiledFile] = Kept(MOST_IDS)
+        self._reads: Kept[tuple[SchemaId, tuple[int, ...]], MessageReader] = Kept(MOST_IDS)
         self._written = OfSchema(self._written_of)
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
         if data is None:
             return None, None
-        schema_id, start = self.wire.read(headers, data)
-        path, start = _path(data, start)
+        schema_id, start, in_header = self.wire.read(headers, data)
+        if in_header is None:
+            path, start = _path(data, start)
+        else:
+            path, _ = _path(in_header, 0)
         read = self._reads.get((schema_id, path)) or self._read_of(schema_id, path)
         read.room.check(data, start)
         try:
@@ -103,7 +107,7 @@ class ProtobufConverter(RegisteredConverter):
         schema_id = self.id_of(topic, written.file.text, written.file.name)
         return self.wire.written(schema_id) + _FIRST + message.SerializeToString(deterministic=True)
 
-    def _read_of(self, schema_id: int, path: tuple[int, ...]) -> MessageReader:
+    def _read_of(self, schema_id: SchemaId, path: tuple[int, ...]) -> MessageReader:
         file = self._files.get(schema_id)
         if file is None:
             file = self.refusals.of(schema_id, lambda: self._file_of(schema_id))
@@ -123,8 +127,8 @@ class ProtobufConverter(RegisteredConverter):
             raise DataError(f"The message cannot be read: {reason_of(error)}.") from None
         return MessageReader(parse, known.schema, known.read, made.absences, room)
 
-    def _file_of(self, schema_id: int) -> CompiledFile:
-        registered = self.registry.schema(schema_id)
+    def _file_of(self, schema_id: SchemaId) -> CompiledFile:
+        registered = self.registered(schema_id)
         if registered.kind != self.KIND:
             raise DataError(f"The schema is of type {registered.kind}, not PROTOBUF.", "Set its own converter.")
         return compiled(

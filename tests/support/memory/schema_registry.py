@@ -27,6 +27,9 @@ class MemoryRegistry(httpx.BaseTransport):
     def __init__(self) -> None:
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
+        # The ids of schemas by Confluent's GUID, and by Apicurio's globalId; empty: that is the id itself.
+        self.guids: dict[str, int] = {}
+        self.global_ids: dict[int, int] = {}
         self.fails: list[httpx.Response | httpx.TransportError] = []
         self.always: httpx.Response | None = None
         self.asked: list[str] = []
@@ -39,7 +42,7 @@ class MemoryRegistry(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Answers, as httpx asks it."""
-        path = request.url.raw_path.decode().partition("?")[0]
+        path = request.url.raw_path.decode().partition("?")[0].removeprefix("/apis/ccompat/v7")
         self.asked.append(f"{request.method} {path}")
         self.requests.append(request)
         if self.fails:
@@ -56,6 +59,12 @@ class MemoryRegistry(httpx.BaseTransport):
             case "GET", ["schemas", "ids", number]:
                 found = int(number) <= len(self.schemas) and self.schemas[int(number) - 1]
                 return httpx.Response(200, json=found) if found else _error(404, 40403, "Schema not found")
+            case "GET", ["schemas", "guids", guid]:
+                if guid not in self.guids:
+                    return _error(404, 40403, "Schema not found")
+                return httpx.Response(200, json=self.schemas[self.guids[guid] - 1])
+            case _, ["apis", "registry", "v2", *rest]:
+                return self._own_answer(method, rest, content)
             case "GET", ["subjects", subject, "versions", version]:
                 return self._version(subject, version)
             case "POST", ["subjects", subject, "versions"]:
@@ -65,6 +74,27 @@ class MemoryRegistry(httpx.BaseTransport):
                 ids = [one for one in self.subjects.get(subject, []) if self.schemas[one - 1] == body]
                 return httpx.Response(200, json={"id": ids[0]}) if ids else _error(404, 40403, "Schema not found")
         return _error(404, 404, "HTTP 404 Not Found")
+
+    def _own_answer(self, method: str, path: list[str], content: bytes) -> httpx.Response:
+        """Answers as Apicurio's own interface does."""
+        match method, path:
+            case "GET", ["ids", "globalIds", number, *more] if (at := self._of_global(int(number))) is not None:
+                schema = self.schemas[at - 1]
+                references = [
+                    {"artifactId": each["subject"], "version": str(each["version"]), "name": each["name"]}
+                    for each in schema.get("references", [])
+                ]
+                return httpx.Response(200, json=references) if more else httpx.Response(200, text=schema["schema"])
+            case "POST", ["groups", "default", "artifacts", _, "meta"]:
+                for global_id, content_id in self.global_ids.items():
+                    if json.loads(self.schemas[content_id - 1]["schema"]) == json.loads(content):
+                        return httpx.Response(200, json={"globalId": global_id, "contentId": content_id})
+        return _error(404, 404, "No artifact was found.", name="ArtifactNotFoundException")
+
+    def _of_global(self, global_id: int) -> int | None:
+        if self.global_ids:
+            return self.global_ids.get(global_id)
+        return global_id if 0 < global_id <= len(self.schemas) else None
 
     def _version(self, subject: str, version: str) -> httpx.Response:
         ids = self.subjects.get(subject, [])
@@ -80,11 +110,13 @@ class MemoryRegistry(httpx.BaseTransport):
         ids = self.subjects.setdefault(subject, [])
         if found not in ids:
             ids.append(found)
+            if self.global_ids:  # Apicurio gives each version of each subject one
+                self.global_ids[max(self.global_ids) + 1] = found
         return found
 
 
-def _error(status: int, code: int, text: str) -> httpx.Response:
-    return httpx.Response(status, json={"error_code": code, "message": text})
+def _error(status: int, code: int, text: str, **more: str) -> httpx.Response:
+    return httpx.Response(status, json={"error_code": code, "message": text, **more})
 
 
 @contextmanager
