@@ -19,15 +19,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import PublishInterruptedError, RejectedRecordError, TopicGoneError
+from compactor.errors import MissingFileError, PublishInterruptedError, RejectedRecordError, TopicGoneError
 from compactor.failpoints import hit
 from compactor.ingest import ingest
+from compactor.ingest.admission import without_late
 from compactor.ingest.appends import Batch, appends, first_rejected
 from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import BY_OFFSET, CatalogState
 from compactor.ports import Broker
 from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
@@ -84,7 +85,8 @@ class Engine:
         """What reading tasks need to write level-0 files; file names hold the epoch and this engine's id.
 
         Records are not folded as they are read if keys have an identity and the output may be ahead of a log, as its
-        catalog was set back. A record that the output has would be left out, and its key would be forgotten.
+        catalog was set back. A record that the output has would be left out, and its key would be forgotten. Nor are
+        they if they have another order than their offsets: the one that is left out may be the one that counts.
         """
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
         target = RunTarget(
@@ -94,8 +96,10 @@ class Engine:
             is_indexed=self._settings.fold.has_index,
             has_identities=self._catalog.state.key_identity is not None,
         )
-        ahead = self._catalog.state.key_identity is not None and bool(self._changelog.uncertain())
-        return ingest.Intake(target=target, keyed=policy.compacts, folds=policy.folds_at_once and not ahead)
+        state = self._catalog.state
+        ahead = state.key_identity is not None and bool(self._changelog.uncertain())
+        folds = policy.folds_at_once and not ahead and state.order == BY_OFFSET
+        return ingest.Intake(target=target, keyed=policy.compacts, folds=folds)
 
     def counts(self) -> dict[str, int]:
         """Returns all counts since this run of the connector began, with its commits to the catalog."""
@@ -175,12 +179,27 @@ class Engine:
     def _take(self, batch: Batch, now_ms: int) -> None:
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
+        admitted = self._without_late(batch, now_ms)
         hit("ingest.before-commit")
-        self._catalog.commit(lambda state: appends(state, batch, now_ms), now_ms)
+        self._catalog.commit(lambda state: appends(state, admitted, now_ms), now_ms)
         self._running = self._running.after(part.file.path for part in batch.parts)
         hit("ingest.after-commit")
-        self._count_ingested(batch)
+        self._count_ingested(admitted)
         self._publish(now_ms)
+
+    def _without_late(self, batch: Batch, now_ms: int) -> Batch:
+        """Takes steps 3a and 3b; again if a clean has ended during them and a vacuum has removed what it replaced.
+
+        A tombstone that such a clean drops may decide or not.
+        """
+        target = replace(self.intake.target, arrived_ms=now_ms)
+        while True:
+            state = self._catalog.state
+            try:
+                return without_late(self._catalog.storage, state, batch, target)
+            except MissingFileError:
+                if self._catalog.state is state:
+                    raise
 
     def _count_ingested(self, batch: Batch) -> None:
         self.counters.add_all(
@@ -190,6 +209,7 @@ class Engine:
                 "records_read": sum(read.records for read in batch.ranges),
                 "bytes_read": batch.bytes_read,
                 "records_superseded": sum(read.superseded for read in batch.ranges),
+                "records_late": sum(read.late for read in batch.ranges),
                 "records_filtered": sum(read.filtered for read in batch.ranges),
                 "records_rejected": sum(part.rejected for part in batch.parts),
                 "future_timestamps": sum(part.future for part in batch.parts),
@@ -197,6 +217,7 @@ class Engine:
             }
         )
         self.counters.add_by_topic("records_read", ((read.tp.topic, read.records) for read in batch.ranges))
+        self.counters.add_by_topic("records_late", ((read.tp.topic, read.late) for read in batch.ranges))
         for part in batch.parts:
             if part.future:
                 self._clock_warnings.future_records(part.topic, part.partition, part.file.last)

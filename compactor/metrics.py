@@ -64,6 +64,7 @@ class Counters:
                 "dead_letters",
                 "records_refused",
                 "records_superseded",
+                "records_late",
                 "records_unchanged",
                 "transactions",
                 "transactions_aborted",
@@ -98,7 +99,7 @@ class Counters:
                 counts[name] = counts.get(name, 0) + by
 
     def by_topic(self) -> Mapping[str, Mapping[str, int]]:
-        """Returns a copy of what was counted by source topic: records read and published, and dead letters."""
+        """Returns a copy of what was counted by source topic: records read, published and late, and dead letters."""
         with self._lock:
             return {topic: dict(counts) for topic, counts in self._topics.items()}
 

@@ -22,14 +22,16 @@ def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
     if created != asked:
         raise CatalogError(
             f"Connector {connector}: {_changes(created, asked)}.",
-            "They are fixed at the first start: set compaction.key.identity back, or start under a new connector "
-            "name, with another output topic.",
+            "They are fixed at the first start: set them back, or start under a new connector name, with another "
+            "output topic.",
         )
 
 
 def _changes(created: Rules, asked: Rules) -> str:
     """Returns in words which of order, identity and scope differ."""
-    named = zip(("order", "compaction.key.identity", "scope"), map(_word, created), map(_word, asked), strict=True)
+    named = zip(
+        ("compaction.order", "compaction.key.identity", "scope"), map(_word, created), map(_word, asked), strict=True
+    )
     return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
 
 

@@ -279,6 +279,8 @@ class _SectionReader:
         `waiting` are in the order of their blocks.
         """
         numbers, firsts = np.unique(blocks[waiting], return_index=True)
+        if not len(numbers):  # an index of nothing but rejected records has no block
+            return
         most = max(1, _AT_ONCE // directory.bounds(0)[1])
         ends = np.append(firsts[1:], len(waiting))
         for at in range(0, len(numbers), most):

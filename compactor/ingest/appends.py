@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.errors import DEFECT, GapError, IngestError
@@ -45,7 +45,7 @@ def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:
 class _Piece(Struct, frozen=True):
     """Contiguous offsets [lo, hi), the first of them lost below `start`, and what the rest holds.
 
-    `folded`: some records of it were left out, as later ones have their keys.
+    `folded`: some records of it were left out, as later ones have their keys; `late` lost by the connector's order.
     """
 
     lo: int
@@ -53,6 +53,7 @@ class _Piece(Struct, frozen=True):
     start: int
     parts: tuple[FileStats, ...]
     folded: bool
+    late: int
 
 
 def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
@@ -129,6 +130,7 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
         end=piece.hi,
         run=level0_run(start, piece.hi, parts, now_ms, folded=piece.folded) if parts else None,
         gap=Gap(start, piece.start) if piece.start > start else None,
+        late=piece.late or UNSET,
     )
 
 
@@ -139,7 +141,8 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Pie
     for read in reads:
         mine = [part for part in waiting if read.lo <= part.file.first < read.hi]
         _check_read(read, mine, joined[-1].hi if joined else read.lo)
-        _join(joined, _Piece(read.lo, read.hi, min(read.start, read.hi), tuple(mine), read.superseded > 0))
+        start, folded = min(read.start, read.hi), read.superseded > 0
+        _join(joined, _Piece(read.lo, read.hi, start, tuple(mine), folded, read.late))
     if sum(len(piece.parts) for piece in joined) < len(waiting):
         raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
     return joined
@@ -150,8 +153,8 @@ def _join(pieces: list[_Piece], piece: _Piece) -> None:
     if last is not None and last.start == last.hi:
         pieces[-1] = replace(piece, lo=last.lo)
     elif last is not None and piece.start == piece.lo:
-        folded = last.folded or piece.folded
-        pieces[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded)
+        folded, late = last.folded or piece.folded, last.late + piece.late
+        pieces[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded, late=late)
     else:
         pieces.append(piece)
 
@@ -168,9 +171,9 @@ def _check_read(read: RangeRead, parts: Sequence[FileStats], end: int) -> None:
     if any(part.file.first < read.start or part.file.last >= read.hi for part in parts):
         raise IngestError(f"{read.tp}: records lie outside the range [{read.start}, {read.hi}) they are of.", DEFECT)
     written = sum(part.file.records for part in parts)
-    if written + read.superseded + read.filtered != read.records:
+    if written + read.superseded + read.filtered + read.late != read.records:
         raise IngestError(
             f"{read.tp}: {read.records} records of the offsets [{read.lo}, {read.hi}) were read and {written} written, "
-            f"{read.superseded} superseded, {read.filtered} filtered.",
+            f"{read.superseded} superseded, {read.filtered} filtered, {read.late} late.",
             DEFECT,
         )

@@ -46,25 +46,33 @@ def latest_records(
     keys: pa.Array,
     outlines: FileOutlines = OUTLINES,
     room: LookUpRoom | None = None,
+    columns: Sequence[str] | None = None,
 ) -> pa.Table:
     """Returns the latest kept record (record.RUN) of each of `keys` (binary, as compared) that `log` has, in no order.
 
-    What is published and what is not yet both count. `outlines` remember the files, and verify them. Raises
+    What is published and what is not yet both count. `columns`: those of record.RUN that are read, FOUND_BY among them;
+    all by default. `outlines` remember the files, and verify them. Raises
     DamagedFileError, StorageError; MissingFileError if a file of records is gone: the caller's state of the catalog may
     be older than a vacuum; LookUpError once there is no `room` for the records, before others are read.
     """
-    asked, room, records = AskedKeys(pc.unique(keys.drop_null())), room or LookUpRoom(None), []
+    asked, records = AskedKeys(pc.unique(keys.drop_null())), []
+    reading = _Reading(outlines, room or LookUpRoom(None), columns)
     for run in sorted(log.kept, key=lambda run: run.start, reverse=True):
         if not len(asked):
             break
         if all(file.index is not None and has_none(storage, from_text(file.index), asked) for file in run.files):
             continue
-        of_run = _latest_of_run(storage, log, run, asked, outlines, room)
+        of_run = _latest_of_run(storage, log, run, asked, reading)
         if of_run.num_rows:
             records.append(of_run)
             is_left = pc.invert(pc.is_in(asked.keys, record.as_compared(of_run)["key"].combine_chunks()))
             asked = asked.filter(is_left.to_numpy(zero_copy_only=False))
-    return pa.concat_tables(records) if records else _NOTHING
+    nothing = _NOTHING if columns is None else _NOTHING.select(columns)
+    return pa.concat_tables(records) if records else nothing
+
+
+FOUND_BY: Final = ("offset", "key", KEY_IDENTITY)
+"""The columns of a record by which a look-up tells whether it is the one that is asked for."""
 
 
 _A_HEADER: Final = 256
@@ -86,7 +94,8 @@ class LookUpRoom:
     def counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields `batches`; raises LookUpError if they and those before take more than there is room for."""
         for batch in batches:
-            self._held += batch.nbytes + _A_HEADER * len(batch["headers"].flatten())
+            headers = len(batch["headers"].flatten()) if "headers" in batch.schema.names else 0
+            self._held += batch.nbytes + _A_HEADER * headers
             if self._most is not None and self._held > self._most:
                 raise LookUpError(
                     f"The records of these keys take more than {self._most:,} bytes.", "Ask for fewer keys at a time."
@@ -172,25 +181,31 @@ def unindexed_bytes(logs: Iterable[PartitionLog]) -> int:
     return sum(file.bytes for log in logs for run in log.kept for file in run.files if file.index is None)
 
 
-def _latest_of_run(
-    storage: Storage, log: PartitionLog, run: Run, asked: AskedKeys, outlines: FileOutlines, room: LookUpRoom
-) -> pa.Table:
+class _Reading(NamedTuple):
+    """How the records of one look-up are read: verified by `outlines`, within `room`, and which `columns` of them."""
+
+    outlines: FileOutlines
+    room: LookUpRoom
+    columns: Sequence[str] | None
+
+
+def _latest_of_run(storage: Storage, log: PartitionLog, run: Run, asked: AskedKeys, reading: _Reading) -> pa.Table:
     """Returns the latest records of the keys in `run`."""
     offsets, unread = _newest_in_run(storage, run, asked, max(run.start, log.start), run.end)
     if not unread and (offsets == NO_OFFSET).all():
         return _NOTHING
     pieces = OffsetRange(tp=log.tp, start=max(run.start, log.start), end=run.end, runs=(run,)).file_ranges
     scanned = [piece for piece in pieces if piece.file.index in unread]
-    offsets = np.maximum(offsets, _by_scan(storage, scanned, asked.keys, outlines))
+    offsets = np.maximum(offsets, _by_scan(storage, scanned, asked.keys, reading.outlines))
     if (offsets == NO_OFFSET).all():
         return _NOTHING
-    records = _records_at(storage, pieces, offsets, outlines, room)
+    records = _records_at(storage, pieces, offsets, reading)
     is_hers = _have_keys(records, asked.keys, offsets)
     if is_hers.all():
         return records
     # Another key with the same hash lies above: the keys tell them apart.
-    offsets[~is_hers] = _by_scan(storage, pieces, asked.keys.filter(pa.array(~is_hers)), outlines)
-    return _records_at(storage, pieces, offsets, outlines, room)
+    offsets[~is_hers] = _by_scan(storage, pieces, asked.keys.filter(pa.array(~is_hers)), reading.outlines)
+    return _records_at(storage, pieces, offsets, reading)
 
 
 @lru_cache(maxsize=256)
@@ -216,20 +231,22 @@ def _by_scan(
 
 
 def _records_at(
-    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], outlines: FileOutlines, room: LookUpRoom
+    storage: Storage, pieces: Sequence[FileRange], offsets: NDArray[np.int64], reading: _Reading
 ) -> pa.Table:
     """Reads the records at `offsets`, without those that are NO_OFFSET, by offset."""
     wanted = np.unique(offsets[offsets != NO_OFFSET])
-    return pa.Table.from_batches(room.counted(_batches_at(storage, pieces, wanted, outlines)), record.RUN)
+    names = record.RUN.names if reading.columns is None else reading.columns
+    schema = pa.schema([record.RUN.field(name) for name in names])
+    return pa.Table.from_batches(reading.room.counted(_batches_at(storage, pieces, wanted, reading)), schema)
 
 
 def _batches_at(
-    storage: Storage, pieces: Sequence[FileRange], wanted: NDArray[np.int64], outlines: FileOutlines
+    storage: Storage, pieces: Sequence[FileRange], wanted: NDArray[np.int64], reading: _Reading
 ) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         own = within(piece, wanted)
         if len(own):
-            yield from read_offsets(storage, piece, own, outlines)
+            yield from read_offsets(storage, piece, own, reading.outlines, reading.columns)
 
 
 def _have_keys(records: pa.Table, keys: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -84,7 +84,10 @@ class AddPartition(Action, OfPartition, frozen=True, tag="add-partition"):
 
 
 class Append(Action, OfPartition, frozen=True, tag="append"):
-    """Ingests source offsets [start, end); `run` holds their records, `gap` the offsets that were lost."""
+    """Ingests source offsets [start, end); `run` holds their records, `gap` the offsets that were lost.
+
+    `late` counts their records that lost by the connector's order, and are in no run; unset, and not written: none.
+    """
 
     topic: str
     partition: int
@@ -92,6 +95,7 @@ class Append(Action, OfPartition, frozen=True, tag="append"):
     end: int
     run: Run | None = None
     gap: Gap | None = None
+    late: int | UnsetType = UNSET
 
 
 class PlanFold(Action, OfPartition, frozen=True, tag="plan-fold"):

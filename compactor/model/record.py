@@ -65,7 +65,8 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     """A reading task's range report: it read all of [lo, hi), which holds `records` records.
 
     `start` is above `lo` only if the log began there: the offsets between were lost. Of the records, `superseded`
-    were left out, as a later one of the same range has the same key, and `filtered` were dropped as they were read.
+    were left out, as a later one of the same range has the same key, `filtered` were dropped as they were read, and
+    `late` lost against one with a lower offset, by the connector's order.
     """
 
     tp: TopicPartition
@@ -76,6 +77,7 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     records: int
     superseded: int = 0
     filtered: int = 0
+    late: int = 0
 
 
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}

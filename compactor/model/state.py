@@ -47,6 +47,10 @@ BYTES: Final = "key"
 """The identity of a catalog that compares keys byte by byte."""
 
 
+BY_OFFSET: Final = "offset"
+"""The order of Kafka's cleaner, and of a catalog that names no other: the record with the highest offset wins."""
+
+
 MANY_A_BUCKET: Final = 1_000
 """From so many partitions a bucket on, each topic is dealt to one bucket as a whole."""
 
@@ -86,7 +90,7 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
 
     catalog_id: str = ""
     connector: str = ""
-    order: str = "offset"
+    order: str = BY_OFFSET
     identity: str = BYTES
     scope: str = "partition"
     epoch: int = 0

@@ -50,7 +50,12 @@ With 64 KiB it costs 0.4 ms, as each column has its price, and reading all of th
 large ones (with 256 KiB, 1.6 times). In an object store each is a request: there they stay large. So they do at level
 0, as small ones take a quarter more of the time to write."""
 
-_INDEXED_AT: Final = {"ingest.write": "ingest.index", "merge.write": "merge.index", "clean.write": "clean.index"}
+_INDEXED_AT: Final = {
+    "ingest.write": "ingest.index",
+    "ingest.admit": "ingest.index",
+    "merge.write": "merge.index",
+    "clean.write": "clean.index",
+}
 """By the failpoint of a job's files that of its index; other jobs write none."""
 
 _LOOSE: Final = 4 << 20

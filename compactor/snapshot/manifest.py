@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import FoldError
 from compactor.model.log import PartitionLog, generation_of
-from compactor.model.state import BYTES, CatalogState
+from compactor.model.state import BY_OFFSET, BYTES, CatalogState
 from compactor.model.times import LAST_MS
 from compactor.settings import CompactionPolicy
 from compactor.storage.base import Storage
@@ -51,7 +51,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
 
     `generations`, by partition, are there once one of them is above 1: the source offsets count within them.
-    `key_identity` is there if keys are not compared by their bytes.
+    `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered by offset.
     """
 
     format_version: int = VERSION
@@ -67,6 +67,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     output_offsets: dict[str, int]
     generations: dict[str, int] | UnsetType = UNSET
     key_identity: str | UnsetType = UNSET
+    order: str | UnsetType = UNSET
     records: int
     tombstones_excluded: int
     policy: dict[str, str | int | float]
@@ -115,6 +116,7 @@ def manifest_of(
         output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
         generations=_generations(logs),
         key_identity=UNSET if state.identity == BYTES else state.identity,
+        order=UNSET if state.order == BY_OFFSET else state.order,
         records=sum(file.records for file in files),
         tombstones_excluded=tombstones,
         policy=named(inputs.policy),

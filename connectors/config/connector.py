@@ -37,6 +37,7 @@ from connectors.config.fields import (
     LocationOrNone,
     Long,
     LongOrUnlimited,
+    Order,
     OutputTopic,
     Ratio,
     Short,
@@ -143,6 +144,8 @@ class ConnectorConfig(BaseModel):
 
     With `json` the order of members, spaces and forms of numbers make no difference. With `avro` neither does the
     schema's id."""
+    order: Order = _compaction("compaction.order", "offset", importance="medium")
+    """Which record of a key wins ([semantics.md](semantics.md#another-order)). Fixed at the first start."""
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.ms", "-1", unit="ms", importance="medium"
     )
@@ -181,8 +184,8 @@ class ConnectorConfig(BaseModel):
     )
     """Whether the files of the state get an index of their keys, so that `keyfold get` need not read all keys.
 
-    `auto`: if another setting needs it, as `publish.unchanged=skip` and `compaction.key.identity` do. With an index,
-    files that have none get one by the next full fold of their partition."""
+    `auto`: if another setting needs it, as `publish.unchanged=skip`, `compaction.key.identity` and
+    `compaction.order` do. With an index, files that have none get one by the next full fold of their partition."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
     topic gets each key once."""

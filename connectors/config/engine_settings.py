@@ -42,7 +42,8 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 
 def needs_index(connector: ConnectorConfig) -> bool:
     """Returns whether runs get an index of their keys: `auto` is yes if another setting needs one."""
-    needed = connector.publish_unchanged == "skip" or connector.key_identity != "bytes"
+    compares = connector.key_identity != "bytes" or connector.order != "offset"
+    needed = connector.publish_unchanged == "skip" or compares
     return connector.state_index == "always" or (connector.state_index == "auto" and needed)
 
 

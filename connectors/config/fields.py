@@ -44,6 +44,8 @@ _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)
 _LISTENER = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[^\s:,/\[\]]*):(\d{1,5})/?", re.IGNORECASE)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Bytes of a header's name; each commit of the catalog's state has it.
+_MOST_NAME = 249
 # Characters of a path: Linux's PATH_MAX without the NUL that ends it.
 _PATH_MAX = 4_095
 
@@ -348,6 +350,21 @@ def _matching(pattern: re.Pattern[str]) -> BeforeValidator:
     return _of_text(parse)
 
 
+def _order(text: str) -> str:
+    """Returns the text of an order as a catalog has it: its word in lower case, a name as it is. Raises ValueError."""
+    word, colon, name = text.partition(":")
+    word = word.strip().lower()
+    if colon:
+        if word != "header" or not name:
+            raise ValueError
+        if len(name.encode()) > _MOST_NAME:
+            raise ValueError(f"a header's name of more than {_MOST_NAME} bytes is not taken")
+        return f"{word}:{name}"
+    if word not in ("offset", "timestamp"):
+        raise ValueError
+    return word
+
+
 ANY_CASE: Final = _of_text(str.lower)
 """For a Literal of words in lower case."""
 WORDS: Final = _of_text(_words)
@@ -364,6 +381,7 @@ LongOrUnlimited = Annotated[
     _of_text(_unlimited),
     Allowed('a whole number, 1 or more, or "unlimited"', "LONG"),
 ]
+Order = Annotated[str, _of_text(_order), Allowed("offset, timestamp, or header: with the name of a header")]
 Ratio = Annotated[float, Ge(0), Le(1), _of_text(_number), Allowed("a number from 0 to 1", "DOUBLE")]
 Flag = Annotated[bool, _of_text(_flag), Allowed("true or false", "BOOLEAN")]
 WrittenTopic = Annotated[str, _of_text(_written_topic), Allowed("a topic name that does not begin with __")]

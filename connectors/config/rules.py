@@ -185,6 +185,18 @@ def _compared_keys(identity: str, policy: frozenset[str]) -> Iterator[Fault]:
         yield Fault("compaction.key.identity", text)
 
 
+def _order(order: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
+    if order == "offset":
+        return
+    reasons = {
+        "no keys are compared without compact in cleanup.policy": "compact" not in policy,
+        "what is kept of a key is found by an index of keys, and state.index is never": index == "never",
+    }
+    yield from (
+        Fault("compaction.order", f'"{order}" cannot be: {reason}.') for reason, holds in reasons.items() if holds
+    )
+
+
 def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
     if way == "send":
         return
@@ -213,6 +225,7 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),
     (("cleanup_policy", "output_topic_template", "snapshot_location"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
+    (("order", "cleanup_policy", "state_index"), _order),
     (("publish_unchanged", "output_topic_template", "cleanup_policy", "state_index"), _unchanged),
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )

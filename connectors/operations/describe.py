@@ -22,6 +22,7 @@ from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined, first_end_of, generation_of
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
+from compactor.model.times import earliest
 from compactor.settings import EngineSettings
 from compactor.snapshot import location
 from compactor.snapshot.location import SnapshotFailure
@@ -111,7 +112,8 @@ class PartitionDescription(Struct, frozen=True, kw_only=True):
     """A log. `source_end` and `lag` (source_end - published) are None if the broker did not say.
 
     A later `generation` was read again from `generation_start`; `waits_for` is the offset that it has to reach before
-    any of it is published, None once it was.
+    any of it is published, None once it was. `first_horizon_ms` is the earliest delete horizon of its tombstones, None
+    if none has one: a record that comes late (compaction.order) brings its key back once the key's tombstone is gone.
     """
 
     topic: str
@@ -131,17 +133,22 @@ class PartitionDescription(Struct, frozen=True, kw_only=True):
     generation: int
     generation_start: int | None
     waits_for: int | None
+    first_horizon_ms: int | None
     fold: FoldDescription
     quarantine: Quarantined | None
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """Everything; `broker_error` says why there are no source ends, `snapshots` why no snapshot can be written."""
+    """Everything; `broker_error` says why there are no source ends, `snapshots` why no snapshot can be written.
+
+    `order` says which record of a key wins, as `compaction.order` does.
+    """
 
     format_version: int
     connector: str
     catalog_id: str
     catalog_version: int
+    order: str
     owner: OwnerDescription
     status: WorkerStatus | None
     broker_error: str | None
@@ -247,6 +254,7 @@ def _partition(log: PartitionLog, source_end: int | None, decision: CleaningDeci
         generation=generation_of(log),
         generation_start=start,
         waits_for=first_end_of(log),
+        first_horizon_ms=earliest(*(run.next_horizon_ms for run in kept)),
         fold=FoldDescription(reason=decision.reason.value, text=decision.text, due_ms=decision.due_ms),
         quarantine=log.quarantine and replace(log.quarantine, error=logged_text(log.quarantine.error)),
     )
@@ -312,6 +320,7 @@ def describing(
         connector=connector.name,
         catalog_id=state.catalog_id,
         catalog_version=catalog.version,
+        order=state.order,
         owner=OwnerDescription(
             alive=owner_lock.is_alive(storage), name=owner_lock.shown(state.owner), epoch=state.epoch
         ),

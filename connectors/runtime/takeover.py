@@ -193,7 +193,7 @@ def take_over(
     refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
-    catalog.require("offset", _IDENTITY.get(connector.key_identity, connector.key_identity), "partition")
+    catalog.require(connector.order, _IDENTITY.get(connector.key_identity, connector.key_identity), "partition")
     owner = owner_lock.this_process(start=start.number).text
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")

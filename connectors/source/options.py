@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compactor.ingest.ingest import Intake
+from compactor.model.state import BY_OFFSET
 from connectors.chain.spec import ChainSpec, is_plain
 from connectors.config.topics import TopicPattern, pattern
 from connectors.data.bounds import MOST_READ
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 _REQUEST_S: Final = 10.0
 """How long (s) one request may take at most; a connector with a shorter timeout waits no longer than that."""
+
+ORDERED_MAX: Final = 1_000_000
+"""Offsets of a portion whose records have another order than their offsets. The worker's own process holds 50 bytes of
+each of them while it decides which are late; fewer would look through the log for a portion's keys more often."""
 
 STORE_INTERVAL_MS: Final = 500
 """The shortest time between two micro-batches on an object store: each takes some ten requests, which are paid for."""
@@ -107,13 +112,19 @@ def source_options(
         selection=_selection(connector, left_out(state)),
         starts=starts(state),
         closed=frozenset(name for name, topic in state.topics.items() if topic.closed is not None),
-        limits=ReadLimits(max_offsets=connector.max_offsets_per_trigger, tasks_max=tasks_max),
+        limits=ReadLimits(max_offsets=_max_offsets(connector), tasks_max=tasks_max),
         skip_lost=connector.on_data_loss == "skip",
         intake=intake,
         interval_ms=_interval_ms(connector, intake),
         pinned=pinned,
         chain=None if chain is None or is_plain(chain) else replace(chain, most_read=_most_read(clients)),
     )
+
+
+def _max_offsets(connector: ConnectorConfig) -> int | None:
+    """Returns max.offsets.per.trigger, at most ORDERED_MAX if records have another order than their offsets."""
+    most = connector.max_offsets_per_trigger
+    return most if connector.order == BY_OFFSET else min(most or ORDERED_MAX, ORDERED_MAX)
 
 
 def _most_read(clients: ClientSettings) -> int:

@@ -34,9 +34,10 @@ IN_TASKS: Final = frozenset(
 )
 """Steps that Spark's Python processes reach if its tasks read and publish; the driver reaches all others."""
 
-ELSEWHERE: Final = ("rebuild.", "redrive.", "publish.retired", "catalog.replace")
+ELSEWHERE: Final = ("rebuild.", "redrive.", "publish.retired", "ingest.admit", "catalog.replace")
 """Prefixes of steps that this scenario's worker does not take: those of `keyfold rebuild` and of a file of another
-catalog (test_rebuild.py), of `keyfold dlq` and of keys with an identity (e2e/test_dlq.py, test_key_identity.py)."""
+catalog (test_rebuild.py), of `keyfold dlq`, of keys with an identity, and of records that come late (e2e/test_dlq.py,
+test_key_identity.py, test_order.py)."""
 
 IN_A_REBUILD: Final = tuple(step for step in STEPS if step.startswith("rebuild."))
 """Steps of `keyfold rebuild`."""
@@ -53,6 +54,8 @@ def settings(step: str, *, tasks: bool = False) -> Mapping[str, Any]:
     """Returns settings with which `step` is reached; with `tasks`, Spark's tasks read, publish and rewrite."""
     if step.endswith(".index"):
         return {**settings(step.replace(".index", ".write"), tasks=tasks), "state.index": "always"}
+    if step == "ingest.look-up":
+        return {**settings("ingest.before-commit", tasks=tasks), "compaction.order": "timestamp"}
     if step == "publish.unchanged":
         return {**settings("publish.sent", tasks=tasks), "publish.unchanged": "skip"}
     if tasks and step.startswith(("publish.", "source.", "ingest.")):

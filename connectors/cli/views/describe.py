@@ -9,7 +9,8 @@ from typing import Final
 import humanize
 
 from compactor.clean.due import Reason
-from compactor.model.times import moment
+from compactor.model.state import BY_OFFSET
+from compactor.model.times import earliest, moment
 from connectors.operations.describe import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.progress.terminal import table
 from connectors.runtime.status import ConnectorState
@@ -34,7 +35,7 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
         "offsets_lost",
     ),
     "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),
-    "left out": ("records_unchanged", "records_rejected", "records_refused", "dead_letters"),
+    "left out": ("records_late", "records_unchanged", "records_rejected", "records_refused", "dead_letters"),
     "folded": (
         *("full_folds", "merges", "fold_bytes_read", "fold_bytes_written", "fold_records_removed"),
         *("fold_jobs", "fold_ms", "retentions"),
@@ -45,7 +46,7 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
 
 def text(description: Description, now_ms: int, location: str) -> str:
     """Returns the whole text, its sections parted by an empty line; `location` is the connector's folder."""
-    sections = [list(_head(description, now_ms, location))]
+    sections = [[*_head(description, now_ms, location), *_order(description)]]
     if description.topics:
         headers = ("TOPIC", "OUTPUT", "READ", "NEWEST SNAPSHOT", "TAKEN", "RECORDS")
         sections.append([table(headers, [_topic_row(topic) for topic in description.topics])])
@@ -79,6 +80,17 @@ def _head(description: Description, now_ms: int, location: str) -> Iterator[str]
     if trouble := description.snapshots:
         yield f"No snapshot since {moment(trouble.since_ms)}, {trouble.failures} failed: {trouble.error}"
         yield f"  tried again at {moment(trouble.retry_ms)}; everything else goes on"
+
+
+def _order(description: Description) -> Iterator[str]:
+    """Yields a line about which record of a key wins, and until when none that comes late brings a key back."""
+    if description.order == BY_OFFSET:
+        return
+    horizon = earliest(*(log.first_horizon_ms for log in description.partitions))
+    kept = sum(log.tombstones for log in description.partitions)
+    until = "none has its delete horizon yet" if horizon is None else f"the first of them until {moment(horizon)}"
+    fence = f"{kept:,} tombstones keep late records from bringing their keys back, {until}" if kept else "no tombstones"
+    yield f"Order: by {description.order}; {fence}"
 
 
 def other_snapshots_line(topic: str, ids: Sequence[str]) -> str:

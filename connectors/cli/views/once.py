@@ -21,6 +21,8 @@ FORMAT: Final = 1
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 """What means something to a shell within double quotes."""
 _HEADERS: Final = ("TOPIC", "READ", "PUBLISHED", "DEAD LETTERS", "KEPT", "SNAPSHOT")
+_LATE: Final = "LATE"
+"""The column that is there if some records came late."""
 
 
 class OnceSnapshot(Struct, frozen=True, kw_only=True):
@@ -34,7 +36,8 @@ class OnceSnapshot(Struct, frozen=True, kw_only=True):
 class OnceTopic(Struct, frozen=True, kw_only=True):
     """A source topic: records that this run read and published, its dead letters, and what is kept at its end.
 
-    `closed` says why the topic is not read; None if it is.
+    `late` counts those that lost by the connector's order as they came. `closed` says why the topic is not read; None
+    if it is.
     """
 
     topic: str
@@ -42,6 +45,7 @@ class OnceTopic(Struct, frozen=True, kw_only=True):
     read: int
     published: int
     dead_letters: int
+    late: int
     kept: int
     snapshot: OnceSnapshot | None
 
@@ -90,6 +94,7 @@ def _topic(state: CatalogState, name: str, counts: Mapping[str, int], place: str
         read=counts.get("records_read", 0),
         published=counts.get("records_published", 0),
         dead_letters=counts.get("dead_letters", 0),
+        late=counts.get("records_late", 0),
         kept=sum(run.records for run in runs),
         snapshot=None
         if newest is None
@@ -106,8 +111,10 @@ def _lines(done: OnceResult) -> Iterator[str]:
     several = len(done.connectors) > 1
     rows = [(connector.connector, topic) for connector in done.connectors for topic in connector.topics]
     if rows:
-        headers = ("CONNECTOR", *_HEADERS) if several else _HEADERS
-        yield table(headers, [(*((name,) if several else ()), *_row(topic)) for name, topic in rows])
+        has_late = any(topic.late for _, topic in rows)
+        own = (*_HEADERS[:-1], _LATE, _HEADERS[-1]) if has_late else _HEADERS
+        headers = ("CONNECTOR", *own) if several else own
+        yield table(headers, [(*((name,) if several else ()), *_row(topic, has_late)) for name, topic in rows])
     for connector in done.connectors:
         if connector.error is not None:
             told = connector.error.removeprefix(f"Connector {connector.connector}: ")
@@ -117,10 +124,11 @@ def _lines(done: OnceResult) -> Iterator[str]:
         yield f"Open it: {opening(paths[0])}"
 
 
-def _row(topic: OnceTopic) -> tuple[object, ...]:
+def _row(topic: OnceTopic, has_late: bool) -> tuple[object, ...]:
     path = None if topic.snapshot is None else topic.snapshot.path
     name = topic.topic if topic.closed is None else f"{topic.topic} ({topic.closed})"
-    return (name, topic.read, topic.published, topic.dead_letters, topic.kept, path)
+    late = (topic.late,) if has_late else ()
+    return (name, topic.read, topic.published, topic.dead_letters, topic.kept, *late, path)
 
 
 def opening(path: str) -> str:

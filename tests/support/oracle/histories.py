@@ -37,6 +37,17 @@ KEYS: Final = (b"a", b"b", b"", b"\x00", b"\xff\xfe", b"a", b"b", None)
 ANY_CASE: Final = (b"aa", b"AA", b"Aa", b"b", b"B", b"", b"\x00", b"\xff\xfe", b"aa", b"b", None)
 VALUES: Final = (b"1", b"2", None, b"", None, b"\x00\xff", b"a longer value than the others", REFUSED)
 HEADERS: Final = ((), (), (), (("h", b"1"), ("h", None)), (("", b"\x00"), ("n", b"")))
+RANK: Final = "header:rank"
+ORDERS: Final = (None, None, "timestamp", RANK, None)
+"""Two of five histories have an order; so two of fifteen have one in which keys have an identity, too."""
+RANKED: Final = (
+    *HEADERS[1:],
+    (("rank", b"too short"[:7]),),
+    *((("rank", number.to_bytes(8, "big", signed=True)),) for number in (-1, 0, 1, 2, 2, 3, 1 << 62)),
+    (("rank", (9).to_bytes(8, "big")), ("rank", (1).to_bytes(8, "big"))),
+    (("rank", (1).to_bytes(8, "big")), ("rank", None)),
+)
+"""Headers of records that are ordered by one: of several the last counts, and one that is no long is none."""
 MOMENTS: Final = (0, 0, 0, -100, -200, -500, -2000, 100, 5000)
 """Timestamps relative to the clock: all times are multiples of 100 ms, so that limits are met exactly."""
 
@@ -89,10 +100,11 @@ TAKING: Final = (
 def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
-    In every third history keys are compared by an identity.
+    In every third history keys are compared by an identity; two of five have another order than the offset.
     """
     chance = _Chance(number)
-    first = [steps.AnyCase()] if chance.any_case else []
+    first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
+    first += [] if chance.order is None else [steps.OrderedBy(chance.order)]
     return [*first, Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
@@ -101,6 +113,8 @@ class _Chance:
 
     def __init__(self, number: int) -> None:
         self.any_case = number % 3 == 1
+        self.order = ORDERS[number % len(ORDERS)]
+        self._headers = RANKED if self.order == RANK else HEADERS
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
@@ -162,7 +176,7 @@ class _Chance:
             time=self._of(FIXED if fixed else MOMENTS),
             fixed=fixed,
             hole=self._of((0, 0, 0, 0, 2)),
-            headers=self._of(HEADERS),
+            headers=self._of(self._headers),
         )
 
     def _ingest(self) -> Ingest:

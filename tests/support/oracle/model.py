@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from msgspec import UNSET
+
 from compactor.catalog.commits import Commit
 from compactor.model.actions import (
     AddPartition,
@@ -26,7 +28,7 @@ from compactor.model.actions import (
 )
 from compactor.model.log import Generation, PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, apply
+from compactor.model.state import BY_OFFSET, CatalogState, apply
 from compactor.settings import FOREVER
 from tests.support.engine import Row, row
 from tests.support.memory.journal import OutputTopic
@@ -74,6 +76,11 @@ class LogModel:
         self.last_fold_ms: int | None = None
         self.planned = {start}
         self.sent = {start}
+        # Offsets of records that lost by the order as they came.
+        self.late: set[int] = set()
+        # The rank of what was kept of each key, before each action since the last that ingested: records are decided
+        # about before their commit, and a clean may come between.
+        self._floors: list[dict[bytes | None, tuple[int, ...]]] = []
         self._folded: list[tuple[int, int]] = []
         self._skipped: list[tuple[int, int]] = []
         self._source = source
@@ -99,7 +106,10 @@ class LogModel:
         """Returns the log's records of the offsets [start, end): those of the source that were not given up."""
         found = self._source.between(self.tp, max(start, self.begun), end)
         lead = [one for one in self.lead if start <= one["offset"] < end]
-        return [*lead, *(one for one in found if not self._is_skipped(one["offset"]))]
+        return [
+            *lead,
+            *(one for one in found if not self._is_skipped(one["offset"]) and one["offset"] not in self.late),
+        ]
 
     def _is_skipped(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self._skipped)
@@ -179,8 +189,10 @@ class LogModel:
 
     def take(self, action: AnyAction, before: PartitionLog, now_ms: int, settings: Settings) -> Iterator[str]:
         """Applies `action`, decided at `now_ms`; yields what is wrong with it."""
+        self._note_floors(before)
         match action:
             case Append():
+                yield from self._admit(action)
                 yield from self._append(action, now_ms, settings)
             case PlanFold():
                 yield from self._plan(action, now_ms, settings)
@@ -204,6 +216,36 @@ class LogModel:
         self._folded = [one for one in self._folded if one[0] < self.published]
         self.published = self.folded_end = self.end = action.end
         self.sent.add(action.end)
+
+    def _admit(self, action: Append) -> Iterator[str]:
+        """Notes which records of an action lose by the order."""
+        counts = 0 if action.late is UNSET else action.late
+        floors, self._floors = self._floors, []
+        possible = [self._late(action, dict(floor)) for floor in floors] or [set[int]()]
+        chosen = next((late for late in reversed(possible) if len(late) == counts), None)
+        if chosen is None:
+            yield f"{counts} records are late, it should be one of {possible}"
+        self.late |= possible[-1] if chosen is None else chosen
+
+    def _note_floors(self, before: PartitionLog) -> None:
+        """Notes what is kept of each key before an action."""
+        if self._source.order != BY_OFFSET:
+            self._floors.append(
+                {self.identity(one.row["key"]): self._source.rank(one.row) for one in self.kept(before)}
+            )
+
+    def _late(self, action: Append, highest: dict[bytes | None, tuple[int, ...]]) -> set[int]:
+        """Returns the offsets of the records that lose against what is kept, or one at a lower offset."""
+        late: set[int] = set()
+        for record in self.rows(action.start, action.end):
+            if record["key"] is None:
+                continue
+            key, rank = self.identity(record["key"]), self._source.rank(record)
+            if rank < highest.get(key, ()):
+                late.add(record["offset"])
+            else:
+                highest[key] = rank
+        return late
 
     def _append(self, action: Append, now_ms: int, settings: Settings) -> Iterator[str]:
         if action.start != self.end:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from compactor.catalog.commits import Commit, commit_path, list_versions, read
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import BY_OFFSET, CatalogState
 from tests.support.oracle import log_contents, lookups, output, retention, snapshots, steps
 from tests.support.oracle.model import Model
 from tests.support.oracle.named_ids import NamedIds
@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 
 class Oracle:
-    """One connector from its creation on. `spark` None: LocalSpark. `any_case`: keys have an identity (`identity`)."""
+    """One connector from its creation on. `spark` None: LocalSpark.
 
-    def __init__(self, spark: SparkSession | None, folder: Path, *, any_case: bool = False) -> None:
-        self.simulation = Simulation(spark, folder, any_case=any_case)
+    `any_case`: keys have an identity (`identity`); `order`: which record of a key wins (compaction.order).
+    """
+
+    def __init__(
+        self, spark: SparkSession | None, folder: Path, *, any_case: bool = False, order: str = BY_OFFSET
+    ) -> None:
+        self.simulation = Simulation(spark, folder, any_case=any_case, order=order)
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._look_ups = lookups.LookUps(self.simulation.storage)

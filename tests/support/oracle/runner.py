@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from compactor.model.state import BY_OFFSET
 from tests.support.oracle import steps
 from tests.support.oracle.histories import history as made
 from tests.support.oracle.oracle import Oracle
@@ -40,7 +41,9 @@ def silence_logs() -> None:
 def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> None:
     """Performs all steps, without Spark if None; raises at the first that fails or breaks a promise."""
     with TemporaryDirectory(prefix="keyfold-") as folder:
-        Oracle(spark, Path(folder), any_case=steps.AnyCase() in history[:1]).run(history)
+        order = next((step.order for step in history if isinstance(step, steps.OrderedBy)), BY_OFFSET)
+        any_case = any(isinstance(step, steps.AnyCase) for step in history)
+        Oracle(spark, Path(folder), any_case=any_case, order=order).run(history)
 
 
 def failure(history: Sequence[steps.AnyStep]) -> str | None:

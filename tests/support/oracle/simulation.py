@@ -29,6 +29,7 @@ from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
+from compactor.model.state import BY_OFFSET, BYTES
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -88,8 +89,10 @@ class Simulation:
     all times that the clock has shown since a step began.
     """
 
-    def __init__(self, spark: SparkSession | None, folder: Path, *, any_case: bool = False) -> None:
-        self.source = Source(identity.compared if any_case else None)
+    def __init__(
+        self, spark: SparkSession | None, folder: Path, *, any_case: bool = False, order: str = BY_OFFSET
+    ) -> None:
+        self.source = Source(identity.compared if any_case else None, order)
         self.clock = ManualClock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
@@ -164,8 +167,8 @@ class Simulation:
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
-            case steps.AnyCase():
-                assert self.source.compare is not None
+            case steps.AnyCase() | steps.OrderedBy():
+                pass  # the source has them from its beginning on
             case _:
                 _keep(components, step, now_ms)
 
@@ -204,8 +207,9 @@ class Simulation:
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
         self.settings[catalog.state.epoch + 1] = settings
-        if self.source.compare is not None:
-            catalog.require("offset", identity.NAME, "partition")
+        named = BYTES if self.source.compare is None else identity.NAME
+        if (self.source.order, named) != (BY_OFFSET, BYTES):
+            catalog.require(self.source.order, named, "partition")
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:

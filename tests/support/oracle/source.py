@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from compactor.generation.tombstones import Compare
 from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, TopicPartition
+from compactor.model.state import BY_OFFSET
 from tests.support.engine import Row, range_report, row
 from tests.support.oracle.steps import PARTITIONS, SourceRecord
 
@@ -13,11 +14,12 @@ from tests.support.oracle.steps import PARTITIONS, SourceRecord
 class Source:
     """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read.
 
-    `compare` finds by what keys are compared; None: by their bytes.
+    `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins.
     """
 
-    def __init__(self, compare: Compare | None = None) -> None:
+    def __init__(self, compare: Compare | None = None, order: str = BY_OFFSET) -> None:
         self.compare = compare
+        self.order = order
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
@@ -37,6 +39,16 @@ class Source:
         """Returns what `key` is compared by."""
         own = None if self.compare is None or key is None else self.compare(key)[0]
         return key if own is None else own
+
+    def rank(self, record: Row) -> tuple[int, ...]:
+        """Returns what the order compares of a record: the greater wins, of equal ones the higher offset."""
+        if self.order == BY_OFFSET or record["offset"] < 0:
+            return ()
+        if self.order == "timestamp":
+            return (record["timestamp"],)
+        name = self.order.removeprefix("header:")
+        values = [header["value"] for header in record["headers"] or () if header["key"] == name][-1:]
+        return tuple(int.from_bytes(value, "big", signed=True) for value in values if value and len(value) == 8)
 
     def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
         """Returns the last record of each key among `rows`, by offset."""

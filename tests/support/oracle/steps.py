@@ -158,8 +158,14 @@ class AnyCase(NamedTuple):
     """Keys are compared by an identity (`identity`) from the beginning on; the first step of a history, or none."""
 
 
+class OrderedBy(NamedTuple):
+    """Records are ordered by `order` (compaction.order) from the beginning on; among the first steps, or none."""
+
+    order: str
+
+
 PlainStep: TypeAlias = (
-    AnyCase | Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper | ChangeOffset
+    AnyCase | OrderedBy | Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper | ChangeOffset
 )
 
 

@@ -58,6 +58,10 @@ FAR_MS: Final = 1 << 62
 Record = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, dict[str, Any]]
 
 
+def _rank(number: int) -> Row:
+    return {"key": "rank", "value": number.to_bytes(8, "big")}
+
+
 class _Raw(Settings):
     """cleanup.policy=delete: nothing is folded by key."""
 
@@ -68,7 +72,7 @@ class _Raw(Settings):
 
 def perform(folder: Path) -> Simulation:
     """The world below `folder` in which all of it has happened."""
-    simulation = Simulation(None, folder, any_case=True)
+    simulation = Simulation(None, folder, any_case=True, order="header:rank")
     history = _History(simulation)
     for part in (
         history.fold_and_snapshot,
@@ -112,11 +116,13 @@ class _History:
         self._do(Advance(1_500))
 
     def merge(self) -> None:
-        """Runs of level 1, and one of level 0 above them."""
+        """Runs of level 1, and one of level 0 above them, without a record that lost by the order."""
         self._take(T0, (b"m", b"1"), (b"b", b"3"))
         self._take(T0, (b"m", b"2"), (b"n", None))
         self._do(Round())
-        self._take(T0, (b"o", b"1"), (b"o", b"2"))
+        ranked = ((b"ranked", b"%d" % rank, {"headers": [_rank(rank)]}) for rank in (2, 1))
+        self._take(T0, (b"o", b"1"), (b"o", b"2"), *ranked)
+        self._simulation.source.rows[T0].pop()
 
     def keep_raw(self) -> None:
         """A life that does not fold: records without a key are records as all others."""

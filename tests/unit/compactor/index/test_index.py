@@ -159,6 +159,9 @@ def test_no_key_needs_no_block() -> None:
     add(index, 0, [None, None])
     (of,) = index.write(storage, PATH).values()
     assert offsets_of(storage, of, [b"a"]) == {}
+    offsets = all_offsets(storage, of, AskedKeys(pa.array([b"a"], pa.binary())), 0, 9)
+    assert offsets is not None
+    assert offsets.tolist() == []
 
 
 @pytest.mark.parametrize("byte", [0, 6_143, 6_144, -1, -20])

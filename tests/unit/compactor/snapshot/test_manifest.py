@@ -53,6 +53,14 @@ def test_a_manifest_reads_as_it_was_written() -> None:
     assert data.startswith(b'{\n  "format_version": 1')
 
 
+def test_another_order_is_named() -> None:
+    """Readers learn which record of a key won (compaction.order); without one the field is not there."""
+    assert "order" not in json.loads(manifest.encode(FULL))
+    named = replace(FULL, order="header:version")
+    assert json.loads(manifest.encode(named))["order"] == "header:version"
+    assert manifest.decode(manifest.encode(named)) == named
+
+
 @pytest.mark.parametrize("name", manifest.NAMES)
 def test_a_manifest_is_read_by_its_old_name_too(name: str) -> None:
     """`manifest.json`, as older snapshots have it, without the id of a catalog."""

@@ -30,6 +30,7 @@ from connectors.source.source_errors import RECREATED
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 
+FENCE = "tombstones keep late records from bringing their keys back"
 SETTINGS = EngineSettings(connector="c", policy=CompactionPolicy())
 ROWS = [row(0, b"a", b"1"), row(1, b"b", None), row(3, None, b"x", rejected="null key"), row(4, b"a", b"22")]
 PUBLISH = Publish(topic="orders", partition=0, end=5)
@@ -243,6 +244,7 @@ def test_describe_shows_offsets_runs_and_counts(tmp_path: Path) -> None:
         "generation": 1,
         "generation_start": None,
         "waits_for": None,
+        "first_horizon_ms": None,
     }
     fold = partition.pop("fold")
     assert partition == expected
@@ -424,6 +426,7 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         connector="c",
         catalog_id="i",
         catalog_version=1,
+        order="offset",
         owner=owner,
         status=operation.worker_status(msgspec.convert(said, StatusContent), 5_000),
         broker_error=None,
@@ -437,6 +440,42 @@ def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lin
         "No snapshot since 1970-01-01T00:00:00Z, 2 failed: No space left.",
         "  tried again at 1970-01-01T00:01:00Z; everything else goes on",
     ]
+
+
+@pytest.mark.parametrize(
+    ("order", "tombstones", "horizon_ms", "said"),
+    [
+        ("offset", 2, 5_000, None),
+        ("timestamp", 0, None, "timestamp; no tombstones"),
+        ("header:v", 2, None, f"header:v; 2 {FENCE}, none has its delete horizon yet"),
+        ("timestamp", 2, 5_000, f"timestamp; 2 {FENCE}, the first of them until 1970-01-01T00:00:05Z"),
+    ],
+)
+def test_another_order_than_the_offset_is_shown(
+    order: str, tombstones: int, horizon_ms: int | None, said: str | None
+) -> None:
+    """With what keeps late records from bringing deleted keys back, and until when."""
+    base = replace(_run(0, 9, 9, level=-1), tombstones=tombstones, next_horizon_ms=horizon_ms)
+    log = replace(_log(9, base), output=None)
+    topic = Topic(topic="t", topic_id="i", output=None, output_id=None)
+    state = CatalogState(order=order, topics={"t": topic}, logs=(log,))
+    (partition,) = operation.partitions(state, {}, SETTINGS, 0)
+    assert partition.first_horizon_ms == horizon_ms
+    described = operation.Description(
+        format_version=1,
+        connector="c",
+        catalog_id="i",
+        catalog_version=1,
+        order=order,
+        owner=operation.OwnerDescription(alive=False, name="h:1", epoch=2),
+        status=None,
+        broker_error=None,
+        snapshots=None,
+        topics=(),
+        partitions=(partition,),
+    )
+    lines = [each for each in text(described, 5_000, "store").splitlines() if each.startswith("Order")]
+    assert lines == ([] if said is None else [f"Order: by {said}"])
 
 
 @pytest.mark.parametrize(
@@ -460,6 +499,7 @@ def test_a_state_that_nobody_says_any_more_is_none(*, alive: bool, age_ms: int, 
         connector="c",
         catalog_id="i",
         catalog_version=1,
+        order="offset",
         owner=operation.OwnerDescription(alive=alive, name="h:1", epoch=2),
         status=operation.worker_status(StatusContent(state=state), age_ms),
         broker_error=None,

@@ -31,7 +31,7 @@ LOG = log(run(100, 150, 400), clean=base(100, 1_200), published=150)
 KEPT = sum(each.records for each in (*LOG.runs, LOG.base) if each)
 
 
-def _connector(name: str, error: Exception | None = None) -> Connector:
+def _connector(name: str, error: Exception | None = None, late: int = 0) -> Connector:
     """A connector that has read t, and knows u, which was deleted."""
     topics = {
         topic: Topic(topic=topic, topic_id="i", output="o", output_id="p", closed=closed)
@@ -43,13 +43,24 @@ def _connector(name: str, error: Exception | None = None) -> Connector:
         for id_ in ("1", "2")
     ]
     state = CatalogState(connector=name, buckets=1, logs=logs, topics=topics, snapshots=tuple(taken))
-    supervisor = Mock(catalog_state=state, topics=COUNTS, error=error)
+    supervisor = Mock(catalog_state=state, topics={"t": {**COUNTS["t"], "records_late": late}}, error=error)
     return Connector(spec(name), Status(ConnectorState.STOPPED), supervisor)
 
 
 def _plain(done: once_view.OnceResult) -> str:
     """The text without bold headers."""
     return re.sub(r"\x1b\[\d+m", "", once_view.text(done))
+
+
+def test_records_that_came_late_have_a_column_if_there_are_any() -> None:
+    """By the connector's order they were neither kept nor published (compaction.order)."""
+    done = once_view.result([_connector("c", late=30)], lambda _: None)
+    assert [topic.late for topic in done.connectors[0].topics] == [30, 0]
+    assert [line.split() for line in _plain(done).splitlines()] == [
+        ["TOPIC", "READ", "PUBLISHED", "DEAD", "LETTERS", "KEPT", "LATE", "SNAPSHOT"],
+        ["t", "1,200", "40", "2", str(KEPT), "30", "-"],
+        ["u", "(deleted)", "0", "0", "0", "0", "0", "-"],
+    ]
 
 
 def test_each_topic_has_a_row() -> None:
@@ -62,6 +73,7 @@ def test_each_topic_has_a_row() -> None:
         read=1_200,
         published=40,
         dead_letters=2,
+        late=0,
         kept=KEPT,
         snapshot=once_view.OnceSnapshot(id="2", path="/snapshots/c/t/2", records=7),
     )
@@ -119,7 +131,7 @@ def test_the_result_is_json() -> None:
     found = msgspec.to_builtins(done)
     assert list(found) == ["format_version", "connectors"]
     topic = found["connectors"][0]["topics"][0]
-    assert list(topic) == ["topic", "closed", "read", "published", "dead_letters", "kept", "snapshot"]
+    assert list(topic) == ["topic", "closed", "read", "published", "dead_letters", "late", "kept", "snapshot"]
 
 
 def test_json_is_of_a_run_that_ends(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path, top: int, own:
         ({}, False),
         ({"publish.unchanged": "skip"}, True),
         ({"compaction.key.identity": "json"}, True),
+        ({"compaction.order": "Header:Version"}, True),
+        ({"compaction.order": "offset"}, False),
         ({"compaction.key.identity": "json", "state.index": "never"}, False),
         ({"state.index": "always"}, True),
     ],

@@ -42,6 +42,7 @@ COUNTED: Final = {
     "keyfold_records_refused_total": "records_refused",
     "keyfold_dead_letters_total": "dead_letters",
     "keyfold_records_superseded_total": "records_superseded",
+    "keyfold_records_late_total": "records_late",
     "keyfold_records_unchanged_total": "records_unchanged",
     "keyfold_transactions_total": "transactions",
     "keyfold_transactions_aborted_total": "transactions_aborted",

@@ -14,7 +14,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.errors import SourceChangedError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source import plan
-from connectors.source.options import source_options
+from connectors.source.options import ORDERED_MAX, source_options
 from connectors.source.plan import Offsets
 from connectors.source.planner import Planner
 from tests.support.clocks import ManualClock
@@ -45,6 +45,25 @@ def planner(brokers: Brokers, folder: Path, **named: str) -> Planner:
     state, clients = closed(new_state({0: 0})), ClientSettings({}, {}, {})
     options = source_options(connector, clients, state, 1, intake(LocalStorage(str(folder))))
     return Planner(options, brokers, brokers.clock)
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({}, None),
+        ({"max.offsets.per.trigger": "5"}, 5),
+        ({"compaction.order": "timestamp"}, ORDERED_MAX),
+        ({"compaction.order": "timestamp", "max.offsets.per.trigger": "5"}, 5),
+        ({"compaction.order": "timestamp", "max.offsets.per.trigger": "5000000"}, ORDERED_MAX),
+    ],
+)
+def test_a_portion_is_bounded_if_records_have_an_order(
+    tmp_path: Path, settings: dict[str, str], most: int | None
+) -> None:
+    """The worker's own process decides about each record of it (compaction.order)."""
+    connector = ConnectorConfig.model_validate({**ONLY, "topics": "t", **settings})
+    clients, taken = ClientSettings({}, {}, {}), intake(LocalStorage(str(tmp_path)))
+    assert source_options(connector, clients, new_state({0: 0}), 1, taken).limits.max_offsets == most
 
 
 @pytest.mark.parametrize("named", [{"topics": "t,b"}, {"topics.regex": "[tb]"}], ids=["by name", "by pattern"])

@@ -1,0 +1,85 @@
+"""Records that come late by another order than the offset, on a real broker (compaction.order)."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compactor.errors import CatalogError
+from tests.support.deployment import Deployment
+from tests.support.kafka import consume_all, produce
+from tests.support.records import read_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def deployment(deployment: Deployment) -> Deployment:
+    """The folder's own, ordered by a header."""
+    deployment.settings |= {"compaction.order": "header:version", "min.cleanable.dirty.ratio": 1}
+    return deployment
+
+
+def put(deployment: Deployment, *records: tuple[bytes, bytes | None, int | None]) -> None:
+    """Produces into partition 0 records of a key, a value and a version."""
+    produce(
+        deployment.bootstrap,
+        deployment.topic,
+        [
+            (0, key, value, [] if version is None else [("version", version.to_bytes(8, "big"))])
+            for key, value, version in records
+        ],
+    )
+
+
+def sent(deployment: Deployment) -> list[tuple[bytes | None, bytes | None]]:
+    return [(each.key, each.value) for each in consume_all(deployment.bootstrap, deployment.output)]
+
+
+@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+def test_late_records_are_neither_sent_nor_kept(spark: SparkSession, deployment: Deployment, local: int) -> None:
+    """Over restarts, and after full folds; output and snapshot agree, and the manifest names the order."""
+    deployment.write(publish_local_max_records=local)
+    put(deployment, (b"a", b"2", 2), (b"a", b"1", 1), (b"b", b"none", None), (b"c", b"5", 5))
+    deployment.run_once(spark)
+    put(deployment, (b"b", b"1", 1), (b"c", None, 7), (b"b", b"none again", None), (b"a", b"2 again", 2))
+    deployment.run_once(spark)
+    put(deployment, (b"c", b"6", 6), (b"a", b"1", 1))
+    state = deployment.run_once(spark)
+    assert sent(deployment) == [
+        (b"a", b"2"), (b"b", b"none"), (b"c", b"5"), (b"b", b"1"), (b"c", None), (b"a", b"2 again"),
+    ]  # fmt: skip
+    assert deployment.caught_up()
+    assert state.order == "header:version"
+    manifest, rows = read_snapshot(deployment)
+    assert manifest["order"] == "header:version"
+    assert {key: (offset, value) for (_, key), (offset, value) in rows.items()} == {
+        b"a": (7, b"2 again"), b"b": (4, b"1"),
+    }  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", ["ingest.look-up", "ingest.admit", "ingest.before-commit"])
+def test_killed_while_late_records_are_left_out(spark: SparkSession, deployment: Deployment, at: str) -> None:
+    """The next worker reads the portion again and decides the same; no record comes twice."""
+    deployment.publishing_only()
+    put(deployment, (b"a", b"2", 2), (b"b", b"2", 2))
+    deployment.run_once(spark)
+    put(deployment, (b"a", b"1", 1), (b"b", b"3", 3))
+    with deployment.process("--once", failpoints=f"{at}=sleep:600000") as worker:
+        worker.until_logged(f"failpoint {at}")
+        worker.signal_all(signal.SIGKILL)
+        worker.wait()
+    deployment.run_once(spark)
+    assert sent(deployment) == [(b"a", b"2"), (b"b", b"2"), (b"b", b"3")]
+
+
+def test_another_order_is_refused(spark: SparkSession, deployment: Deployment) -> None:
+    """It is fixed with the first commit: what is kept was decided about by the first one."""
+    put(deployment, (b"a", b"2", 2))
+    deployment.run_once(spark)
+    with pytest.raises(CatalogError, match="order was header:version at the first start and is timestamp now"):
+        deployment.run_once(spark, compaction_order="timestamp")
