@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from connectors.chain.spec import ClassSpec, made
 from connectors.data.record import ConnectRecord
@@ -43,3 +44,18 @@ def test_a_null_becomes_the_default_if_the_row_is_marked(options: dict[str, str]
     changed = transform.apply(ConnectRecord("t", 0, 0, 1, None, None, EVENT, event))
     assert changed is not None
     assert changed.value == row
+
+
+def test_a_truncate_is_warned_of_once_for_each_topic() -> None:
+    """It has neither key nor row: the record is dropped, the rows stay, and the log says where and what to do."""
+    transform = made(ClassSpec("ExtractNewRecordState", {}), TRANSFORMS, str)
+    assert isinstance(transform, Transform)
+    truncate = {"before": None, "after": None, "op": "t", "ts_ms": 1}
+    with capture_logs() as lines:
+        for topic, offset in (("t", 7), ("t", 8), ("u", 9)):
+            assert transform.apply(ConnectRecord(topic, 0, offset, 1, None, None, EVENT, truncate)) is None
+    assert [(line["topic"], line["offset"], line["log_level"]) for line in lines] == [
+        ("t", 7, "warning"),
+        ("u", 9, "warning"),
+    ]
+    assert "DELETE" in lines[0]["action"]
