@@ -13,7 +13,7 @@ PARALLEL := -n $(or $(PROCESSES),3) --dist loadgroup --no-loadscope-reorder
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry stores cluster versions bench bench-quick clean
+.PHONY: help setup demo test long histories mutants faults soak fuzz conformance classes registry cdc stores cluster versions bench bench-quick clean
 
 help: ## Lists the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -98,6 +98,9 @@ classes: setup ## The part of conformance that asks Kafka's and Debezium's trans
 
 registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
 	@REGISTRY=1 $(BIN)/pytest -v tests/registry
+
+cdc: setup ## Compares 28 tables of a real PostgreSQL (apt-get install postgresql postgresql-contrib), read by Debezium in Kafka Connect, with output and snapshots; fetches Debezium once (24 MB).
+	@CDC=1 $(BIN)/pytest -v tests/cdc
 
 stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's; half an hour; fetches the first two once (57 MB with Maven, 186 MB with npm).
 	@STORES=1 $(BIN)/pytest -v tests/stores; code=$$?; $(BIN)/python -m tests.stores.workers && exit $$code

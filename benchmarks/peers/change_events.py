@@ -5,10 +5,8 @@ Each run has an Apicurio Registry of its own, which is there before the clock be
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -19,25 +17,12 @@ from benchmarks.harness.row import HEAP
 from benchmarks.harness.topics import committed_to_end
 from benchmarks.peers.keyfold import Keyfold
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import retrieve
-from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
 from tests.support.apicurio import Apicurio, apicurio
+from tests.support.apicurio_converter import avro_settings, ensure_converter
 from tests.support.connect.real_worker import ensure_connect
 from tests.support.connect_classes.keep import ensure_debezium
 
-CONVERTER_VERSION: Final = "2.6.8.Final"
-"""Apicurio's newest converter that Ivy finds: the parent of 3.0.9 is not on Maven Central. Both speak to the registry
-3.0.9, this one by its interface of version 2."""
-_IVY: Final = f"""<ivy-module version="2.0">
-  <info organisation="keyfold" module="apicurio-converter"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="io.apicurio" name="apicurio-registry-utils-converter" rev="{CONVERTER_VERSION}"
-      conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
 _ENVELOPE: Final = "io.debezium.transforms.ExtractNewRecordState"
 _UNWRAP: Final = {"transforms": "row", "transforms.row.type": _ENVELOPE}
 _COMMIT_MS: Final = 1_000
@@ -89,7 +74,7 @@ def _registry(folder: Path) -> Iterator[Apicurio]:
 def _worker(bootstrap: str, folder: Path) -> dict[str, str]:
     plugins = folder / "plugins"
     plugins.mkdir()
-    for name, jars in (("apicurio", _ensure_converter()), ("debezium", ensure_debezium())):
+    for name, jars in (("apicurio", ensure_converter()), ("debezium", ensure_debezium())):
         (plugins / name).symlink_to(jars)
     return {
         "bootstrap.servers": bootstrap,
@@ -104,13 +89,7 @@ def _worker(bootstrap: str, folder: Path) -> dict[str, str]:
 
 
 def _sink(name: str, topic: str, folder: Path, registry: Apicurio) -> dict[str, str]:
-    converter = {
-        "": "io.apicurio.registry.utils.converter.AvroConverter",
-        ".apicurio.registry.url": registry.url.replace("ccompat/v7", "registry/v2"),
-        ".apicurio.registry.as-confluent": "true",
-        ".apicurio.registry.use-id": "contentId",
-    }
-    sides = {f"{side}.converter{more}": text for side in ("key", "value") for more, text in converter.items()}
+    sides = avro_settings("key", registry.url) | avro_settings("value", registry.url)
     return {
         "name": name,
         "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
@@ -126,16 +105,3 @@ def _sink(name: str, topic: str, folder: Path, registry: Apicurio) -> dict[str, 
 def _properties(file: Path, settings: Mapping[str, str]) -> Path:
     file.write_text("".join(f"{name}={text}\n" for name, text in settings.items()), encoding="utf-8")
     return file
-
-
-def _ensure_converter() -> Path:
-    """Returns the folder with the converter's JARs, which are fetched now (26 MB) where they are not there."""
-    target = default_cache() / f"apicurio-converter-{CONVERTER_VERSION}"
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-            fetched = Path(scratch, "jars")
-            retrieve(_IVY, Path(scratch), fetched)
-            with suppress(FileExistsError):  # another process was quicker
-                shutil.move(fetched, target)
-    return target

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import httpx
 
@@ -50,12 +50,54 @@ def ensure_connect() -> Path:
     return target
 
 
+class ConnectWorker:
+    """A distributed worker, alone in its group; `url` is where it answers. What it knows is on the broker."""
+
+    def __init__(self, broker: EmbeddedKafka, folder: Path, heap: str = "512m", **settings: str) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        self._log = folder / "connect.log"
+        self._properties = folder / "worker.properties"
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+        plain = _settings(broker.bootstrap, self.url) | {
+            name.replace("_", "."): text for name, text in settings.items()
+        }
+        self._properties.write_text("".join(f"{name}={text}\n" for name, text in plain.items()))
+
+    def start(self) -> Self:
+        """Starts it and waits until it answers, and its connectors of before are there."""
+        command = [find_java(), f"-Xmx{self._heap}", "-cp", f"{ensure_connect()}/*", _MAIN, str(self._properties)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(lambda: _is_ready(self.url), "Kafka Connect answers", STARTED_S)
+        return self
+
+    def kill(self) -> None:
+        """Ends it as `kill -9` does."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Has it end by itself."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(STARTED_S)
+
+
 @contextmanager
 def real_worker(broker: EmbeddedKafka, folder: Path) -> Iterator[str]:
-    """Runs a worker during the block; yields its address."""
-    url = f"http://127.0.0.1:{free_port()}"
-    settings = {
-        "bootstrap.servers": broker.bootstrap,
+    """Runs a worker with Kafka's own connectors during the block; yields its address."""
+    worker = ConnectWorker(broker, folder, plugin_discovery="service_load")
+    try:
+        yield worker.start().url
+    finally:
+        worker.stop()
+
+
+def _settings(bootstrap: str, url: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": bootstrap,
         "group.id": "connect-worker",
         "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
@@ -69,19 +111,7 @@ def real_worker(broker: EmbeddedKafka, folder: Path) -> Iterator[str]:
         "status.storage.partitions": "1",
         "offset.flush.interval.ms": "500",
         "listeners": url,
-        "plugin.discovery": "service_load",
     }
-    properties = folder / "worker.properties"
-    properties.write_text("".join(f"{name}={text}\n" for name, text in settings.items()))
-    with (folder / "connect.log").open("wb") as log:
-        command = [find_java(), "-Xmx512m", "-cp", f"{ensure_connect()}/*", _MAIN, str(properties)]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            wait_until(lambda: _is_ready(url), "Kafka Connect answers", STARTED_S)
-            yield url
-        finally:
-            process.terminate()
-            process.wait(STARTED_S)
 
 
 def _is_ready(url: str) -> bool:

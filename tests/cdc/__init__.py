@@ -1,0 +1,1 @@
+"""A real PostgreSQL, Debezium and Kafka Connect in front of keyfold: `make cdc`."""

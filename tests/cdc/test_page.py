@@ -1,0 +1,21 @@
+"""docs/cdc.md is what Debezium does."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.cdc.page import described_settings
+from tests.support.cdc.story import LIMIT_S, Story
+
+pytestmark = pytest.mark.timeout(6 * LIMIT_S)
+
+
+def test_the_first_table_is_equal(story: Story) -> None:
+    """The page's statements, settings and program, as they stand, lead to the rows of the table."""
+    assert story.first.in_snapshot() == story.first.in_database()
+
+
+def test_debezium_has_the_settings_that_are_described(story: Story) -> None:
+    """Each has the default that its row says."""
+    described = described_settings()
+    assert {name: story.debezium_defaults.get(name, "no such setting") for name in described} == described

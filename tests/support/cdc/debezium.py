@@ -1,0 +1,98 @@
+"""Debezium's connector for PostgreSQL in a real Kafka Connect: one connector for each encoding."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tarfile
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from connectors.dev.embedded_kafka import EmbeddedKafka
+from connectors.jvm.artifacts import retrieve
+from connectors.jvm.cache import default_cache
+from tests.support.apicurio_converter import ensure_converter
+from tests.support.connect.real_worker import ConnectWorker
+from tests.support.kafka import wait_until
+
+VERSION: Final = "3.5.0.Final"
+"""The newest of which Ivy finds the plugin: 3.5.2 has a parent that is not on Maven Central, later ones no plugin."""
+SHA256: Final = "cf32d3dbc52ad89ce4f539173f4fe7ca62485f64ce218d9f674bfd24be96cd21"
+_NAME: Final = "debezium-connector-postgres"
+_MODULE: Final = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="keyfold" module="debezium-postgres"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="io.debezium" name="{_NAME}" rev="{VERSION}" conf="default->master" transitive="false">
+      <artifact name="{_NAME}" type="tar.gz" ext="tar.gz" m:classifier="plugin"/>
+    </dependency>
+  </dependencies>
+</ivy-module>
+"""
+CLASS: Final = "io.debezium.connector.postgresql.PostgresConnector"
+STARTED_S: Final = 120.0
+
+
+def ensure_plugin() -> Path:
+    """Returns the folder with Debezium's plugin, which is fetched now (24 MB) if it is not there."""
+    target = default_cache() / f"debezium-postgres-{VERSION}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
+        fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "plugin")
+        retrieve(_MODULE, Path(scratch), fetched)
+        (archive,) = fetched.iterdir()
+        with archive.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        assert digest == SHA256, "the archive is not the one that is pinned here"
+        with tarfile.open(archive) as opened:
+            opened.extractall(unpacked, filter="data")
+        with suppress(FileExistsError):  # another process was quicker
+            shutil.move(unpacked, target)
+    return target
+
+
+class Debezium:
+    """A Kafka Connect with Debezium's plugin and Apicurio's converters."""
+
+    def __init__(self, broker: EmbeddedKafka, folder: Path) -> None:
+        plugins = folder / "plugins"
+        plugins.mkdir(parents=True)
+        for name, jars in (("debezium", ensure_plugin()), ("apicurio", ensure_converter())):
+            (plugins / name).symlink_to(jars)
+        self.worker = ConnectWorker(broker, folder, "1g", plugin_path=str(plugins))
+
+    def create(self, name: str, settings: dict[str, str]) -> None:
+        """Creates a connector and waits until its task runs."""
+        answer = httpx.put(f"{self.worker.url}/connectors/{name}/config", json=settings, timeout=60.0)
+        assert answer.is_success, answer.text
+        self.until_running(name)
+
+    def defaults(self) -> dict[str, str | None]:
+        """Returns the defaults of the connector's settings, by name; None if there is none."""
+        answer = httpx.put(
+            f"{self.worker.url}/connector-plugins/PostgresConnector/config/validate",
+            json={"connector.class": CLASS},
+            timeout=60.0,
+        )
+        definitions = (each["definition"] for each in answer.raise_for_status().json()["configs"])
+        return {each["name"]: each["default_value"] for each in definitions}
+
+    def until_running(self, name: str) -> None:
+        """Waits until connector and task run; fails with Connect's trace if one of them has failed."""
+        wait_until(lambda: self._is_running(name), f"Debezium's connector {name} runs", STARTED_S)
+
+    def _is_running(self, name: str) -> bool:
+        answer = httpx.get(f"{self.worker.url}/connectors/{name}/status", timeout=60.0)
+        if not answer.is_success:  # it is not there yet after a start of the worker
+            return False
+        status = answer.json()
+        parts = [status["connector"], *status["tasks"]]
+        failed = [part for part in parts if part["state"] == "FAILED"]
+        assert not failed, failed[0].get("trace")
+        return len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts)
