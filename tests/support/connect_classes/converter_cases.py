@@ -95,7 +95,18 @@ def _enveloped(draw: st.DrawFn) -> bytes:
         payload[name] = draw(st.none() | kinds[kind] if optional else kinds[kind])
     schema = {"type": "struct", "fields": fields, "optional": draw(st.booleans()), "name": "n"}
     return json.dumps(
-        draw(st.sampled_from([{"schema": schema, "payload": payload}, payload, {"schema": schema}]))
+        draw(
+            st.sampled_from(
+                [
+                    {"schema": schema, "payload": payload},
+                    {"schema": schema, "payload": None},
+                    {"payload": None, "schema": schema},
+                    payload,
+                    {"schema": schema},
+                    None,
+                ]
+            )
+        )
     ).encode()
 
 
@@ -176,7 +187,10 @@ CASES: Final[tuple[ConverterCase, ...]] = (
         JSON,
         ({"schemas.enable": "false"},),
         _PLAIN_FOR_JSON | _FOR_JSON,
-        _PLAIN_FOR_JSON.map(lambda side: json.dumps(side[1]).encode()),
+        _PLAIN_FOR_JSON.map(lambda side: json.dumps(side[1]).encode())
+        | st.sampled_from(
+            [b"null", b" \t\r\nnull \t\r\n", b"", b"  ", b"\xef\xbb\xbfnull", "null".encode("utf-16"), b"nul"]
+        ),
         json=True,
     ),
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -101,7 +102,7 @@ def _converters() -> Iterator[Target]:
     ]
     for name, given, data in settings:
         converter = _made(name, given)
-        yield Target(f"{name} {given} reads", data, partial(_again, converter))
+        yield Target(f"{name} {given} reads", data, partial(_again_or_null, converter))
         yield Target(f"{name} {given} writes", hostile_sides(), partial(_written, converter))
 
 
@@ -111,6 +112,15 @@ def _written(converter: Converter, side: tuple[Any, Any]) -> None:
 
 def _header(converter: HeaderConverter, side: tuple[Any, Any]) -> None:
     converter.from_connect_header("t", "h", *side)
+
+
+def _again_or_null(converter: Converter, data: bytes) -> None:
+    """Reads and writes; what is read as null has to be among what may be (`Converter.maybe_null`)."""
+    _again(converter, data)
+    if converter.to_connect_data("t", [], data)[1] is None:
+        maybe = converter.maybe_null(pa.array([data], pa.binary()))
+        assert maybe is not None
+        assert maybe[0].as_py(), data
 
 
 def _again(converter: Converter, data: bytes) -> None:

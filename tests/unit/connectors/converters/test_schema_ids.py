@@ -148,6 +148,7 @@ def test_an_id_before_the_data_is_the_one_that_the_file_says(
     assert value == row
     again = own.from_connect_data("t", [], schema, value)
     assert again is not None
+    assert struct.unpack(">bI", again[:5]) == (0, 4 if is_global else 3), "Apicurio's ids of the schema that was made"
     assert own.to_connect_data("t", [], again)[1] == row, "what is written is read by the same kind of id"
     other = with_id(9, NEW, row)
     with pytest.raises(DataError) as error:
