@@ -28,6 +28,7 @@ KeyfoldError                      base: a message and a next action
 │   └── FoldFailedError           a fold on command failed, and may succeed later; retriable
 ├── SnapshotError                 a snapshot cannot be taken; everything else goes on
 │   └── SnapshotHiddenError       readers of the output do not see yet what it would hold; retriable
+├── OutOfRoomError                a task had no memory or disk left; retriable
 ├── NotVisibleError               readers do not see all records of an output yet; retriable
 ├── QuarantinedError              partitions are quarantined, so that not everything was done
 ├── StoppedError                  a stop came before all files were read; retriable
@@ -206,6 +207,12 @@ class SnapshotError(KeyfoldError):
 
 class SnapshotHiddenError(SnapshotError):
     """A snapshot waits: read_committed readers of the output do not see yet all that it would hold."""
+
+    retriable = True
+
+
+class OutOfRoomError(KeyfoldError):
+    """A task of Spark's had no memory left, or no disk for what it spills."""
 
     retriable = True
 

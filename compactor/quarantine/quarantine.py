@@ -20,6 +20,7 @@ from compactor.errors import (
     FoldError,
     FoldFailedError,
     KeyfoldError,
+    OutOfRoomError,
     StoppedError,
     StorageError,
 )
@@ -28,7 +29,8 @@ from compactor.model.log import PartitionLog, Quarantined
 from compactor.model.record import TopicPartition
 from compactor.quarantine import verify
 from compactor.runs.scan import OffsetRange, whole
-from compactor.spark.errors import briefly, is_cancelled, is_process_failure
+from compactor.spark.errors import briefly
+from compactor.spark.job_errors import is_cancelled, is_process_failure
 from compactor.storage.base import Storage
 
 T = TypeVar("T")
@@ -258,5 +260,6 @@ def may_be_damage(error: BaseException) -> bool:
 def _concerns_logs(error: BaseException) -> bool:
     """Returns whether a single log can cause `error` of a fold."""
     if isinstance(error, KeyfoldError):
-        return isinstance(error, StorageError | FoldError | CatalogError) and not isinstance(error, DamagedError)
+        concerns_one = isinstance(error, StorageError | FoldError | CatalogError | OutOfRoomError)
+        return concerns_one and not isinstance(error, DamagedError)
     return not is_cancelled(error)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import hmac
 import re
 import secrets
@@ -23,24 +24,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, OutOfRoomError
 
 MARK: Final = "keyfold-error:"
 _TAG: Final = re.compile(re.escape(MARK) + r"([0-9a-f]{64}):([A-Za-z0-9+/=]++)")
 KEY: Final = secrets.token_bytes(32)
 """Signs what tasks of this process raise. A task's function must hold it: in its own process this is another."""
 
-# Texts of Spark and Java for a job that was ended from outside.
-_CANCELLED: Final = re.compile(
-    r"SPARK_JOB_CANCELLED|Job \d+ cancelled|SparkContext was shut down|stopped SparkContext"
-    r"|java\.lang\.InterruptedException"
-)
-_NETWORK: Final = "Py4JNetworkError"
-"""By its name, so that nothing of Spark is loaded to look at an error."""
-
-# Texts of Spark and Java for a process that ended, or had no memory or disk left.
-_PROCESS_ENDED: Final = re.compile(
-    r"Python worker exited unexpectedly|java\.lang\.OutOfMemoryError|No space left on device"
+_OUT_OF_ROOM: Final = (
+    "A task of Spark's had no memory or no disk left.",
+    "Free space where spark.local.dir is, or give the machine more memory.",
 )
 
 # Characters of an error in a log line; more is cut.
@@ -66,13 +59,27 @@ class _Payload(Struct, frozen=True):
 
 @contextmanager
 def tagging(key: bytes) -> Iterator[None]:
-    """Tags, in a task, a KeyfoldError that leaves it, so that `unwrap` finds it beyond Spark; `key` is the driver's."""
+    """Tags, in a task, a KeyfoldError that leaves it, so that `unwrap` finds it beyond Spark; `key` is the driver's.
+
+    Raises OutOfRoomError in place of what says that memory or disk is full: beyond Spark it would be a text.
+    """
     try:
         yield
     except KeyfoldError as error:
         if not any(note.startswith(MARK) for note in getattr(error, "__notes__", ())):
             error.add_note(tag(error, key))
         raise
+    except (MemoryError, OSError) as error:
+        if not is_out_of_room(error):
+            raise
+        full = OutOfRoomError(*_OUT_OF_ROOM)
+        full.add_note(tag(full, key))
+        raise full from error
+
+
+def is_out_of_room(error: BaseException) -> bool:
+    """Returns whether `error` says that this process got no memory, or that the disk it has written to is full."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
 
 
 @contextmanager
@@ -161,23 +168,6 @@ def _known() -> dict[str, type[KeyfoldError]]:
         classes[kind.__name__] = kind
         waiting.extend(kind.__subclasses__())
     return classes
-
-
-def is_cancelled(error: BaseException) -> bool:
-    """Returns whether `error` says that the job was cancelled, or that Spark's JVM is gone: the job is no cause."""
-    return any(_is_network(link) or _CANCELLED.search(str(link)) for link in chain(error))
-
-
-def is_process_failure(error: BaseException) -> bool:
-    """Returns whether `error` says that a process of the job died, or memory or disk was full: never a damaged file.
-
-    Spark's JVM reads the runs and names what it cannot read; other tasks read only what its checksum has proved.
-    """
-    return any(_PROCESS_ENDED.search(str(link)) for link in chain(error))
-
-
-def _is_network(error: BaseException) -> bool:
-    return isinstance(error, ConnectionError) or any(kind.__name__ == _NETWORK for kind in type(error).__mro__)
 
 
 def briefly(error: BaseException) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import structlog
 
-from compactor.errors import KeyfoldError
+from compactor.errors import KeyfoldError, OutOfRoomError
 from compactor.model import record
-from compactor.spark.errors import KEY, briefly, is_process_failure, tagging, unwrapping
+from compactor.spark.errors import KEY, briefly, tagging, unwrapping
+from compactor.spark.job_errors import is_process_failure
 from compactor.storage.request_counts import REQUESTS
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class TaskFallback:
 
     def give_up(self, error: Exception) -> bool:
         """Gives tasks up if `error` says that a process has ended, as the next would too; returns True once."""
-        own = isinstance(error, KeyfoldError)  # a full disk of the store is no process's end
+        # A full disk of the store is no process's end.
+        own = isinstance(error, KeyfoldError) and not isinstance(error, OutOfRoomError)
         if own or not self.uses_tasks or self._stopped() or not is_process_failure(error):
             return False
         _log.warning(

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
-from compactor.spark.errors import briefly, is_cancelled
+from compactor.spark.errors import briefly
+from compactor.spark.job_errors import is_cancelled
 from connectors.errors import ConfigError
 from connectors.spark.callers import LISTS, is_own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -13,8 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from compactor.errors import OutOfRoomError
 from compactor.quarantine.quarantine import may_be_damage
-from compactor.spark.errors import is_cancelled, is_process_failure
+from compactor.spark.errors import KEY, tagging, unwrapping
+from compactor.spark.job_errors import is_cancelled, is_process_failure
 from tests.support.kafka import wait_until
 
 GROUP = "test-broken-off"
@@ -60,3 +63,30 @@ def test_a_python_worker_that_died_says_so(spark: SparkSession) -> None:
     assert is_process_failure(found.value)
     assert not is_cancelled(found.value)
     assert not may_be_damage(found.value)
+
+
+def test_a_text_that_a_task_quotes_says_nothing_of_its_job(spark: SparkSession) -> None:
+    """A record may hold the words by which Spark tells of a cancelled job, or of a process that died."""
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ValueError("[SPARK_JOB_CANCELLED] Job 3 cancelled; Python worker exited unexpectedly; OutOfMemoryError")
+        yield from batches
+
+    with pytest.raises(Exception, match="SPARK_JOB_CANCELLED") as found:
+        spark.range(1).mapInArrow(work, "id long").collect()
+    assert not is_cancelled(found.value)
+    assert not is_process_failure(found.value)
+
+
+def test_a_task_without_disk_says_so(spark: SparkSession) -> None:
+    """As its spilled rows find the disk full: by its class, on this side of Spark as on the other."""
+    key = KEY
+
+    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with tagging(key):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        yield from batches
+
+    with pytest.raises(OutOfRoomError) as found, unwrapping():
+        spark.range(1).mapInArrow(work, "id long").collect()
+    assert is_process_failure(found.value)

@@ -29,6 +29,7 @@ from compactor.runs.file_stats import FileStats
 from compactor.runs.scan import OffsetRange, between
 from compactor.storage.local import LocalStorage
 from tests.support.engine import Row, ingested, log_of, new_state, row, target, with_range_reports
+from tests.support.java_errors import JavaError, worker_ended
 
 KEYS = [b"", b"\x00", b"a", b"ab", b"\xff", b"a" * 300, None]
 NOW = 500
@@ -326,7 +327,7 @@ def test_a_task_whose_process_ends_is_sparks_from_then_on(
     """Perhaps for want of memory: the same would end the next one as well, and Spark's fold spills."""
     state = filled(storage)
     ranges = [between(log, 0, 60) for log in state.logs]
-    tasks = FailingTasks(RuntimeError("Python worker exited unexpectedly (crashed)"))
+    tasks = FailingTasks(worker_ended())
     rewriting_ = Rewriter(spark, storage, folds=replace(Folds.of(spark, storage), in_tasks=tasks))
     for number in range(2):
         done = rewriting_.rewrite(rewriting(storage, f"1-{number}", ranges, RecordFilter()))
@@ -348,9 +349,9 @@ def test_a_stop_is_not_answered_by_another_job(
     spark: SparkSession, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal to the whole group ends tasks as well: then nothing begins anew."""
-    tasks = FailingTasks(RuntimeError("Python worker exited unexpectedly (crashed)"))
+    tasks = FailingTasks(worker_ended())
     folds = replace(Folds.of(spark, storage), in_tasks=tasks)
-    with pytest.raises(RuntimeError, match="exited"):
+    with pytest.raises(JavaError, match="exited"):
         Rewriter(spark, storage, lambda: True, folds=folds).rewrite(rewriting(storage, "1-job", [], RecordFilter()))
 
 

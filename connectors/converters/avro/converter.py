@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from connectors.converters.avro.branches import writer_of_branches
-from connectors.converters.avro.parsed import parsed_schema, without_defaults
+from connectors.converters.avro.parsed import NAMED_MARK, PARSED_MARK, parsed_schema, without_defaults
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
 from connectors.converters.avro.slices import EncodedStruct, PartialReader, alone, collect, form_of
@@ -34,7 +34,9 @@ from connectors.registry.answers import RegisteredSchema, SchemaId
 from connectors.rejection import reason_of
 
 Convert = Callable[[Any], Any]
-_WITHOUT: Final = frozenset({"logicalType", "precision", "scale"})
+_WITHOUT: Final = frozenset({"logicalType", "precision", "scale", PARSED_MARK, NAMED_MARK})
+"""What fastavro must not see of a type: logical types, whose values stay as they are encoded, and its own marks. A
+registered schema with these would be taken for parsed, with other types than those that were checked."""
 
 
 class AvroReader(Struct, frozen=True):
@@ -237,7 +239,7 @@ class AvroConverter(RegisteredConverter):
 
 
 def without_logical_types(avro: Any) -> Any:
-    """Returns an Avro schema without its logical types: their values stay as they are encoded."""
+    """Returns an Avro schema without its logical types and without fastavro's marks (_WITHOUT)."""
     if isinstance(avro, list):
         return [without_logical_types(branch) for branch in avro]
     if not isinstance(avro, dict):

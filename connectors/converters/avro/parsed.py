@@ -12,8 +12,9 @@ import fastavro
 from connectors.errors import DataError
 from connectors.rejection import shown
 
-_PARSED: Final = "__fastavro_parsed"
-_NAMED: Final = "__named_schemas"
+PARSED_MARK: Final = "__fastavro_parsed"
+NAMED_MARK: Final = "__named_schemas"
+"""By these properties fastavro knows a schema that it has parsed, and the types that it has found in it."""
 _INNER: Final = frozenset({"type", "items", "values"})
 """The names under which a schema has others, apart from the fields of a record."""
 
@@ -35,9 +36,9 @@ def parsed_schema(avro: Any, named: dict[str, Any]) -> Any:
 
 def _marked(parsed: Any, named: dict[str, Any]) -> Any:
     """Marks a schema as parsed: fastavro marks records alone, and would parse all else again for each value."""
-    if not isinstance(parsed, dict) or _PARSED in parsed:
+    if not isinstance(parsed, dict) or PARSED_MARK in parsed:
         return parsed
-    return {**parsed, _PARSED: True, _NAMED: named}
+    return {**parsed, PARSED_MARK: True, NAMED_MARK: named}
 
 
 def _with_stand_ins(avro: Any, symbols: dict[str, str]) -> Any:

@@ -16,6 +16,7 @@ from compactor.fold.memory_budget import MemoryBudget, OffsetMapBudget
 from compactor.fold.on_spark import OnSpark
 from compactor.publish import executors, retired
 from tests.support import local_spark
+from tests.support.java_errors import worker_ended
 from tests.support.oracle.steps import FoldMethod
 
 NOTHING: Final = MemoryBudget(0, 0)
@@ -36,7 +37,7 @@ LIMITS: Final = {
 
 
 def _end(_code: int) -> None:
-    raise RuntimeError("Python worker exited unexpectedly (crashed)")
+    raise worker_ended()
 
 
 @contextmanager

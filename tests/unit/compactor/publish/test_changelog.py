@@ -28,6 +28,7 @@ from compactor.runs.scan import OffsetRange
 from compactor.settings import CompactionPolicy, EngineSettings
 from compactor.storage.base import Storage
 from tests.support.clocks import ManualClock
+from tests.support.java_errors import JavaError, job_cancelled, worker_ended
 from tests.support.logs import run
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.storage import MemoryStorage
@@ -188,9 +189,9 @@ def test_what_a_stop_breaks_off_is_raised_at_once(world: World, *, stopping: boo
     world.reads_files = False
     if stopping:
         world.stopping.set()
-    world.fails = RuntimeError("a page is damaged" if stopping else "[SPARK_JOB_CANCELLED] Job 3 cancelled")
+    world.fails = RuntimeError("a page is damaged") if stopping else job_cancelled()
     world.grow()
-    with pytest.raises(RuntimeError, match=r"damaged|cancelled"):
+    with pytest.raises(RuntimeError if stopping else JavaError, match=r"damaged|cancelled"):
         world.publish()
 
 
@@ -200,7 +201,7 @@ def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World) -> No
 
     def ends(_: FoldJob) -> Folded:
         tried.append(1)
-        raise RuntimeError("Python worker exited unexpectedly (crashed)")
+        raise worker_ended()
 
     world.in_tasks = ends
     for _ in range(2):
@@ -208,9 +209,9 @@ def test_where_a_tasks_process_ends_spark_folds_from_then_on(world: World) -> No
         assert len(world.publish()) == PARTITIONS
     assert (len(tried), world.ways) == (1, ["tasks", "tasks"])
     assert [entry.bucket for entry in world.outside.entries] == [0]  # what the task had left open is ended, once
-    world.fails = RuntimeError("Python worker exited unexpectedly (crashed)")
+    world.fails = worker_ended()
     world.grow()
-    with pytest.raises(RuntimeError, match="crashed"):
+    with pytest.raises(JavaError, match="crashed"):
         world.publish()
 
 
@@ -261,10 +262,10 @@ def test_transactions_that_a_failed_publish_aborted_are_counted(world: World) ->
     """Its error says how many; one that is no error of keyfold's cannot."""
     world.fails = PublishInterruptedError("Interrupted.")
     world.fails.aborted = 2
-    for error in (world.fails, RuntimeError("Job 3 cancelled")):
+    for error in (world.fails, job_cancelled()):
         world.fails = error
         world.grow()
-        with pytest.raises((PublishInterruptedError, RuntimeError)):
+        with pytest.raises((PublishInterruptedError, JavaError)):
             world.publish()
     assert world.changelog.counters.values()["transactions_aborted"] == 2
 

@@ -27,12 +27,11 @@ from compactor.quarantine import quarantine, verify
 from compactor.quarantine.quarantine import MAX_FAILURES, QuarantineManager, may_be_damage
 from compactor.runs import checksums
 from tests.support.engine import new_state
+from tests.support.java_errors import JavaError, job_cancelled, worker_ended
 from tests.support.logs import run
 from tests.support.memory.storage import MemoryStorage
 
 MINUTE = 60_000
-CANCELLED = "Py4JJavaError: … SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of cancelled job group x."
-DIED = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 PAGE = "org.apache.parquet.io.ParquetDecodingException: could not verify dictionary page integrity"
 
 
@@ -98,11 +97,8 @@ class Job:
         (MissingFileError("Gone."), True),
         (DamagedFileError("Damaged."), True),
         (RuntimeError(PAGE), True),
-        (RuntimeError(CANCELLED), False),
-        (RuntimeError("Job 7 cancelled because SparkContext was shut down"), False),
-        (RuntimeError("java.lang.InterruptedException"), False),
-        (RuntimeError(DIED), False),
-        (RuntimeError("java.io.IOException: No space left on device"), False),
+        (job_cancelled(), False),
+        (worker_ended(), False),
         (ConnectionRefusedError(111, "Connection refused"), False),
         (jvm_gone(), False),
         (PublishInterruptedError("Fenced."), False),
@@ -166,8 +162,8 @@ def test_logs_that_failed_beside_others_go_on_being_counted(manager: QuarantineM
 
 def test_a_job_that_was_cancelled_is_not_tried_again_log_by_log(manager: QuarantineManager, catalog: Catalog) -> None:
     """Somebody broke it off: it raises what it failed with."""
-    with pytest.raises(RuntimeError, match="SPARK_JOB_CANCELLED"):
-        manager.run(logs(catalog), Job(0, error=RuntimeError(CANCELLED)), 0)
+    with pytest.raises(JavaError, match="SPARK_JOB_CANCELLED"):
+        manager.run(logs(catalog), Job(0, error=job_cancelled()), 0)
     assert held(catalog) == []
 
 
@@ -185,7 +181,7 @@ def test_a_worker_that_dies_of_one_log_is_no_reason_to_read_files(catalog: Catal
         raise AssertionError("files were read")
 
     manager = QuarantineManager(catalog, stopping, unread)
-    assert manager.run(logs(catalog), Job(2, error=RuntimeError(DIED)), 0) == (1, 1)
+    assert manager.run(logs(catalog), Job(2, error=worker_ended()), 0) == (1, 1)
 
 
 def test_who_asked_hears_of_one_that_failed_when_the_others_are_done(

@@ -6,6 +6,7 @@ import io
 import json
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -248,3 +249,32 @@ def test_a_decimal_of_no_scale_or_precision_is_not_written(parameters: dict[str,
     schema = Schema(type=Type.BYTES, name=DECIMAL, parameters=parameters)
     with pytest.raises(DataError, match="of a Decimal is a whole number of 32 bits"):
         converter(MemoryRegistry()).from_connect_data("t", [], schema, b"\1")
+
+
+OTHER = {"type": "array", "items": "null"}
+"""What a schema's own marks say of the type X: a list of any length, in a few bytes."""
+MARKS = {"__fastavro_parsed": True, "__named_schemas": {"X": OTHER}}
+X = {"type": "enum", "name": "X", "symbols": ["A", "B"]}
+
+
+@pytest.mark.parametrize("marks", [MARKS, {"__fastavro_parsed": True}, {"__named_schemas": {"X": OTHER}}], ids=str)
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda x, marks: {**record(x, "X"), **marks},
+        lambda x, marks: ["null", {**record(x, "X"), **marks}],
+        lambda x, marks: record({**x, **marks}, "X"),
+        lambda x, marks: record({"type": "array", "items": {**x, **marks}}, {"type": "map", "values": "X", **marks}),
+    ],
+    ids=range(4),
+)
+def test_a_schema_is_read_as_if_it_had_no_marks(place: Callable[..., Any], marks: dict[str, Any]) -> None:
+    """Whoever registers one says with them which types are in it: others than those that were checked.
+
+    Java's Avro ignores properties that it does not know.
+    """
+    memory = MemoryRegistry()
+    plain, marked = place(X, {}), place(X, marks)
+    value = {"f0": ["B"], "f1": {"k": "A"}} if "array" in str(plain) else {"f0": "B", "f1": "A"}
+    for schema in (plain, marked):
+        assert converter(memory).to_connect_data("t", [], message(memory, schema, value))[1] == value
