@@ -11,7 +11,6 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, quote_plus
 
@@ -54,32 +53,6 @@ def forms_of(*texts: str) -> tuple[str, ...]:
 def without(text: str, secrets: Iterable[str]) -> str:
     """Returns `text` with HIDDEN in place of `secrets`, which `forms_of` has put into their forms and order."""
     return replaced(text, ((form, HIDDEN) for form in secrets))
-
-
-def without_parts(text: str, secrets: Iterable[str]) -> str:
-    """Returns `text` with HIDDEN in place of all that it has in common with `secrets`, from SHORTEST_ANYWHERE on.
-
-    For what a server says that repeats secrets on purpose, in a text that is cut anywhere. What others may write must
-    not go through here: they would learn from what is hidden whether they have guessed a part.
-    """
-    pieces = _pieces(tuple(secrets))
-    if not pieces:
-        return text
-    length = SHORTEST_ANYWHERE
-    common = bytearray(len(text))  # 1 for each character to hide
-    for start in range(len(text) - length + 1):
-        if text[start : start + length] in pieces:
-            common[start : start + length] = b"\1" * length
-    if not any(common):
-        return text
-    return re.sub("\1+", HIDDEN, "".join("\1" if hides else char for char, hides in zip(text, common, strict=True)))
-
-
-@lru_cache(maxsize=8)  # one record after the other is refused, with the secrets of one registry
-def _pieces(secrets: tuple[str, ...]) -> frozenset[str]:
-    """Returns all parts of `secrets` that have SHORTEST_ANYWHERE characters."""
-    length = SHORTEST_ANYWHERE
-    return frozenset(secret[start : start + length] for secret in secrets for start in range(len(secret) - length + 1))
 
 
 def replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:

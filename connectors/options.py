@@ -35,7 +35,8 @@ class Option(Struct, frozen=True):
 
     `allowed`: the only texts that are taken, in any case if `any_case`. `check` returns what is wrong with a value,
     or None. `is_file`: it names a file that the class reads. `longest`: how many characters it may have, if that is
-    not what others of its kind may have.
+    not what others of its kind may have. `of_server`: it says how a server is asked, and no error
+    of a record quotes it.
     """
 
     name: str
@@ -48,6 +49,12 @@ class Option(Struct, frozen=True):
     importance: Literal["HIGH", "MEDIUM", "LOW"] = "MEDIUM"
     is_file: bool = False
     longest: int = 0
+    of_server: bool = False
+
+    @property
+    def may_be_quoted(self) -> bool:
+        """Whether an error of a record may show the value, by itself or in a record that a class has put it into."""
+        return not self.of_server and not self.is_file and self.kind not in {"BOOLEAN", "PASSWORD"}
 
     @property
     def most(self) -> int:
@@ -81,6 +88,14 @@ class OptionsError(ConfigError):
 
     def __reduce__(self) -> tuple[type[OptionsError], tuple[tuple[tuple[str, str], ...]]]:
         return type(self), (self.faults,)
+
+
+class Values(dict[str, Any]):
+    """The values of options by their names. `written` has the texts, as a file has them, that they were made of."""
+
+    def __init__(self, values: Mapping[str, Any], written: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.written = written
 
 
 def read(options: Iterable[Option], texts: Mapping[str, str]) -> dict[str, Any]:

@@ -18,21 +18,19 @@ from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError
 from compactor.model.record import SOURCE, TopicPartition
-from compactor.secret_forms import without_parts
+from connectors.chain import quoted_settings
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
 from connectors.chain.null_values import with_tombstones
+from connectors.chain.quoted_settings import Names
 from connectors.chain.routing import output_name
 from connectors.chain.rows import Rows
 from connectors.chain.spec import (
     ChainSpec,
     Resolve,
-    StepSpec,
     made,
     options_of,
-    passwords_of,
     steps_of_records,
-    texts_of,
 )
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
@@ -41,7 +39,6 @@ from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
 from connectors.errors import DataError, RegistryError
-from connectors.known_values import hide_in, without_credentials
 from connectors.registry.patience import Patience
 from connectors.rejection import Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
@@ -61,13 +58,14 @@ _RANGE: Final = SOURCE.get_field_index("range")
 
 
 class TransformStage(Struct):
-    """A transform, and the predicate by which it is applied."""
+    """A transform, and the predicate by which it is applied; `unseen`: the settings for which no error is shown."""
 
     name: str
     transform: Transform
     predicate: Predicate | None
     predicate_name: str
     negate: bool
+    unseen: Names = ()
 
     def of(self, record: ConnectRecord) -> ConnectRecord | None:
         """Returns what becomes of `record`. Raises RejectedError, RegistryError."""
@@ -77,13 +75,13 @@ class TransformStage(Struct):
         except RegistryError:
             raise
         except Exception as error:
-            raise RejectedError(Stage.TRANSFORMATION, self.predicate_name, error) from error
+            raise RejectedError(Stage.TRANSFORMATION, self.predicate_name, error, self.unseen) from error
         try:
             return self.transform.apply(record)
         except RegistryError:
             raise
         except Exception as error:
-            raise RejectedError(Stage.TRANSFORMATION, self.name, error) from error
+            raise RejectedError(Stage.TRANSFORMATION, self.name, error, self.unseen) from error
 
 
 class Chain:
@@ -95,7 +93,8 @@ class Chain:
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
         predicates = {alias: made(class_spec, PREDICATES, resolve) for alias, class_spec in spec.predicates.items()}
-        self._steps = tuple(_transform_stage(step, predicates, spec, resolve) for step in steps_of_records(spec))
+        count = len(steps_of_records(spec))
+        self._steps = tuple(_transform_stage(at, predicates, spec, resolve) for at in range(count))
         reads = _reads(self._steps)
         self._key = conversion_of(spec, Side.KEY, resolve, reads=Side.KEY in reads)
         self._value = conversion_of(spec, Side.VALUE, resolve, reads=Side.VALUE in reads)
@@ -108,9 +107,7 @@ class Chain:
         self._identity = key_identity(spec.identity, self._key.writer)
         self._transforms = bool(self._steps) or self._key.rewrites or self._value.rewrites
         self._output = spec.output
-        # The texts of all settings, and of the passwords: what is said to be wrong is shown without their secrets.
-        self._settings = texts_of(spec)
-        self._passwords = passwords_of(spec)
+        self._unseen_headers = quoted_settings.of_headers(spec)
         self._keyed = keyed
         # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
         self.filtered: Counter[TopicPartition] = Counter()
@@ -158,23 +155,19 @@ class Chain:
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields what `apply` returns, in pieces of about _PIECE_BYTES."""
-        try:
-            if not self._transforms and self._identity is None:
-                yield self._with_tombstones(batch)
-                return
-            rows = Rows(batch, is_compared=self._identity is not None)
-            for row in range(batch.num_rows):
-                self._patience.check()
-                if self._transforms and rows.rejected[row] is None:
-                    self._transform(rows, row)
-                if self._identity is not None and rows.rejected[row] is None:
-                    self._compare(rows, self._identity, row)
-                if rows.written > _PIECE_BYTES:
-                    yield self._piece(rows, row + 1)
-            yield self._piece(rows, batch.num_rows)
-        except RegistryError as error:
-            message, action = (self._without_parts(self._hidden(text)) for text in (error.message, error.action))
-            raise type(error)(message, action) from None
+        if not self._transforms and self._identity is None:
+            yield self._with_tombstones(batch)
+            return
+        rows = Rows(batch, is_compared=self._identity is not None)
+        for row in range(batch.num_rows):
+            self._patience.check()
+            if self._transforms and rows.rejected[row] is None:
+                self._transform(rows, row)
+            if self._identity is not None and rows.rejected[row] is None:
+                self._compare(rows, self._identity, row)
+            if rows.written > _PIECE_BYTES:
+                yield self._piece(rows, row + 1)
+        yield self._piece(rows, batch.num_rows)
 
     def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:
         """Returns what the rows before `end` have become, without those that were returned before."""
@@ -188,20 +181,6 @@ class Chain:
     def _is_null(self, headers: Sequence[Header], value: bytes) -> bool:
         self._patience.check()
         return self._value.is_null(headers, value)
-
-    def _why(self, error: RejectedError) -> str:
-        return str(error.without_values(self._hidden, self._without_parts))
-
-    def _hidden(self, text: str) -> str:
-        """Hides the chain's secrets."""
-        return without_credentials(hide_in(text, self._settings, self._passwords))
-
-    def _without_parts(self, text: str) -> str:
-        """Hides the secrets that a registry has put into a schema, also in part, as names are cut."""
-        for conversion in (self._key, self._value):
-            for converter in conversion.converters:
-                text = without_parts(text, converter.repeated())
-        return text
 
     def _compare(self, rows: Rows, identity: KeyIdentity, row: int) -> None:
         """Finds the identity of the key of a row.
@@ -217,7 +196,9 @@ class Chain:
         except RegistryError as error:
             raise rows.located(error, row) from error
         except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
-            rows.rejected[row] = self._why(RejectedError(Stage.KEY_CONVERTER, identity.name, error))
+            rows.rejected[row] = _why(
+                RejectedError(Stage.KEY_CONVERTER, identity.name, error, self._key.unseen_written)
+            )
             rows.restore(row)
 
     def _transform(self, rows: Rows, row: int) -> None:
@@ -241,9 +222,9 @@ class Chain:
             else:
                 self._put(rows, row, before, record)
         except RejectedError as error:
-            rows.rejected[row] = self._why(error)
+            rows.rejected[row] = _why(error)
         except DataError as error:  # of too many headers; what a step refuses is a RejectedError
-            rows.rejected[row] = self._why(RejectedError(Stage.HEADER_CONVERTER, self._header_name, error))
+            rows.rejected[row] = _why(RejectedError(Stage.HEADER_CONVERTER, self._header_name, error))
         except RegistryError as error:
             raise rows.located(error, row) from error
 
@@ -296,7 +277,8 @@ class Chain:
                     if left < 0:
                         raise too_long(size)
                 except Exception as error:
-                    raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error) from error
+                    unseen = self._unseen_headers
+                    raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error, unseen) from error
             encoded.append((name, data))
         return encoded
 
@@ -308,16 +290,22 @@ class Chain:
         return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
 
 
+def _why(error: RejectedError) -> str:
+    return str(error.rejection)
+
+
 def _without(headers: list[Header], names: frozenset[str]) -> list[Header]:
     return [header for header in headers if header.key not in names]
 
 
-def _transform_stage(spec: StepSpec, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> TransformStage:
+def _transform_stage(at: int, predicates: dict[str, Any], chain: ChainSpec, resolve: Resolve) -> TransformStage:
+    spec = chain.steps[at]
     name = chain.predicates[spec.predicate].name if spec.predicate else ""
     transform = made(spec.of, TRANSFORMS, resolve)
     assert isinstance(transform, Transform)
     predicate = predicates[spec.predicate] if spec.predicate else None
-    return TransformStage(spec.of.name, transform, predicate, name, spec.negate)
+    unseen = quoted_settings.of_steps(chain, at + 1)
+    return TransformStage(spec.of.name, transform, predicate, name, spec.negate, unseen)
 
 
 def _reads(steps: Iterable[TransformStage]) -> frozenset[Side]:

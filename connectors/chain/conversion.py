@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from os.path import commonprefix
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from compactor.errors import KeyfoldError
-from compactor.secret_forms import SHORTEST_ANYWHERE
+from connectors.chain import quoted_settings
+from connectors.chain.hidden_values import NOT_SHOWN, places_of
+from connectors.chain.quoted_settings import Names
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import Header
-from connectors.errors import RegistryError
-from connectors.known_values import without_credentials
+from connectors.errors import PortionLateError, RegistryError
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.transform import Side
 
 _LONGEST: Final = 2_000
 """Characters that are kept of what is said to be wrong: a converter may quote a whole record."""
-_SEARCHED: Final = 4_000
-"""Characters of it that may be shown, before secrets are hidden, which are longer than what stands in their place."""
-_LONGEST_FORM: Final = 16_000
-"""Characters after these in which the rest of a secret may stand: one of 4,096 as a URL writes it. All that is beyond
-is not looked at: a look at 40,000 characters takes 2 ms, and each record that is refused has its own."""
+_NOT_WRITTEN: Final = "The schema registry did not answer, or refuses to, as a record was to be written"
+_WRITE_OUT: Final = "Write them out in the connector's file to see it."
 
 
 class RejectedError(Exception):
-    """A record cannot be converted or transformed; `rejection` says at which stage, and why."""
+    """A record cannot be converted or transformed; `rejection` says at which stage, and why.
 
-    def __init__(self, stage: Stage, class_name: str, error: Exception) -> None:
+    Why is not shown if settings with placeholders are among what may be quoted (`quoted_settings.py`): `unseen` has
+    their names. The text is not searched for secrets, as it quotes a record.
+    """
+
+    def __init__(self, stage: Stage, class_name: str, error: Exception, unseen: Names = ()) -> None:
         super().__init__(stage, class_name, error)
         self._stage = stage
         self._class_name = class_name
         self._error = error
+        self._unseen = unseen
 
     @property
     def rejection(self) -> Rejection:
         """Why the record is rejected."""
-        return self.without_values(without_credentials)
-
-    def without_values(self, hide: Callable[[str], str], hide_parts: Callable[[str], str] = str) -> Rejection:
-        """Returns why the record is rejected, without what `hide` takes out of a text.
-
-        `hide_parts` takes longer, and is given no more than what is shown and a few characters.
-        """
         error = self._error
-        said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
-        shown = hide(said[: _SEARCHED + _LONGEST_FORM])
-        if len(said) > _SEARCHED:  # what both begin with ends before a secret that the shorter one has in part
-            shown = commonprefix([shown, hide(said[:_SEARCHED])])  # noqa: RUF071  # texts are no paths
-        shown = hide_parts(shown[: _LONGEST + SHORTEST_ANYWHERE])[:_LONGEST]
-        message = f"{shown} {hide_parts(hide(action))}".rstrip()
+        if self._unseen:
+            said, action = f"The record is not taken: {NOT_SHOWN} {places_of(self._unseen)}", _WRITE_OUT
+        else:
+            said, action = (error.message, error.action) if isinstance(error, KeyfoldError) else unexpected(error)
+        message = f"{said[:_LONGEST]} {action[:_LONGEST]}".rstrip()
         # A text that was read may hold half of a pair of surrogates, which UTF-8 cannot.
         message = message.encode("utf-8", "replace").decode()
         return Rejection(self._stage, self._class_name, type(error).__name__, message)
@@ -65,6 +59,7 @@ class Conversion(Struct):
     """The converters of a record's keys or values; `reads`: whether anything looks at them; `most`: bytes of one.
 
     `writer` is `converter` itself, unless the output has a converter that differs from it; then `rewrites` is true.
+    `unseen` and `unseen_written` are the settings for which an error of the one, or the other, is not shown.
     """
 
     name: str
@@ -74,6 +69,8 @@ class Conversion(Struct):
     stage: Stage
     reads: bool
     most: int
+    unseen: Names = ()
+    unseen_written: Names = ()
 
     @property
     def rewrites(self) -> bool:
@@ -108,7 +105,7 @@ class Conversion(Struct):
         except RegistryError:
             raise
         except Exception as error:
-            raise RejectedError(self.stage, self.name, error) from error
+            raise RejectedError(self.stage, self.name, error, self.unseen) from error
 
     def is_null(self, headers: Sequence[Header], data: bytes) -> bool:
         """Returns whether the converter reads `data` as null; what it cannot read is none. Raises RegistryError."""
@@ -133,10 +130,12 @@ class Conversion(Struct):
             data = self.writer.from_connect_data(topic, headers, schema, value)
             if self.rewrites and len(data or b"") > most_written(size):  # a schema that the source's form has not
                 raise too_long(size)
-        except RegistryError:
+        except RegistryError as error:
+            if self.unseen_written and not isinstance(error, PortionLateError):  # it may name what is registered
+                raise type(error)(f"{_NOT_WRITTEN}: {NOT_SHOWN} {places_of(self.unseen_written)}", _WRITE_OUT) from None
             raise
         except Exception as error:
-            raise RejectedError(self.stage, self.writer_name, error) from error
+            raise RejectedError(self.stage, self.writer_name, error, self.unseen_written) from error
         return data
 
 
@@ -152,4 +151,14 @@ def conversion_of(spec: ChainSpec, side: Side, resolve: Resolve, *, reads: bool)
         writer = converter
     rewrites = writer is not converter
     writer_name = written.name if written is not None and rewrites else own.name
-    return Conversion(own.name, converter, writer_name, writer, stage, reads or rewrites, spec.most_read)
+    return Conversion(
+        own.name,
+        converter,
+        writer_name,
+        writer,
+        stage,
+        reads or rewrites,
+        spec.most_read,
+        quoted_settings.of_reading(spec, side),
+        quoted_settings.of_writing(spec, side),
+    )

@@ -20,7 +20,7 @@ from connectors.converters.names import BYTES, CONVERTERS, HEADER_CONVERTERS, SI
 from connectors.data.bounds import MOST_READ
 from connectors.errors import ConfigError
 from connectors.known_values import remember_setting
-from connectors.options import Option, OptionsError, read, unknown
+from connectors.options import Option, OptionsError, Values, read, unknown
 from connectors.placeholders import SHOWN, UNLIMITED, Limits, SecretError, check_path, has_placeholder
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Side, SidedTransform, Step
@@ -164,7 +164,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
     )
 
 
-def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[str, Any]:
+def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> Values:
     """Returns the settings of the class of `spec`, resolved and read. Raises ValueError, OptionsError."""
     kind = classes.find(spec.name).of.load()
     passwords = _password_names(kind.OPTIONS)
@@ -176,7 +176,8 @@ def options_of(spec: ClassSpec, classes: ClassNames, resolve: Resolve) -> dict[s
     if faults := tuple(_file_faults(kind.OPTIONS, texts, spec.limits)):
         raise OptionsError(faults)
     with values_hidden(spec.texts, kind.OPTIONS):
-        return read(kind.OPTIONS, texts)
+        values = read(kind.OPTIONS, texts)
+    return Values(values, {OTHER_NAMES.get(name, name): text for name, text in spec.texts.items()})
 
 
 def _file_faults(options: Iterable[Option], texts: Mapping[str, str], limits: Limits) -> Iterator[Fault]:
@@ -243,29 +244,6 @@ def changes_records(spec: ChainSpec) -> bool:
 
 def _converts(spec: ChainSpec) -> bool:
     return spec.output_key is not None or spec.output_value is not None
-
-
-def texts_of(spec: ChainSpec) -> tuple[str, ...]:
-    """Returns the texts of all settings of its classes, as the files have them."""
-    return tuple(text for own, _ in _classes_of(spec) for text in own.texts.values())
-
-
-def passwords_of(spec: ChainSpec) -> tuple[str, ...]:
-    """Returns the texts of all settings of its classes that are passwords, as the files have them."""
-    classes = ((own, _password_names(names.find(own.name).of.load().OPTIONS)) for own, names in _classes_of(spec))
-    return tuple(
-        text
-        for own, passwords in classes
-        for name, text in own.texts.items()
-        if OTHER_NAMES.get(name, name) in passwords
-    )
-
-
-def _classes_of(spec: ChainSpec) -> Iterator[tuple[ClassSpec, ClassNames]]:
-    yield from ((spec.key, CONVERTERS), (spec.value, CONVERTERS), (spec.header, HEADER_CONVERTERS))
-    yield from ((own, CONVERTERS) for own in (spec.output_key, spec.output_value) if own is not None)
-    yield from ((step.of, TRANSFORMS) for step in spec.steps)
-    yield from ((predicate, PREDICATES) for predicate in spec.predicates.values())
 
 
 def _password_names(options: Iterable[Option]) -> frozenset[str]:

@@ -49,10 +49,6 @@ class Converter(ABC):
     def wait_with(self, patience: Patience) -> None:  # noqa: B027  # most wait for nothing
         """Sets the limit of all waits from now on to `patience`."""
 
-    def repeated(self) -> tuple[str, ...]:
-        """Returns the forms of the credentials of which a server has put one into a schema; none if it has not."""
-        return ()
-
     def close(self) -> None:  # noqa: B027  # most hold nothing
         """Closes what the converter holds open, such as connections."""
 

@@ -130,10 +130,6 @@ class RegisteredConverter(Converter):
         """See `Converter.wait_with`."""
         self.registry.patience = patience
 
-    def repeated(self) -> tuple[str, ...]:
-        """See `Converter.repeated`."""
-        return self.registry.repeated
-
     def close(self) -> None:
         """See `Converter.close`."""
         self.registry.close()

@@ -6,7 +6,9 @@ RegistryRefusedError, as records would else be let go under errors.tolerance=all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeVar
@@ -14,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import httpx
 from msgspec import Struct
 
-from compactor.secret_forms import without
+from compactor.secret_forms import forms, forms_of, without
 from connectors.errors import DataError, RegistryRefusedError
 from connectors.known_values import without_credentials
 
@@ -36,6 +38,15 @@ _SAID: Final = 500
 _NAMED: Final = 100
 """Characters of a name that a registry has, in a message."""
 _GROUP: Final = "Only the group `default` is read; register what it refers to there."
+_CONFLICT: Final = re.compile(r"\b[A-Z]{2,30}(?:_[A-Z]{2,30}){1,8}\b")
+"""A kind of error of Avro's, JSON Schema's or Protobuf's checks, such as READER_FIELD_MISSING_DEFAULT_VALUE."""
+_PLACE: Final = re.compile(r"(?<![\w/:])(?:/(?:[a-z]{1,20}|\d{1,6})){1,20}(?![\w/])")
+"""The place of an error in the new schema, such as /fields/1."""
+_MOST_CONFLICTS: Final = 10
+_ESCAPE: Final = re.compile(
+    r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL
+)
+"""A character as JSON and Protobuf escape it."""
 _READ: Final = 10_000
 """Characters of it that are searched for words before credentials: an answer may have 4 MiB."""
 
@@ -85,13 +96,15 @@ class RegisteredSchema(Struct, frozen=True):
 class RegistryAnswer(Struct, frozen=True):
     """What a registry has answered: `asked` is the method and the address, `body` what its JSON says.
 
-    `sent` has the forms of the credentials that were sent: an answer may repeat the request's headers.
+    `sent` are the credentials that were sent: an answer may repeat the request's headers. `of_record` is what was sent
+    besides, path and body: records say what is in them.
     """
 
     asked: str
     status: int
     body: Any
     sent: tuple[str, ...] = ()
+    of_record: str = ""
 
     @property
     def is_missing(self) -> bool:
@@ -115,10 +128,35 @@ class RegistryAnswer(Struct, frozen=True):
     @property
     def said(self) -> str:
         """What it says of an error, in one line, without what was sent as credentials."""
-        message = self._part("message")
-        text = message.encode("utf-8", "replace").decode() if isinstance(message, str) else ""
-        text = without(text, self.sent)[:_READ]
+        text = without(self._message, forms_of(*self._withheld()))[:_READ]
         return without_credentials(" ".join(text.split()))[:_SAID] or "it says nothing"
+
+    @property
+    def conflicts(self) -> str:
+        """What it says of a schema that is incompatible: the kinds of error, and their places in the schema.
+
+        No more is shown of that: it quotes names of an earlier schema, which anyone may have registered.
+        """
+        text = self._message[:_READ]
+        said = [*_CONFLICT.findall(text), *_PLACE.findall(text)]
+        return ", ".join(list(dict.fromkeys(said))[:_MOST_CONFLICTS]) or "it gives no kind of error"
+
+    @property
+    def _message(self) -> str:
+        message = self._part("message")
+        return message.encode("utf-8", "replace").decode() if isinstance(message, str) else ""
+
+    def _withheld(self) -> Iterator[str]:
+        """Yields the credentials that are hidden in what it says.
+
+        One that was also asked with is not among them: a record has brought it, and an answer repeats what is asked. If
+        it were hidden, who writes the record would learn that a guess of it is right.
+        """
+        repeated = [secret for secret in self.sent if any(form in self._message for form in forms(secret))]
+        asked = [form for text in _readings(self.of_record) for form in forms(text)] if repeated else []
+        for secret in repeated:
+            if not any(form in text for form in forms(secret) for text in asked):
+                yield secret
 
     def read(self, of: Callable[[Any], Result]) -> Result:
         """Returns what `of` makes of the body of a success. Raises RegistryRefusedError for any other answer."""
@@ -163,6 +201,20 @@ def global_id_of(body: Mapping[str, Any], largest: int) -> int:
 def id_of(body: Mapping[str, Any], largest: int) -> int:
     """Reads the id of a schema, up to `largest`. Raises KeyError, TypeError, ValueError for a body that has none."""
     return _whole(body["id"], 0, largest)
+
+
+def _readings(text: str) -> tuple[str, str, str]:
+    """Returns a request's text as it is, and as its reader reads it: a default may be JSON in a text of JSON."""
+    once = _ESCAPE.sub(_character, text)
+    return text, once, _ESCAPE.sub(_character, once)
+
+
+def _character(escape: re.Match[str]) -> str:
+    four, eight, two, octal, plain = escape.groups()
+    if plain is not None:
+        return str(plain)
+    code = int(octal, 8) if octal else int(four or eight or two, 16)
+    return chr(code) if code <= sys.maxunicode else escape[0]
 
 
 def _reference(reference: Mapping[str, Any]) -> Reference:

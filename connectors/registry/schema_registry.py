@@ -11,13 +11,13 @@ import json
 import math
 import re
 import ssl
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
+from msgspec import Struct
 
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
@@ -47,6 +47,8 @@ CORE: Final = "/apis/registry/v2"
 _GUIDS: Final = "/schemas/guids/"
 _SCHEMA_PATH: Final = re.compile(rf"{CORE}/ids/globalIds/\d+$")
 """At these paths Apicurio answers with the text of a schema alone."""
+_PATH: Final = 300
+"""Characters of a path that a message shows: the name of a subject may come from a record, and be of any length."""
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _BUSY: Final = frozenset({408, 429})
@@ -54,6 +56,13 @@ _BUSY: Final = frozenset({408, 429})
 
 class _NoAnswerError(Exception):
     """A registry did not answer, or said that it cannot now."""
+
+
+class _Address(Struct, frozen=True):
+    """An address of a registry, and how messages name it."""
+
+    url: str
+    named: str
 
 
 class SchemaRegistry:
@@ -75,11 +84,9 @@ class SchemaRegistry:
         self._limit_s = limit_s
         self.patience = Patience()
         self.largest_id = LARGEST_ID
-        self._urls = settings.urls
-        # Texts that an answer is shown without: whoever may see a status is not whoever may log in at the registry.
+        self._addresses = tuple(map(_Address, settings.urls, settings.named))
+        # Credentials that an answer is shown without: a status is seen by others than those who may log in there.
         self._sent = settings.sent
-        # The same once a schema has one of them in it, by which messages name types; empty until then.
-        self.repeated: tuple[str, ...] = ()
         self._client = HttpClient(
             httpx.Client(
                 auth=(settings.user, settings.password) if settings.user else None,
@@ -153,15 +160,11 @@ class SchemaRegistry:
         answer = self._ask("GET", path, what)
         if _is_missing(path, answer):
             raise DataError(f"The registry has no {what}: {answer.said}.", _writer(path))
-        if kind:
-            text = answer.read(lambda body: text_of(body if kind == "PROTOBUF" else json.dumps(body)))
-            references = self._ask("GET", f"{path}/references", f"what {what} refers to").read(references_of)
-            schema = RegisteredSchema(text, kind, references)
-        else:
-            schema = answer.read(schema_of)
-        if not self.repeated and _repeats(schema, self._sent):
-            self.repeated = self._sent
-        return schema
+        if not kind:
+            return answer.read(schema_of)
+        text = answer.read(lambda body: text_of(body if kind == "PROTOBUF" else json.dumps(body)))
+        references = self._ask("GET", f"{path}/references", f"what {what} refers to").read(references_of)
+        return RegisteredSchema(text, kind, references)
 
     def _id_of(self, path: str, subject: str, schema: RegisteredSchema, *, normalize: bool) -> int:
         body: dict[str, Any] = {"schema": schema.text}
@@ -175,7 +178,8 @@ class SchemaRegistry:
         answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), f"a schema of {subject}", body)
         if answer.status == httpx.codes.CONFLICT:
             raise DataError(
-                f"The registry refuses the schema of {subject} as incompatible with an earlier one: {answer.said}.",
+                f"The registry refuses the schema of {subject} as incompatible with an earlier one: "
+                f"{answer.conflicts}.",
                 "Change the transform so that the schema stays compatible, or the subject's compatibility.",
             )
         if answer.is_missing or answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
@@ -205,47 +209,48 @@ class SchemaRegistry:
                         raise self.patience.late()
                     break
                 self._sleep(wait)
+        address = address_of(self._addresses[0].named, path[:_PATH])
         raise RegistryError(
-            f"The schema registry does not answer: {last}, asked for {what}.",
-            f"It is asked again when the connector is started again. See whether {self._urls[0]}{path} is answered "
-            f"within {self._limit_s:g} s, and check schema.registry.url; docs/converters.md says how to pass a record "
-            "over.",
+            f"The schema registry does not answer: {last}, asked for {what[:_PATH]}.",
+            f"It is asked again when the connector is started again. See whether {address} is answered within "
+            f"{self._limit_s:g} s, and check schema.registry.url; docs/converters.md says how to pass a record over.",
         )
 
     def _ask_each(self, method: str, path: str, body: Any, end: float) -> RegistryAnswer:
         """Asks one address after the other, each for its share of the time until `end`."""
         last = _NoAnswerError("no address")
-        for number, url in enumerate(self._urls):
+        for number, address in enumerate(self._addresses):
             left = end - self._monotonic()
             if left <= 0:
                 break
             try:
-                return self._ask_one(method, address_of(url, path), body, left / (len(self._urls) - number))
+                return self._ask_one(method, address, path, body, left / (len(self._addresses) - number))
             except _NoAnswerError as error:
                 last = error
         raise last
 
-    def _ask_one(self, method: str, url: str, body: Any, share_s: float) -> RegistryAnswer:
-        is_own = CORE in url  # Apicurio's own interface: it takes and gives plain JSON, or the text of a schema
+    def _ask_one(self, method: str, address: _Address, path: str, body: Any, share_s: float) -> RegistryAnswer:
+        is_own = path.startswith(CORE)  # Apicurio's own interface: it takes and gives plain JSON, or a schema's text
         headers = {"Content-Type": "application/json" if is_own else _KIND} if body is not None else {}
         headers |= {"Accept": "*/*"} if is_own else {}
-        request = HttpRequest(method, url, headers, body)
+        request = HttpRequest(method, address_of(address.url, path), headers, body)
+        asked = f"{method} {address_of(address.named, path[:_PATH])}"
         try:
             response = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
         except httpx.HTTPError as error:
-            raise _NoAnswerError(f"{type(error).__name__} at {_address(url)}") from None
+            raise _NoAnswerError(f"{type(error).__name__} at {address.named}") from None
         if response.status in _UNAUTHORIZED:
             raise RegistryRefusedError(
-                f"The schema registry answers {method} {url} with {response.status}: it does not let this user in.",
+                f"The schema registry answers {asked} with {response.status}: it does not let this user in.",
                 "Check basic.auth.user.info or bearer.auth.token, and what that user may do.",
             )
         if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            raise _NoAnswerError(f"{response.status} from {_address(url)}")
+            raise _NoAnswerError(f"{response.status} from {address.named}")
         try:
-            content = _content_of(url, response)
+            content = _content_of(path, response)
         except (ValueError, RecursionError):
-            raise _NoAnswerError(f"{method} {url} is answered with {response.status} and no JSON") from None
-        return RegistryAnswer(f"{method} {url}", response.status, content, self._sent)
+            raise _NoAnswerError(f"{asked} is answered with {response.status} and no JSON") from None
+        return RegistryAnswer(asked, response.status, content, self._sent, f"{unquote(path)} {json.dumps(body)}")
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
@@ -260,7 +265,7 @@ _BY_GLOBAL: Final = (
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
 
 
-def _content_of(url: str, response: HttpAnswer) -> Any:
+def _content_of(path: str, response: HttpAnswer) -> Any:
     """Returns what an answer holds: JSON, or the text of a file of Protobuf, which no page of a proxy is taken for.
 
     Raises ValueError, RecursionError.
@@ -269,7 +274,7 @@ def _content_of(url: str, response: HttpAnswer) -> Any:
         return json.loads(response.body)
     except ValueError:
         text = response.body.decode()
-        if response.status != httpx.codes.OK or not _SCHEMA_PATH.search(url) or text.lstrip().startswith("<"):
+        if response.status != httpx.codes.OK or not _SCHEMA_PATH.search(path) or text.lstrip().startswith("<"):
             raise
         return text
 
@@ -291,38 +296,6 @@ def _writer(path: str) -> str:
 def address_of(url: str, path: str) -> str:
     """Returns the address of `path` at the registry `url`: Apicurio's own interface is next to its compatible one."""
     return COMPATIBLE.sub("", url) + path if path.startswith(CORE) else url + path
-
-
-_ESCAPE: Final = re.compile(
-    r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|[xX]([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))", re.DOTALL
-)
-"""A character as JSON and Protobuf escape it."""
-_JOINT: Final = re.compile(r"\"\s*+\"|'\s*+'")
-"""Where Protobuf joins two texts."""
-
-
-def _repeats(schema: RegisteredSchema, sent: tuple[str, ...]) -> bool:
-    """Returns whether a schema holds what was sent: as it is, or once its parser has read what is escaped in it."""
-    names = (text for each in schema.references for text in (each.name, each.subject))
-    said = "\n".join((schema.text, schema.kind, *names))
-    read = _ESCAPE.sub(_character, said)
-    # A default may be JSON in a text of JSON, which is escaped twice.
-    texts = (said, read, _ESCAPE.sub(_character, read), _JOINT.sub("", read))
-    return any(form in text for text in texts for form in sent)
-
-
-def _character(escape: re.Match[str]) -> str:
-    four, eight, two, octal, plain = escape.groups()
-    if plain is not None:
-        return str(plain)
-    code = int(octal, 8) if octal else int(four or eight or two, 16)
-    return chr(code) if code <= sys.maxunicode else escape[0]
-
-
-def _address(url: str) -> str:
-    """Returns the address of a registry, without path and user."""
-    at = httpx.URL(url)
-    return f"{at.scheme}://{at.netloc.decode()}"
 
 
 def _trust(settings: RegistrySettings) -> ssl.SSLContext | bool:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
-from compactor.secret_forms import forms_of
-from connectors.credentials import NOT_SHOWN, is_address, login
-from connectors.options import REQUIRED, Option, OptionsError
+from compactor.secret_forms import HIDDEN
+from connectors.credentials import NOT_SHOWN, is_address, login, without_logins
+from connectors.options import REQUIRED, Option, OptionsError, Values
+from connectors.placeholders import has_placeholder
 
 
 def _urls(urls: list[str]) -> str | None:
@@ -22,6 +23,12 @@ def _urls(urls: list[str]) -> str | None:
             "password a blank is %20, a comma %2C, a slash %2F, an @ %40."
         )
     return None
+
+
+def _token(token: str) -> str | None:
+    if token.isascii() and token.isprintable():
+        return None
+    return "allowed is what HTTP can send: printable characters of ASCII."
 
 
 def _host(host: str) -> str | None:
@@ -54,6 +61,7 @@ OPTIONS: Final = (
         "`http://HOST:8080/apis/ccompat/v7`.",
         check=_urls,
         importance="HIGH",
+        of_server=True,
     ),
     Option(
         "basic.auth.credentials.source",
@@ -62,9 +70,10 @@ OPTIONS: Final = (
         "Where user and password are: in the `URL`, or in `USER_INFO`.",
         allowed=("URL", "USER_INFO"),
         any_case=True,
+        of_server=True,
     ),
     Option("basic.auth.user.info", "PASSWORD", None, "`USER:PASSWORD`, for `USER_INFO`."),
-    Option("bearer.auth.token", "PASSWORD", None, "A token that is sent in place of user and password."),
+    Option("bearer.auth.token", "PASSWORD", None, "A token that is sent in place of user and password.", check=_token),
     Option(
         "schema.registry.ssl.truststore.location",
         "STRING",
@@ -87,8 +96,9 @@ OPTIONS: Final = (
         None,
         "The host of a proxy through which the registry is asked. HTTPS_PROXY and the like have no effect, as in Java.",
         check=_host,
+        of_server=True,
     ),
-    Option("proxy.port", "INT", None, "That proxy's port."),
+    Option("proxy.port", "INT", None, "That proxy's port.", of_server=True),
 )
 
 
@@ -99,9 +109,14 @@ _NO_GLOBAL_ID: Final = (
 
 
 class RegistrySettings(Struct, frozen=True):
-    """How a registry is asked. Its repr shows nothing: addresses and tokens may be secret."""
+    """How a registry is asked. Its repr shows nothing: addresses and tokens may be secret.
+
+    `named` is how messages name each of `urls`: as the file has it if a placeholder stands in it, else without user,
+    password and query.
+    """
 
     urls: tuple[str, ...]
+    named: tuple[str, ...]
     user: str | None = None
     password: str = ""
     token: str | None = None
@@ -115,8 +130,8 @@ class RegistrySettings(Struct, frozen=True):
 
     @property
     def sent(self) -> tuple[str, ...]:
-        """What an answer must not be shown with: password and token, as they are and as HTTP's headers have them."""
-        return forms_of(*login(self.user, self.password) if self.user else (), self.token or "")
+        """What an answer must not be shown with: the password, it with its user's name, and the token."""
+        return (*(login(self.user, self.password) if self.user else ()), *((self.token,) if self.token else ()))
 
 
 def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
@@ -136,6 +151,7 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
     name, password = user or (None, "")
     return RegistrySettings(
         urls=tuple(url for url, _ in pairs),
+        named=_named([url for url, _ in pairs], options),
         user=name,
         password=password,
         token=options["bearer.auth.token"],
@@ -144,6 +160,14 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
         key_password=options["schema.registry.ssl.key.password"],
         proxy=options["proxy.host"] and f"http://{options['proxy.host']}:{options['proxy.port']}",
     )
+
+
+def _named(urls: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:
+    text = options.written.get("schema.registry.url", "") if isinstance(options, Values) else ""
+    written = [without_logins(part.strip().rstrip("/"), HIDDEN).partition("?")[0] for part in text.split(",")]
+    if not has_placeholder(text):
+        return tuple(url.partition("?")[0] for url in urls)
+    return tuple(written) if len(written) == len(urls) else (", ".join(written),) * len(urls)
 
 
 def _check_keystore(options: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.secrets import text_of_connector
 from connectors.config.worker import WorkerConfig
+from connectors.errors import RegistryError
 
 NAME: Final = "status.json"
 WRITE_EVERY_MS: Final = 5_000
@@ -117,11 +118,11 @@ def waiting(
 def hidden_in(worker: WorkerConfig, connector: ConnectorConfig, error: BaseException) -> tuple[Mapping[str, str], ...]:
     """Returns the settings of which what placeholders stand for is hidden in the text of `error`, for `failed`.
 
-    A client that sees its guess hidden knows that it is right. So nothing is hidden if the error quotes a record, in
-    which the chain has hidden its own values, and nothing of the worker's if the connector was sent over REST, as
-    errors quote its settings.
+    A client that sees its guess hidden knows that it is right. So nothing is hidden if the error quotes a record, from
+    which the chain keeps secrets (`connectors/chain/quoted_settings.py`), and nothing of the worker's if the connector
+    was sent over REST, as errors quote its settings.
     """
-    if isinstance(error, RejectedRecordError):
+    if isinstance(error, RejectedRecordError | RegistryError):
         return ()
     return (connector.given,) if connector.limits.over_rest else (connector.given, worker.given)
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from compactor.secret_forms import HIDDEN, forms_of, without_parts
 from connectors.chain.chain_pool import borrowed
 from connectors.chain.spec import chain_faults, chain_spec
 from connectors.converters.converter import Converter
@@ -283,11 +282,3 @@ def test_a_record_that_is_refused_with_a_long_reason_costs_little() -> None:
     assert "There is no field a" in why
     assert len(why) < 4_000
     assert seconds(lambda: made.apply(records)) < 0.3
-
-
-def test_parts_of_secrets_are_found_wherever_a_text_is_cut() -> None:
-    """A registry may put a password into the name of a type as often as it likes."""
-    password = "Pa55word-of-thirty-characters!"
-    text = password * 70
-    assert without_parts(f"{text}, and {password[3:12]}", forms_of(password)) == f"{HIDDEN}, and {HIDDEN}"
-    assert without_parts(text, ()) == text

@@ -19,10 +19,11 @@ from connectors.chain.spec import chain_faults, chain_spec
 from connectors.errors import ConfigError, DataError, PortionLateError, RegistryError
 from connectors.known_values import hide_all
 from connectors.placeholders import resolve
+from connectors.registry.schema_registry import SchemaRegistry
+from connectors.registry.settings import registry_settings
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
 from connectors.source.plan import SourceRange
-from tests.unit.connectors.registry.test_schema_registry import registry
 
 PLAIN_JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
 BY_ID = {
@@ -280,12 +281,18 @@ MASK = {
 
 @pytest.mark.parametrize("secret", ["geheim-4711", "xyz", "geheim " * 400])
 def test_a_rejection_does_not_show_what_a_placeholder_stands_for(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes into files, logs and headers of dead letters; a number is asked of the replacement here."""
+    """It goes into files, logs and headers of dead letters; a number is asked of the replacement here.
+
+    Nor is it said what is wrong: it may quote the value, and the record may hold a guess of it.
+    """
     monkeypatch.setenv("MASK", secret)
     made = Chain(chain_spec(MASK), resolve)
     (rejected,) = made.apply(batch((b"k", value(a=1))))["rejected"].to_pylist()
-    assert '"${env:MASK}" is no number' in rejected
-    assert secret.split(maxsplit=1)[0] not in rejected
+    assert rejected == (
+        "TRANSFORMATION MaskField$Value DataError: The record is not taken: what a placeholder stands for is not "
+        "shown, nor what is wrong with it. Placeholders are in transforms.m.replacement. Write them out in the "
+        "connector's file to see it."
+    )
 
 
 @pytest.mark.parametrize("status", [404, 400])
@@ -300,7 +307,8 @@ def test_no_error_shows_a_password_that_is_written_out(status: int) -> None:
     sent = base64.b64encode(b"u:geheim-4711").decode()
     said = {"error_code": 40403, "message": f"{{'x': '{sent}'}} Basic {sent} geheim-4711"}
     answer = httpx.MockTransport(lambda _: httpx.Response(status, json=said))
-    found._value.converter.registry = registry(answer)  # type: ignore[attr-defined]
+    reader: Any = found._value.converter
+    reader.registry = SchemaRegistry(registry_settings(reader.options), transport=answer, sleep=lambda _: None)
     try:
         text = found.apply(batch((b"k", b"\0\0\0\0\1\2x")))["rejected"].to_pylist()[0]
     except RegistryError as error:

@@ -247,6 +247,34 @@ def test_what_is_sent_as_a_credential_is_not_shown_where_an_answer_repeats_it(te
         assert secret not in said
 
 
+CONFLICT = (
+    'Schema being registered is incompatible with an earlier schema for subject "s", details: [{errorType:'
+    "'READER_FIELD_MISSING_DEFAULT_VALUE', description:'The field 'guess' at path '/fields/1' in the new schema has no "
+    "default value', additionalInfo:'guess'}, {oldSchema: '{\"doc\": \"guess\"}'}, {compatibility: 'BACKWARD'}]"
+)
+OF_APICURIO = "Incompatible artifact: s [AVRO], list: [NAME_MISMATCH at /name, TYPE_MISMATCH at /fields/0/type/0]"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (CONFLICT, "READER_FIELD_MISSING_DEFAULT_VALUE, /fields/1."),
+        (OF_APICURIO, "NAME_MISMATCH, TYPE_MISMATCH, /name, /fields/0/type/0."),
+        ("Why not, guess.", "it gives no kind of error."),
+        (" ".join(f"A_{chr(65 + one % 26) * (one // 26 + 2)}" for one in range(400)), ""),
+    ],
+    ids=["Confluent", "Apicurio", "no kind", "many"],
+)
+def test_of_an_incompatible_schema_the_kinds_of_error_and_their_places_are_shown(message: str, shown: str) -> None:
+    """An earlier schema is quoted in the answer, which anyone may have registered: nothing of that is shown."""
+    answer = httpx.Response(409, json={"error_code": 409, "message": message})
+    with pytest.raises(DataError, match="incompatible with an earlier one") as caught:
+        registry(httpx.MockTransport(lambda _: answer)).register("s", RegisteredSchema(SCHEMA))
+    assert caught.value.message.endswith(shown)
+    assert "guess" not in caught.value.message
+    assert len(caught.value.message) < 1_000
+
+
 @pytest.mark.parametrize("message", ["x" * 100_000, ["x"], {"a": 1}, "\ud800", 7])
 def test_what_a_registry_says_is_shown_in_part(message: Any) -> None:
     """A text, in one line of bounded length that UTF-8 can write."""
@@ -264,7 +292,7 @@ def test_a_schema_that_is_refused_is_asked_for_again_later(answer: httpx.Respons
     for ask in (client.find, client.register):
         memory.asked.clear()
         for _ in range(100):
-            with pytest.raises(DataError, match="Why"):
+            with pytest.raises(DataError, match="Why" if answer.status_code != 409 else "incompatible"):
                 ask("s", RegisteredSchema(SCHEMA))
         assert len(memory.asked) == 1
     with pytest.raises(DataError):
