@@ -23,7 +23,17 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from compactor.secret_forms import HIDDEN, SHORTEST_ANYWHERE, SHORTEST_PART, forms, forms_of, replaced
+from compactor.secret_forms import (
+    HIDDEN,
+    SHORTEST_ANYWHERE,
+    SHORTEST_PART,
+    SecretIndex,
+    Span,
+    forms,
+    forms_of,
+    replaced,
+    without_spans,
+)
 from connectors.credentials import BRACES, is_no_word, secrets_in
 
 Key = TypeVar("Key")
@@ -32,8 +42,10 @@ Value = TypeVar("Value")
 _MOST: Final = 2_000
 """How many placeholders that were sent over REST are remembered, and as many secrets that are written out; the newest.
 All of files are: only operators write those."""
-_MOST_TEXTS: Final = 20_000
-"""How many texts are searched for in all: each line of a log costs 3 ms with as many, and 0.1 ms with 1,000."""
+_MOST_TEXTS: Final = 100_000
+"""How many texts of what was sent over REST are searched for: the forms of 2,000 passwords, and as much again. To put
+them into an index takes 0.5 s, once something has changed. Texts of files are all searched for: a line takes 0.1 ms
+with those of 10,000 passwords as with those of 100."""
 _MOST_PARTS: Final = 200
 """How many parts of one value are searched for: a file of certificates has as many lines."""
 _QUOTED: Final = 100
@@ -122,9 +134,9 @@ class KnownValues:
         self._of_files, self._of_rest = _Remembered(is_bounded=False), _Remembered(is_bounded=True)
         # How often something was remembered: what was made of all this is made anew once it has changed.
         self.version = 0
-        # The parts that are hidden everywhere, each with what is shown, the longest first; replaced as a whole, and
-        # None once a value has come that is not among them. It is made when it is read: many values come at a time.
-        self._everywhere: list[tuple[str, str]] | None = None
+        # What is hidden everywhere, of files and of REST; None once a value has come that is not in it. Replaced as a
+        # whole, and made when it is read: many values come at a time.
+        self._indexes: dict[bool, SecretIndex | None] = {False: None, True: None}
 
     def remember(self, written: str, value: str, *, over_rest: bool = False) -> None:
         """Remembers that the placeholder `written` stood for `value`, as a file has it, or a request (`over_rest`)."""
@@ -136,7 +148,7 @@ class KnownValues:
             known = _Known(written, value, _distinct(_parts(value)))
             with self._lock:
                 origin.keep(origin.placeholders, name, known)
-                self._changed()
+                self._changed(origin)
 
     def remember_setting(self, text: str, *, is_secret: bool, over_rest: bool) -> None:
         """Remembers the secrets in a setting; if it is none itself, they are the logins of the URLs in it."""
@@ -147,15 +159,21 @@ class KnownValues:
         parts = None if BRACES.search(text, 0, text.rfind("}") + 1) else _forms_of_setting(setting, text)
         with self._lock:
             origin.keep(origin.settings, setting, parts)
-            self._changed()
+            self._changed(origin)
 
-    def all(self) -> list[tuple[str, str]]:
-        """Returns what is hidden everywhere, each with what is shown in its place, the longest first."""
-        everywhere = self._everywhere
-        if everywhere is None:
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yields what is hidden everywhere and stands in `text`, with what is shown in its place."""
+        for over_rest in self._indexes:
+            yield from self._index(over_rest=over_rest).spans(text)
+        if self._beneath is not None:
+            yield from self._beneath.spans(text)
+
+    def _index(self, *, over_rest: bool) -> SecretIndex:
+        index = self._indexes[over_rest]
+        if index is None:
             with self._lock:
-                everywhere = self._everywhere = sorted(self._newest().items(), key=_by_length)
-        return everywhere if self._beneath is None else sorted([*everywhere, *self._beneath.all()], key=_by_length)
+                index = self._indexes[over_rest] = SecretIndex(self._newest(over_rest=over_rest))
+        return index
 
     def of(self, texts: Iterable[str]) -> list[tuple[str, str]]:
         """Returns what is known of the placeholders in `texts`, each as one of them writes it."""
@@ -177,32 +195,31 @@ class KnownValues:
         own = self._of_files.placeholders.get(name) or self._of_rest.placeholders.get(name)
         return own or (self._beneath._placeholder(name) if self._beneath else None)
 
-    def _changed(self) -> None:
+    def _changed(self, origin: _Remembered) -> None:
         self.version += 1
-        self._everywhere = None
+        self._indexes[origin is self._of_rest] = None
 
-    def _newest(self) -> dict[str, str]:
-        """Returns the parts of the newest values, `_MOST_TEXTS` in all, and what is shown in place of each."""
+    def _newest(self, *, over_rest: bool) -> dict[str, str]:
+        """Returns the parts of all values of files, or of the newest over REST, and what is shown in place of each."""
         newest: dict[str, str] = {}
-        for shown, parts in self._newest_first():
-            if len(newest) >= _MOST_TEXTS:
+        for shown, parts in self._newest_first(self._of_rest if over_rest else self._of_files):
+            if over_rest and len(newest) >= _MOST_TEXTS:
                 break
             for part in parts:
                 if len(part) >= SHORTEST_ANYWHERE:
                     newest.setdefault(part, shown)
         return newest
 
-    def _newest_first(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yields the values of files before those of REST, which must not take their room.
+    def _newest_first(self, origin: _Remembered) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yields the values of `origin`, the newest first.
 
-        Of each, values with few parts come first: a password must not be left out for the lines of many keystores.
+        Those with few parts come before all others: a password must not be left out for the lines of many keystores.
         """
-        for origin in (self._of_files, self._of_rest):
-            values = [(known.shown, known.parts) for known in reversed(origin.placeholders.values())]
-            for setting, parts in reversed(origin.settings.items()):
-                own = _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
-                values.append((HIDDEN, own))
-            yield from sorted(values, key=lambda value: len(value[1]))
+        values = [(known.shown, known.parts) for known in reversed(origin.placeholders.values())]
+        for setting, parts in reversed(origin.settings.items()):
+            own = _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
+            values.append((HIDDEN, own))
+        yield from sorted(values, key=lambda value: len(value[1]))
 
 
 _known = KnownValues()
@@ -238,9 +255,13 @@ def remember_setting(text: str, *, is_secret: bool, over_rest: bool) -> None:
     _current().remember_setting(text, is_secret=is_secret, over_rest=over_rest)
 
 
-def hide_all(text: str) -> str:
-    """Returns `text` without the values of placeholders and the secrets that this process has come to know."""
-    return replaced(text, _current().all())
+def hide_all(text: str, sent: str = "") -> str:
+    """Returns `text` without the values of placeholders and the secrets that this process has come to know.
+
+    What stands in `sent`, the request that the text may quote, is not hidden: its author would learn that it is right.
+    """
+    spans = _current().spans(text)
+    return without_spans(text, (span for span in spans if text[span[0] : span[1]] not in sent) if sent else spans)
 
 
 def hide_in(text: str, settings: Iterable[str], secrets: Iterable[str] = ()) -> str:
