@@ -69,12 +69,13 @@ def printable(key: str, text: str) -> str:
     return printable_text(without_logins(text, HIDDEN))
 
 
-def logged_text(text: str) -> str:
+def logged_text(text: str, sent: str = "") -> str:
     """Masks a text that only operators read, a line of a log or of stderr: `printable_text`, and all placeholders.
 
-    A character that a terminal would obey is shown as Python writes it.
+    A character that a terminal would obey is shown as Python writes it. `sent`: the request that the text answers, if
+    others read it, see `hide_all`.
     """
-    return terminal_text.printable(printable_text(hide_all(text)))
+    return terminal_text.printable(printable_text(hide_all(text, sent)))
 
 
 def text_of_connector(text: str, *given: Mapping[str, str]) -> str:

@@ -22,6 +22,8 @@ _QUOTED: Final = 250
 """Characters that a message quotes of what a client has sent: as many as the longest name of a topic has."""
 _JSON: Final = "application/json"
 _TRUE: Final = "true"
+SENT: Final = "sent"
+"""The name in a request's state under which its body is kept, for what an error says of it."""
 
 
 async def json_object(request: Request) -> dict[str, Any]:
@@ -33,6 +35,7 @@ async def json_object(request: Request) -> dict[str, Any]:
         raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     try:
         body = await request.body()
+        setattr(request.state, SENT, body.decode(errors="replace"))
         if (commas := body.count(b",")) > _MOST_COMMAS:
             raise UsageError(
                 f"The request's body has {commas} commas; allowed are {_MOST_COMMAS}.", "Send less at once."

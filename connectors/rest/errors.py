@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Final
+from urllib.parse import unquote
 
 import structlog
 from fastapi import Request
@@ -15,6 +16,7 @@ from compactor.errors import KeyfoldError, OffsetChangeError, StorageError
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.secrets import logged_text, printable_text
 from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+from connectors.rest.bodies import SENT
 from connectors.rest.slow_calls import RETRY_AFTER_S
 
 _log = structlog.get_logger()
@@ -38,14 +40,16 @@ _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
 )
 
 
-def answer(code: int, message: str) -> JSONResponse:
+def answer(code: int, message: str, sent: str = "") -> JSONResponse:
     """Returns the answer of an error; secrets in `message` are hidden.
 
     Errors of the worker's own may quote what a placeholder stands for, which is hidden too. Those of a request quote
-    the request, in which what is hidden would tell a guess that is right.
+    the request, in which what is hidden would tell a guess that is right; `sent` is what the worker's own may quote of
+    it, such as a connector's name.
     """
-    shown = logged_text if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text
-    return JSONResponse({"error_code": code, "message": shown(_cut(message))}, code)
+    text = _cut(message)
+    shown = logged_text(text, sent) if code >= HTTPStatus.INTERNAL_SERVER_ERROR else printable_text(text)
+    return JSONResponse({"error_code": code, "message": shown}, code)
 
 
 def _cut(message: str) -> str:
@@ -69,18 +73,24 @@ def _beginning(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
 
 
-def of_keyfold(_: Request, error: Exception) -> Response:
+def of_keyfold(request: Request, error: Exception) -> Response:
     """Answers for an error of ours, with what to do next."""
     assert isinstance(error, KeyfoldError)
     if isinstance(error, BusyError):
-        return busy(error)
+        return busy(error, sent_with(request))
     code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
-    return answer(code, invalid(error.faults) if isinstance(error, FaultyConfigError) else str(error))
+    message = invalid(error.faults) if isinstance(error, FaultyConfigError) else str(error)
+    return answer(code, message, sent_with(request))
 
 
-def busy(error: BusyError) -> JSONResponse:
+def sent_with(request: Request) -> str:
+    """Returns what a request has brought: its path, its query, and its body if that was read."""
+    return f"{unquote(str(request.url))} {getattr(request.state, SENT, '')}"
+
+
+def busy(error: BusyError, sent: str = "") -> JSONResponse:
     """Answers for a worker that takes no more of what waits now; the header says when to ask again."""
-    refusal = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    refusal = answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), sent)
     refusal.headers["Retry-After"] = str(RETRY_AFTER_S)
     return refusal
 
