@@ -125,14 +125,17 @@ class OfSchema:
 Result = TypeVar("Result")
 
 KEPT_S: Final = 30.0
-"""For how long (s) an error is kept: what is missing may be there later."""
+"""For how long (s) an error is kept at least: what is missing may be there later."""
+_SHARE: Final = 10
+"""How many times as long an error is kept as it took to be found: what is refused again and again, such as a schema
+that takes protoc its 20 s, takes a tenth of the time at most."""
 _MOST: Final = 1_000
 _HEAVIEST: Final = 4 << 20
 """How many are kept, and how many bytes of them: the ids of malformed records may be any, and what is asked a text."""
 
 
 class Refusals:
-    """The errors of the last moments, by what was asked. Used by one thread."""
+    """The errors of the last moments, by what was asked, for at least KEPT_S each. Used by one thread."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -142,13 +145,15 @@ class Refusals:
         return len(self._kept)
 
     def of(self, asked: Hashable, make: Callable[[], Result]) -> Result:
-        """Returns what `make` does. Raises the DataError that it has raised less than KEPT_S ago, or a new one."""
+        """Returns what `make` does. Raises the DataError that it has raised and that is still kept, or a new one."""
         kept = self._kept.get(asked)
         if kept is not None and self._monotonic() < kept[0]:
             raise DataError(kept[1].message, kept[1].action)
+        began = self._monotonic()
         try:
             return make()
         except DataError as error:
-            held = self._monotonic() + KEPT_S, DataError(error.message, error.action)
+            now = self._monotonic()
+            held = now + max(KEPT_S, _SHARE * (now - began)), DataError(error.message, error.action)
             self._kept.put(asked, held, weight_of(asked, error.message, error.action))
             raise

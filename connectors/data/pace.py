@@ -43,13 +43,18 @@ def limited(check: Callable[[], None]) -> Iterator[None]:
         _limit.check = before
 
 
+def ask_limit() -> None:
+    """Asks the limit now, as what waits for a process does. Raises what the limit raises, if its time has come."""
+    if _limit.check is not None:
+        _limit.check()
+
+
 def passed(members: int) -> None:
     """Counts members that are gone over next. Raises what the limit raises, if its time has come."""
     _limit.left -= members
     if _limit.left <= 0:
         _limit.left = EVERY
-        if _limit.check is not None:
-            _limit.check()
+        ask_limit()
 
 
 def paced(members: Collection[Member], width: int = 1) -> Iterable[Member]:

@@ -8,7 +8,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -16,18 +18,25 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 
 from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES, Extent
+from connectors.data.pace import ask_limit
 from connectors.errors import DataError
 from connectors.rejection import reason_of
 
-_COMPILED_S: Final = 20.0
-"""How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy."""
+COMPILED_S: Final = 20.0
+"""How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy. A
+portion that others wait for has less time, and is read apart (`pace.py`)."""
+_LOOK_S: Final = 0.1
+"""How often (s) the limit of the portion is asked meanwhile."""
+_SAID: Final = 10_000
+"""Characters that are read of what protoc says: it may have a line for each of a schema's."""
 _ADDRESSES: Final = 512 << 20
 """Bytes of addresses that protoc may take. It takes 200 MiB in any case, and some 30 for the longest schemas."""
-_LIMITED: Final = (
+PROTOC: Final = (
     "import resource, runpy; "
     f"resource.setrlimit(resource.RLIMIT_AS, ({_ADDRESSES}, {_ADDRESSES})); "
     "runpy.run_module('grpc_tools.protoc', run_name='__main__', alter_sys=True)"
 )
+"""What the process of protoc runs: its memory is limited before protoc is loaded."""
 _COMPILED: Final = 4 * LONGEST_SCHEMA
 """Bytes of a compiled schema with all that it imports. It names a type in full at each use."""
 _MAIN: Final = "main.proto"
@@ -186,18 +195,32 @@ def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.Fil
             file = Path(folder, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
-        out = Path(folder, "out")
-        command = [sys.executable, "-c", _LIMITED, "-I", folder, "--include_imports"]
-        try:
-            done = subprocess.run(
-                [*command, "--descriptor_set_out", str(out), _MAIN],
-                capture_output=True, text=True, timeout=_COMPILED_S, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise DataError(f"The schema takes protoc more than {_COMPILED_S:.0f} s.", "Make it smaller.") from None
-        if done.returncode:
-            lines = (line for line in done.stderr.replace(folder, "").splitlines() if not _NOISE.match(line))
+        out, said = Path(folder, "out"), Path(folder, "said")
+        command = [sys.executable, "-c", PROTOC, "-I", folder, "--include_imports"]
+        if _exit_code([*command, "--descriptor_set_out", str(out), _MAIN], said):
+            with said.open(encoding="utf-8", errors="replace") as errors:
+                lines = errors.read(_SAID).replace(folder, "").splitlines()
+            lines = [line for line in lines if not _NOISE.match(line)]
             raise DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
         if out.stat().st_size > _COMPILED:
             raise DataError(f"The schema takes more than {_COMPILED} bytes once it is compiled.", "Shorten its names.")
         return list(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)
+
+
+def _exit_code(command: Sequence[str], said: Path) -> int:
+    """Runs protoc; returns its exit code, and leaves what it says in the file `said`.
+
+    Raises DataError if it takes too long, and what the limit of the portion raises, if that is sooner.
+    """
+    until = time.monotonic() + COMPILED_S
+    with said.open("wb") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
+        try:
+            while time.monotonic() < until:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(_LOOK_S)
+                ask_limit()
+        finally:
+            process.kill()
+            process.wait()
+    raise DataError(f"The schema takes protoc more than {COMPILED_S:.0f} s.", "Make it smaller.")
