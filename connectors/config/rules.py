@@ -20,7 +20,7 @@ from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
 from connectors.config.topics import is_internal, is_source, is_topic_name, matches, source_of
-from connectors.errors import PatternError
+from connectors.errors import OutputError, PatternError
 from connectors.placeholders import has_placeholder
 
 if TYPE_CHECKING:  # which needs the rules
@@ -268,18 +268,14 @@ def pair_faults(own: ConnectorConfig, other: ConnectorConfig, file: object) -> I
     if shared is not None:
         whose = f'is also the output topic of connector "{other.name}" in {file}; each needs one of its own.'
         yield Fault(_OUTPUT, f"{_quoted(shared, own, other)} {whose}")
-    letters = own.dead_letter_topic
+    letters, named = own.dead_letter_topic, f'connector "{other.name}" in {file}'
     if letters is not None and _publishes_to(other, letters):
-        text = f"{_quoted(letters, own, other)} is the output topic of {_named(other, file)}; dead letters need"
+        text = f"{_quoted(letters, own, other)} is the output topic of {named}; dead letters need"
         yield Fault(_DLQ, f"{text} a topic of their own.")
     letters = other.dead_letter_topic
     if letters is not None and _publishes_to(own, letters):
-        text = f"{_quoted(letters, own, other)} is the dead letter topic of {_named(other, file)}; an output needs"
+        text = f"{_quoted(letters, own, other)} is the dead letter topic of {named}; an output needs"
         yield Fault(_OUTPUT, f"{text} a topic of its own.")
-
-
-def _named(other: ConnectorConfig, file: object) -> str:
-    return f'connector "{other.name}" in {file}'
 
 
 def _quoted(topic: str, own: ConnectorConfig, other: ConnectorConfig) -> str:
@@ -347,16 +343,37 @@ def loop_fault(own: ConnectorConfig, others: Sequence[tuple[ConnectorConfig, obj
     if loop is None:
         return None
     files = {id(other): file for other, file in others}
-    through = next((step.config for step in loop if step.config is not own), own)
+    through = _through(own, loop)
     mine = next(step for step in loop if step.config is own)
-    topics = [step.topic for step in (loop[-1], *loop)]
-    shown = f" ({' → '.join(topics[:_SHOWN])}{' → …' if len(topics) > _SHOWN else ''})"
-    text = "" if _has_placeholders(configs) else shown
     return Fault(
         _DLQ if mine.topic == own.dead_letter_topic else _OUTPUT,
-        f'what is written there comes back by connector "{through.name}" in {files.get(id(through))}{text}: records '
-        "would go round for ever.",
+        f'what is written there comes back by connector "{through.name}" in {files.get(id(through))}'
+        f"{_shown(loop, configs)}: records would go round for ever.",
     )
+
+
+def refuse_loop(own: ConnectorConfig, others: Iterable[ConnectorConfig], topics: Iterable[str]) -> None:
+    """Raises OutputError if what `own` makes of one of `topics`, which it is about to read, comes back to it."""
+    configs = [own, *(other for other in others if other.name != own.name)]
+    loop = _loop(own, configs, topics)
+    if loop is not None:
+        raise OutputError(
+            f"Connector {own.name}: what it writes comes back to it by connector {_through(own, loop).name}"
+            f"{_shown(loop, configs)}: records would go round for ever.",
+            "Keep the topic out of topics.regex, or change output.topic, of one of these connectors.",
+        )
+
+
+def _through(own: ConnectorConfig, loop: Sequence[_Step]) -> ConnectorConfig:
+    return next((step.config for step in loop if step.config is not own), own)
+
+
+def _shown(loop: Sequence[_Step], configs: Sequence[ConnectorConfig]) -> str:
+    """Returns the topics of a loop in parentheses, nothing if placeholders may stand for some of them."""
+    if _has_placeholders(configs):
+        return ""
+    topics = [step.topic for step in (loop[-1], *loop)]
+    return f" ({' → '.join(topics[:_SHOWN])}{' → …' if len(topics) > _SHOWN else ''})"
 
 
 def _starts(own: ConnectorConfig, others: Sequence[ConnectorConfig]) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Binds the worker's listeners before anything else starts, so that a port that is in use ends the worker at once.
+"""Binds the worker's listeners, and says what a client may take of them.
+
+They are bound before anything else starts, so that a port that is in use ends the worker at once.
 
 The server's libraries are not imported here: the server's thread imports them while Spark starts.
 """
@@ -8,13 +10,38 @@ from __future__ import annotations
 import socket
 from typing import Final
 
+from msgspec import Struct
+
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import Listener
 from connectors.config.worker import WorkerConfig
+from connectors.rest.slow_calls import WAIT_S
 
 CONNECTIONS: Final = 384
 """Connections that are served at once, and as many that wait until they are accepted. Another one takes the place of
 one that waits for its client; if none does, it is answered with 503."""
+
+
+class ClientLimits(Struct, frozen=True):
+    """What a client may take of the REST interface."""
+
+    # Connections that are served at once. Slow calls and those that wait for one leave 64 of them (slow_calls.py).
+    connections: int = CONNECTIONS
+    # How long (s) a client may take for its TLS handshake: three answers over the slowest network. asyncio's own
+    # default is 60 s.
+    handshake_s: float = 5.0
+    # How long (s) a client may take to send the head and the body of a request.
+    head_s: float = 10.0
+    # How long (s) a client may take to read an answer, from when it first does not keep up.
+    take_s: float = 60.0
+    # How long (s) a request waits for a thread of its kind of slow calls.
+    wait_s: float = WAIT_S
+    # Bytes that all answers hold together while they are made, and until they are read (answers.py): what one of the
+    # largest look-up takes to be made, or five of its answers that are not read.
+    answer_bytes: int = 256 << 20
+
+
+LIMITS = ClientLimits()
 
 
 class BoundListener:

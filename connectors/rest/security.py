@@ -2,8 +2,8 @@
 
 Passwords are bcrypt hashes, as `htpasswd -nB` makes them. To check one takes some 50 ms of a core on purpose, so a
 password that was right is remembered, by a hash under a key of this process, until its line in the users' file changes.
-The others are checked one after another: those who guess take one thread, and a core at most, and of the places before
-it a share for their address, and for the name that they guess for.
+The others are checked one after another, in turns (`password_checks`): those who guess take one thread, and a core at
+most.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import hashlib
 import hmac
 import os
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
@@ -34,6 +32,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.errors import BusyError
 from connectors.rest import errors
 from connectors.rest.answers import HeldBytes
+from connectors.rest.password_checks import PasswordChecks
 from connectors.rest.slow_calls import WAIT_S, SlowCalls
 
 _log = structlog.get_logger()
@@ -53,12 +52,6 @@ LOGIN_THREADS: Final = 4
 """As many threads read the users' file, and one more checks passwords: no other request takes them."""
 LOGINS_WAITING: Final = 96
 """How many requests wait for one of those that read the file, which each request needs for a moment."""
-CHECKS_OF_ADDRESS: Final = 8
-"""How many checks of passwords one address has under way and waiting, of the 33 that there may be: one that guesses
-keeps out nobody from elsewhere, who waits for half a second then, with the usual cost of 10. A console that is opened
-has six requests at once."""
-CHECKS_OF_NAME: Final = 6
-"""How many of these may be for one name: who guesses one user's password leaves room for other users of a proxy."""
 _PASSWORD_MAX: Final = 72
 """As many bytes of a password count for bcrypt."""
 _OPEN: Final = ("/health",)
@@ -147,29 +140,6 @@ class _UsersRead(msgspec.Struct, frozen=True):
         return _UsersRead(version, users, {proof: name for proof, name in self.verified.copy().items() if stays(name)})
 
 
-class _CheckShares:
-    """Counts the checks of passwords that are under way or wait, by address and by name; used on one event loop."""
-
-    def __init__(self) -> None:
-        self._of: Counter[tuple[str, ...]] = Counter()
-
-    @contextmanager
-    def of(self, address: str, name: str) -> Iterator[None]:
-        """Counts a check during the block. Raises BusyError if its address or name has as many as it may."""
-        shares = {(address,): CHECKS_OF_ADDRESS, (address, name): CHECKS_OF_NAME}
-        if any(self._of[share] >= most for share, most in shares.items()):
-            raise BusyError(
-                f"{max(self._of[share] for share in shares)} checks of passwords are under way for this address.",
-                "Ask again later; a password that was right is not checked again.",
-            )
-        self._of.update(shares.keys())
-        try:
-            yield
-        finally:
-            self._of.subtract(shares.keys())
-            self._of = +self._of  # none that is 0 is kept
-
-
 class Users:
     """Checks names and passwords against a users' file, which is read again when it has changed.
 
@@ -181,8 +151,7 @@ class Users:
         self._path = path
         self._key = os.urandom(32)
         self._read = _UsersRead(self._version(), read_users(path), {})
-        self._shares = _CheckShares()
-        self._checks = SlowCalls("checks of passwords", 1, wait_s=wait_s)
+        self._checks = PasswordChecks(wait_s)
         self._calls = SlowCalls("log-ins", LOGIN_THREADS, LOGINS_WAITING, wait_s)
 
     async def role(self, name: str, password: bytes, address: str) -> Role | None:
@@ -193,9 +162,8 @@ class Users:
         user = read.users.get(name)
         if proof not in read.verified:
             hashed = (user or self._stand_in(read, name)).password
-            with self._shares.of(address, name):
-                right = await self._checks.run(bcrypt.checkpw, counts, hashed)
-            if user is None or not right:
+            is_right = await self._checks.is_right(address, name, counts, hashed)
+            if user is None or not is_right:
                 return None
             read.verified[proof] = name
         return read.users[name].role

@@ -18,8 +18,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.worker import WorkerConfig
 from connectors.errors import UnreachableError
 from connectors.kafka.retry import poll_until
-from connectors.rest.limits import LIMITS, ClientLimits
-from connectors.rest.listeners import BoundListener
+from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits
 from connectors.threads import CancellableThread
 
 _log = structlog.get_logger()

@@ -12,8 +12,7 @@ from connectors.clock import SYSTEM_CLOCK
 from connectors.config.clients import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.dev.revision import revision
-from connectors.rest.limits import LIMITS, ClientLimits
-from connectors.rest.listeners import BoundListener, advertised
+from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits, advertised
 from connectors.runtime.herder import Herder
 from connectors.threads import CancellableThread
 

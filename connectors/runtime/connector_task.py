@@ -7,7 +7,7 @@ sinks/publisher.py → maintenance_thread.py → compactor.maintenance (clean, s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
@@ -112,6 +112,8 @@ class ConnectorTask:
         self._idle_from_ms = clock.monotonic_ms()
         # The offsets that `--once` has before it, for the progress display; None for a run without an end.
         self._total: int | None = None
+        # Gives the connectors of the worker, as `run` was told; by themselves a run knows none.
+        self._others: Callable[[], Iterable[ConnectorConfig]] = tuple
         self._reading: ReadingThread | None = None
         self._engine: Engine | None = None
 
@@ -124,16 +126,18 @@ class ConnectorTask:
         start: Start,
         known: str | None = None,
         change: Callable[[Fenced], object] | None = None,
+        others: Callable[[], Iterable[ConnectorConfig]] = tuple,
     ) -> None:
         """Runs, reading through `query`, until `stop` is set or, with `once`, until all that is stable now is done.
 
         `start` is when this process was told to run it, among all starts on its storage location.
         `known` is the id of the catalog that an earlier run in this process worked on: it must be there still.
-        `change` changes offsets before anything is read or published. Raises KeyfoldError: FencedError
-        when a newer owner took over, ConnectorError if an operator must decide.
+        `change` changes offsets before anything is read or published. `others` gives the worker's connectors. Raises
+        KeyfoldError: FencedError when a newer owner took over, ConnectorError if an operator must decide.
         """
         if stop.is_set():  # a run that never began fences no owner
             return
+        self._others = others
         with ExitStack() as stack:
             components = self.take_over(stack, start, self._tasks_max(query.tasks_max), known, change)
             catalog, broker = components.catalog, components.broker
@@ -204,7 +208,10 @@ class ConnectorTask:
         self._claim.claim(0)  # first, so that a command finds a worker here, not a connector to take over
         self._claim.warn_of_another()
         now_ms = self._clock.now_ms()
-        owned = take_over(self._storage, self._connector, self._clients, tasks_max, now_ms, known, change, start=start)
+        owned = take_over(
+            self._storage, self._connector, self._clients, tasks_max, now_ms, known, change,
+            start=start, others=self._others,
+        )  # fmt: skip
         self.catalog = owned.catalog
         self._claim.claim(owned.catalog.epoch)
         components = assemble(self._spark, self._connector, self._storage, self._snapshot_storage, self._clock, owned)

@@ -260,6 +260,10 @@ class Herder:
         """Returns the names of all connectors, sorted."""
         return sorted(self.specs.all())
 
+    def configs(self) -> tuple[ConnectorConfig, ...]:
+        """Returns the configs of all connectors."""
+        return tuple(spec.config for spec in self.specs.all().values())
+
     def connectors(self) -> tuple[Connector, ...]:
         """Returns all connectors as they are now, by name."""
         return tuple(self._connector(name, spec) for name, spec in sorted(self.specs.all().items()))

@@ -20,6 +20,7 @@ from compactor.model.state import CatalogState, Topic, deal
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
+from connectors.config.rules import refuse_loop
 from connectors.config.topics import matches, missing, select
 from connectors.errors import PUBLISH_ANEW, NotAllowedError, OutputError, SourceMissingError, UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo, described
@@ -73,7 +74,8 @@ def _retried(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 class KafkaBroker:
     """Answers the engine with the Kafka clients of one connector.
 
-    `visible_ms`: how long readers may take to see what is committed; None: output_visibility.VISIBLE_MS.
+    `visible_ms`: how long readers may take to see what is committed; None: output_visibility.VISIBLE_MS. `others` gives
+    the connectors of the worker, by which what this one writes may come back.
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class KafkaBroker:
         admin: Admin,
         storage: Storage,
         visible_ms: int | None = None,
+        others: Callable[[], Iterable[ConnectorConfig]] = tuple,
     ) -> None:
+        self._others = others
         self._visible_ms = visible_ms
         self._connector = connector
         self._clients = clients
@@ -380,6 +384,7 @@ class KafkaBroker:
         """Returns the actions that add topics and partitions to the catalog; creates or grows their outputs first."""
         grown = [info for info in found if len(state.logs_of(info.name)) < info.partitions]
         actions: list[AnyAction] = []
+        refuse_loop(self._connector, self._others(), [info.name for info in grown if info.name not in state.topics])
         self._check_own(state, grown)
         ids = self._ensure_outputs(state, grown)
         for info in grown:

@@ -8,7 +8,7 @@ it, still belongs to this worker.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -72,12 +72,16 @@ TaskMaker: TypeAlias = Callable[..., ConnectorTask]
 
 
 class RunContext(Struct, frozen=True):
-    """What the runs of a worker's connectors have in common; `over` is called when a supervisor's thread has ended."""
+    """What the runs of a worker's connectors have in common; `over` is called when a supervisor's thread has ended.
+
+    `others` gives the configs of all of them.
+    """
 
     spark: SparkSession
     query: SharedQuery
     once: bool
     over: Callable[[], object] = lambda: None
+    others: Callable[[], Iterable[ConnectorConfig]] = tuple
 
 
 class Supervisor:
@@ -284,7 +288,10 @@ class Supervisor:
         change = partial(self._resync, resyncs) if resyncs else None
         error: BaseException | None = None
         try:
-            task.run(stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change)
+            task.run(
+                stop, context.query, once=context.once, start=self._place.draw(), known=known, change=change,
+                others=context.others,
+            )  # fmt: skip
         except BaseException as raised:  # noqa: BLE001  # whatever it was, it ends this connector only
             error = unwrap(raised) or raised
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -179,14 +179,15 @@ def take_over(
     *,
     start: Start,
     kafka: KafkaAccess | None = None,
+    others: Callable[[], Iterable[ConnectorConfig]] = tuple,
 ) -> Ownership:
     """Takes `connector` over, whose folder is `storage`, and adds its topics as they are now.
 
-    If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may
-    not be mounted. `change` is called once no other process publishes any more (steps G and R). Raises FencedError if
-    another process took over at the same time, or one that started after `start`; OutputError, SourceChangedError and
-    DataLossError if topics are not what the catalog knows; SourceMissingError, UnreachableError, StorageError,
-    CatalogError, and what `change` raises.
+    If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may not be
+    mounted. `others` gives the worker's connectors, with which this one must make no loop. `change` is called once no
+    other process publishes any more (steps G and R). Raises FencedError if another process took over at the same time,
+    or one that started after `start`; OutputError, SourceChangedError and DataLossError if topics are not what the
+    catalog knows; SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
     kafka = kafka or KafkaAccess()
     kafka.probe(connector.name, clients)  # no owner is fenced while its brokers do not answer
@@ -200,7 +201,7 @@ def take_over(
     refuse_begun(storage, connector.name)  # `delete` looks for our epoch after it has written that file
     _fence(catalog, kafka, connector, clients, tasks_max, now_ms)
     admin = kafka.admin(clients.admin())
-    broker = KafkaBroker(connector, clients, admin, storage)
+    broker = KafkaBroker(connector, clients, admin, storage, others=others)
     try:
         if change is not None:
             change(Fenced(catalog, broker, admin, connector, clients))

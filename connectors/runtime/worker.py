@@ -144,7 +144,7 @@ class Worker:
             query = self._parts.query(spark, self._clock, connectors=len(self._herder.names()))
             query.start(prepares=once)
             if not self._stop.is_set():  # set if the signal came while Spark was starting
-                self._herder.begin(RunContext(spark, query, once, self._stop.wake))
+                self._herder.begin(RunContext(spark, query, once, self._stop.wake, self._herder.configs))
             self._watch(spark, query)
         finally:
             until_ms = self._clock.monotonic_ms() + self._graceful_ms

@@ -10,7 +10,10 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterable
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -46,12 +49,43 @@ _INODE: Final = 9
 """Columns of a line; the addresses are 1, of the socket itself, and 2, of its other end."""
 
 
+AGAIN_S: Final = 60.0
+"""How long (s) refusals of one kind are only counted: another account may connect thousands of times a second."""
+
+
+class RefusalLog:
+    """Logs what was refused: the first of a kind, then once in AGAIN_S how many there were. Threads share it.
+
+    `monotonic` returns seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        # When (monotonic s) each kind was logged last, and how many were refused since. Changed under `_lock`.
+        self._said: dict[str, float] = {}
+        self._since: Counter[str] = Counter()
+
+    def add(self, event: str, **why: object) -> None:
+        """Counts a refusal, of a kind that `event` says, and logs it if that is due."""
+        with self._lock:
+            self._since[event] += 1
+            now, said = self._monotonic(), self._said.get(event)
+            if said is not None and now - said < AGAIN_S:
+                return
+            self._said[event], connections = now, self._since.pop(event)
+        _log.warning(event, connections=connections, **why)
+
+
+_refusals: Final = RefusalLog()
+
+
 _MOST_LOOKS: Final = 5
 """Linux writes a list page by page: a line may be left out if other connections come and go at that time."""
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Returns whether the process at the other end runs under this process's user id; logs if it does not.
+    """Returns whether the process at the other end runs under this process's user id; logs or counts if it does not.
 
     No, if that cannot be read: another account could otherwise use up this process's file descriptors first.
     """
@@ -60,10 +94,10 @@ def is_own(connection: socket.socket) -> bool:
         owners = (_owner_now(own, peer) for _ in range(_MOST_LOOKS))
         owner = next((uid for uid in owners if uid is not None), None)
     except OSError as error:
-        _log.warning("refused a connection to Spark's port for calls: its owner is not known", why=str(error))
+        _refusals.add("refused a connection to Spark's port for calls: its owner is not known", why=str(error))
         return False
     if owner != os.geteuid():
-        _log.warning("refused a connection of another account to Spark's port for calls", uid=owner)
+        _refusals.add("refused a connection of another account to Spark's port for calls", uid=owner)
         return False
     return True
 

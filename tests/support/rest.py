@@ -17,8 +17,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.files import ConnectorFile, load_worker
 from connectors.config.stores import worker_storage
 from connectors.progress.observer import Observer
-from connectors.rest.limits import LIMITS, ClientLimits
-from connectors.rest.listeners import bind
+from connectors.rest.listeners import LIMITS, ClientLimits, bind
 from connectors.rest.service import listening
 from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.herder import Herder

@@ -8,6 +8,8 @@ import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import OtherFile, clashes
+from connectors.config.rules import refuse_loop
+from connectors.errors import OutputError
 
 TOLERANT = {"errors.tolerance": "all"}
 LETTERS = "errors.deadletterqueue.topic.name"
@@ -95,6 +97,41 @@ def test_a_loop_is_refused(configs: list[ConnectorConfig], fault: str) -> None:
     assert "what is written there comes back by" in text
     assert fault in text
     assert len(said(*reversed(configs))) == 1
+
+
+UNGUESSED = [
+    connector("a", r"/orders[0-9]{4}(\.x\.y)*", "${topic}.x"),
+    connector("b", r"/orders[0-9]{4}(\.x\.y)*\.x", "${topic}.y"),
+]
+"""A loop of patterns that no guess matches."""
+
+
+@pytest.mark.parametrize(
+    ("configs", "topic", "shown"),
+    [
+        (UNGUESSED, "orders2026", " (orders2026.x"),
+        (UNGUESSED[::-1], "orders2026.x", " (orders2026.x"),
+        ([connector("a", "/[0-9]+", "x-${topic}"), connector("b", "x-7", "y", "7")], "7", ""),
+    ],
+)
+def test_a_loop_is_found_once_a_topic_is_there(configs: list[ConnectorConfig], topic: str, shown: str) -> None:
+    """Patterns alone do not tell, and a topic's name does, before anything of it is read."""
+    own = configs[0]
+    if shown:
+        assert said(*configs) == []
+    refuse_loop(own, configs, ["other"])
+    with pytest.raises(OutputError) as raised:
+        refuse_loop(own, configs, ["other", topic])
+    assert f"Connector {own.name}: what it writes comes back to it by connector {configs[1].name}{shown}" in str(
+        raised.value
+    )
+
+
+def test_a_chain_is_no_loop_once_its_topics_are_there() -> None:
+    """It may lead through one connector twice."""
+    configs = [connector("a", "/a|z", "${topic}.x"), connector("b", "a.x", "z")]
+    for own in configs:
+        refuse_loop(own, configs, ["a", "z", "a.x", "z.x"])
 
 
 @pytest.mark.parametrize(

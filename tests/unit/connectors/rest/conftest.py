@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.rest.limits import LIMITS, ClientLimits
+from connectors.rest.listeners import LIMITS, ClientLimits
 from tests.support.rest import RestWorker, limited_rest_worker
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from connectors.rest.answers import PIECE, CountedAnswers, HeldBytes
-from connectors.rest.limits import ClientLimits
+from connectors.rest.listeners import ClientLimits
 from connectors.rest.security import BODY_MAX
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, message

@@ -21,7 +21,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from connectors.config.flat_file import LONGEST_SETTINGS, MOST_SETTINGS, MOST_STEPS
 from connectors.rest.answers import LONGEST
-from connectors.rest.limits import ClientLimits
+from connectors.rest.listeners import ClientLimits
 from connectors.rest.security import BODY_MAX
 from tests.support.rest import RestWorker, limited_rest_worker
 from tests.unit.connectors.rest.test_record_requests import keep

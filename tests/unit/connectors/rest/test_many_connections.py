@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from connectors.errors import BusyError
-from connectors.rest import security, server, slow_calls
-from connectors.rest.limits import LIMITS, ClientLimits
+from connectors.rest import password_checks, security, server
+from connectors.rest.listeners import LIMITS, ClientLimits
 from connectors.rest.slow_calls import Slow, SlowCalls
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, rest_worker
@@ -113,7 +113,7 @@ def test_requests_that_wait_leave_connections_for_others() -> None:
     """All kinds of slow calls at their most, and all log-ins, are fewer than the connections that are served."""
     slow = vars(Slow()).values()
     calls = sum(each.most + each.most_waiting for each in slow)
-    log_ins = security.LOGIN_THREADS + security.LOGINS_WAITING + 1 + slow_calls.WAITING
+    log_ins = security.LOGIN_THREADS + security.LOGINS_WAITING + 1 + password_checks.MOST_WAITING
     assert calls + log_ins < LIMITS.connections - 64
 
 

@@ -17,8 +17,7 @@ import pytest
 
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import load_worker
-from connectors.rest.limits import ClientLimits
-from connectors.rest.listeners import bind
+from connectors.rest.listeners import ClientLimits, bind
 from connectors.rest.security import BODY_MAX
 from tests.support.certificates import certificate
 from tests.support.cli import worker_file

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from compactor.catalog.catalog import Catalog
 from compactor.model.log import PartitionLog
 from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, worker_info
-from connectors.rest.limits import ClientLimits
+from connectors.rest.listeners import ClientLimits
 from connectors.rest.slow_calls import Slow
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, limited_rest_worker, message

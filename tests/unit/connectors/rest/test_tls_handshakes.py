@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from connectors.rest.limits import ClientLimits
+from connectors.rest.listeners import ClientLimits
 from tests.support.certificates import certificate
 from tests.support.kafka import wait_until
 from tests.support.rest import RestWorker, limited_rest_worker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from unittest.mock import Mock
 
@@ -73,8 +73,10 @@ class Brokers:
 class Gateway(KafkaBroker):
     """What the engine asks for one connector, with the `brokers` that it asks."""
 
-    def __init__(self, connector: ConnectorConfig, brokers: Any) -> None:
-        super().__init__(connector, ClientSettings({}, {}, {}), brokers, MemoryStorage(), visible_ms=0)
+    def __init__(
+        self, connector: ConnectorConfig, brokers: Any, others: Callable[[], Iterable[ConnectorConfig]] = tuple
+    ) -> None:
+        super().__init__(connector, ClientSettings({}, {}, {}), brokers, MemoryStorage(), visible_ms=0, others=others)
         self.brokers = brokers
 
 
@@ -123,6 +125,19 @@ def test_dead_letters_that_may_expire_at_once_are_told_of_once(allowed: bool, to
     with capture_logs() as lines:
         assert [asking.discover(STATE), asking.discover(STATE)] == [(), ()]
     assert [line["topic"] for line in lines if "dead letters" in line["event"]] == ["t.dead"] * told
+
+
+def test_a_topic_that_would_make_a_loop_is_not_taken_up() -> None:
+    """Another connector of the worker reads the output, and writes what this one would read; known topics stay."""
+    settings = {"connector.class": "CompactedTopic", "topics.regex": "[a-z]+(-[a-z]+-a)*"}
+    own = ConnectorConfig.model_validate({**settings, "name": "c", "output.topic": "${topic}-b"})
+    back = {**settings, "topics.regex": "[a-z]+(-[a-z]+-a)*-b", "output.topic": "${topic}-a"}
+    other = ConnectorConfig.model_validate({**back, "name": "d"})
+    brokers = Brokers({})
+    brokers.there["u"] = TopicInfo("u", "id-u", 1)
+    read = RangeRead(tp=TopicPartition("u", 0), topic_id="id-u", lo=0, hi=1, start=0, records=1)
+    with pytest.raises(OutputError, match="comes back to it by connector d"):
+        Gateway(own, brokers, lambda: [own, other]).admit(STATE, [read])
 
 
 @pytest.mark.parametrize("late", ["t", "t.compacted"])

@@ -6,7 +6,7 @@ The clock is the test's: it moves while a connector waits.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -83,6 +83,7 @@ class Runs:
         self.known: list[str | None] = []
         self.starts: list[int] = []
         self.shown: list[dict[str, Any]] = []
+        self.others: Iterable[ConnectorConfig] = ()
         self.counted = counted
         catalog = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
         self.catalog: Any = catalog if takes_over else None
@@ -113,7 +114,9 @@ class Runs:
         start: Start,
         known: str | None,
         change: Callable[[Any], object] | None,
+        others: Callable[[], Iterable[ConnectorConfig]],
     ) -> None:
+        self.others = others()
         if change is not None:
             change(())
         self.began.append(self._clock.monotonic_ms() / 1000)
@@ -148,6 +151,7 @@ class Ground:
         self.clock = WatchedClock(0)
         self.spark: Any = None
         self.asked: list[float] = []
+        self.others: Iterable[ConnectorConfig] = ()
         self.request = ""
         self.answering: Callable[[float], bool] = lambda _: True
         worker = load_worker(worker_file(folder))
@@ -184,7 +188,7 @@ class Ground:
 
         self.clock.look = look
         with structlog.testing.capture_logs():  # to print an error with all that it came by takes seconds
-            self.one.start(RunContext(self.spark, Mock(), once=once))
+            self.one.start(RunContext(self.spark, Mock(), once=once, others=lambda: self.others))
             assert self.one.join(60)
         return self.runs
 
@@ -233,6 +237,12 @@ def test_a_connector_that_fails_in_each_batch_waits_longer_and_longer(start: Cal
     one, runs = start(*[(20_000, AWAY)] * 11)
     assert _pauses(runs, 20_000) == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert one.error is None
+
+
+def test_a_run_is_told_of_the_other_connectors(ground: Ground) -> None:
+    """With which it may make a loop."""
+    ground.others = [ground.one.config]
+    assert ground.run((0, AWAY)).others == [ground.one.config]
 
 
 def test_one_that_has_worked_begins_with_a_short_wait_again(start: Callable[..., Any]) -> None:

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from structlog.testing import capture_logs
 
 from connectors.spark import private
-from connectors.spark.callers import owner_of
+from connectors.spark.callers import AGAIN_S, RefusalLog, owner_of
 from tests.support.kafka import wait_until
 
 _HEAD: Final = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -65,6 +66,23 @@ def test_addresses_of_ipv6_are_found() -> None:
     word = (1).to_bytes(4, "big")
     ends = f"{'0' * 24}{int.from_bytes(word, sys.byteorder):08X}"
     assert owner_of([_HEAD + _line(f"{ends}:9C40 {ends}:1F90")], ("::1", 8080), ("::1", 40000)) == 1000
+
+
+def test_refusals_are_logged_once_in_a_while() -> None:
+    """The first of a kind at once; then how many there were, for an account may connect as often as it likes."""
+    now = [0.0]
+    refusals = RefusalLog(lambda: now[0])
+    with capture_logs() as lines:
+        for _ in range(1_000):
+            refusals.add("refused", uid=7)
+        refusals.add("unknown", why="closed")
+        now[0] += AGAIN_S
+        refusals.add("refused", uid=8)
+    assert [(line["event"], line["connections"]) for line in lines] == [
+        ("refused", 1),
+        ("unknown", 1),
+        ("refused", 1_000),
+    ]
 
 
 @pytest.fixture

@@ -1,0 +1,176 @@
+"""Decides which password is checked next: a right one gets in however many others guess.
+
+To check a password takes some 50 ms of a core on purpose, so they are checked one after another, and who asks most must
+not come first. Addresses take turns, whatever names each asks for; and as long as one waits that has guessed wrong
+nothing lately, those that have wait for it. So a right password from an address of its own waits for the check that
+is under way and for one of each other address that has not guessed yet, and a guesser is such an address once.
+
+A proxy is one address: there each name may take a part of its places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import bcrypt
+from msgspec import Struct
+
+from connectors.errors import BusyError
+from connectors.rest.slow_calls import WAIT_S, SlowCalls
+
+MOST_WAITING: Final = 32
+"""How many checks wait at most: each has a connection. With the usual cost of 10 the last of them waits 2 s."""
+CHECKS_OF_ADDRESS: Final = 8
+"""How many of these one address has. A console that is opened has six requests at once."""
+CHECKS_OF_NAME: Final = 6
+"""How many of these may be for one name: who guesses one user's password leaves room for other users of a proxy."""
+FAILED_S: Final = 600.0
+"""How long (s) an address counts as one that guesses, from its last wrong password on."""
+MOST_FAILED: Final = 10_000
+"""Addresses that are remembered as such, 2 MB; those that guessed last. To use more takes a guesser 500 s of checks."""
+_NETWORK: Final = 64
+"""Bits of an IPv6 address that count: one machine has all addresses with the same ones."""
+_AGAIN: Final = "Ask again later; a password that was right is not checked again."
+
+
+class _Check(Struct, eq=False):
+    """A check that waits: the hash that the password is held against, and what is told the outcome."""
+
+    name: str
+    password: bytes
+    hashed: bytes
+    outcome: asyncio.Future[bool]
+
+
+class PasswordChecks:
+    """Checks passwords, one at a time; each waits for `wait_s` at most. To be used on one event loop.
+
+    `monotonic` returns seconds; `is_password` tells whether a password is that of a hash.
+    """
+
+    def __init__(
+        self,
+        wait_s: float = WAIT_S,
+        monotonic: Callable[[], float] = time.monotonic,
+        is_password: Callable[[bytes, bytes], bool] | None = None,
+        most_failed: int = MOST_FAILED,
+    ) -> None:
+        self._wait_s = wait_s
+        self._monotonic = monotonic
+        self._is_password = is_password or _is_password
+        self._most_failed = most_failed
+        self._calls = SlowCalls("checks of passwords", 1)
+        # The checks that wait, by address, in the order in which the addresses have their turns; none is empty.
+        self._waiting: OrderedDict[str, list[_Check]] = OrderedDict()
+        # When (monotonic s) each address gave a wrong password last, the latest at the end; changed by `_note`.
+        self._failed: OrderedDict[str, float] = OrderedDict()
+        # Takes one check after the other while any waits; None while none does.
+        self._taking: asyncio.Task[None] | None = None
+
+    async def is_right(self, address: str, name: str, password: bytes, hashed: bytes) -> bool:
+        """Returns whether `password` is that of `hashed`. Raises BusyError if there is no place, or no turn in time."""
+        check = _Check(name, password, hashed, asyncio.get_running_loop().create_future())
+        own = _network(address)
+        self._admit(own, name)
+        self._waiting.setdefault(own, []).append(check)
+        if self._taking is None:
+            self._taking = asyncio.create_task(self._take_turns())
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await check.outcome
+        except TimeoutError:
+            raise _busy(f"No password was checked for this request within {self._wait_s:g} s.") from None
+        finally:
+            self._leave(own, check)
+
+    def _admit(self, address: str, name: str) -> None:
+        """Makes room for one more check. Raises BusyError if its address or name has as many as it may, or all have.
+
+        A check of an address that guesses gives its place to one of an address that does not.
+        """
+        own = self._waiting.get(address, [])
+        if len(own) >= CHECKS_OF_ADDRESS or sum(each.name == name for each in own) >= CHECKS_OF_NAME:
+            raise _busy(f"{len(own)} checks of passwords wait for this address.")
+        if sum(map(len, self._waiting.values())) < MOST_WAITING:
+            return
+        guessing = [each for each in self._waiting if self._guesses(each)]
+        if self._guesses(address) or not guessing:
+            raise _busy(f"{MOST_WAITING} checks of passwords wait.")
+        longest = max(guessing, key=lambda each: len(self._waiting[each]))
+        last = self._waiting[longest][-1]
+        self._leave(longest, last)
+        last.outcome.set_exception(_busy("Others come before an address that has given wrong passwords."))
+
+    def _leave(self, address: str, check: _Check) -> None:
+        """Takes a check out of those that wait, if it still does."""
+        own = self._waiting.get(address, [])
+        if check in own:
+            own.remove(check)
+        if not own:
+            self._waiting.pop(address, None)
+
+    async def _take_turns(self) -> None:
+        try:
+            while self._waiting:
+                address = self._next()
+                check = self._waiting[address][0]
+                self._leave(address, check)
+                if address in self._waiting:
+                    self._waiting.move_to_end(address)
+                await self._make(check, address)
+        finally:
+            self._taking = None
+
+    async def _make(self, check: _Check, address: str) -> None:
+        """Makes a check, and tells its outcome unless the client has gone, or has waited for too long."""
+        try:
+            is_right = await self._calls.run(self._is_password, check.password, check.hashed)
+        except Exception as error:  # noqa: BLE001  # the request raises it, and the next one has its turn
+            if not check.outcome.done():
+                check.outcome.set_exception(error)
+            return
+        if not is_right:
+            self._note(address)
+        if not check.outcome.done():
+            check.outcome.set_result(is_right)
+
+    def _next(self) -> str:
+        """Returns the address that has the next turn."""
+        return next((each for each in self._waiting if not self._guesses(each)), next(iter(self._waiting)))
+
+    def _guesses(self, address: str) -> bool:
+        failed_at = self._failed.get(address)
+        return failed_at is not None and self._monotonic() - failed_at < FAILED_S
+
+    def _note(self, address: str) -> None:
+        """Remembers that an address has given a wrong password."""
+        self._failed[address] = self._monotonic()
+        self._failed.move_to_end(address)
+        if len(self._failed) > self._most_failed:
+            self._failed.popitem(last=False)
+
+
+def _is_password(password: bytes, hashed: bytes) -> bool:
+    return bcrypt.checkpw(password, hashed)
+
+
+def _network(address: str) -> str:
+    """Returns the part of an address that one machine has to itself."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((int(parsed), _NETWORK), strict=False))
+
+
+def _busy(why: str) -> BusyError:
+    return BusyError(why, _AGAIN)
