@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -199,19 +200,30 @@ class FromJsonSchema:
 def to_json_schema(schema: Schema, index: int | None = None) -> dict[str, Any]:
     """Returns the JSON Schema of `schema`; `index` is its place among the fields of a struct."""
     node = _required(schema)
-    default = short_float(schema.default) if schema.type is Type.FLOAT32 and schema.default else schema.default
     about = {
         "title": schema.name,
         "description": schema.doc,
         "connect.version": schema.version,
         "connect.parameters": dict(schema.parameters) if schema.parameters else None,
-        "default": default if schema.type not in {Type.BYTES, Type.STRUCT} else None,
+        "default": _default(schema),
     }
     node |= {name: value for name, value in about.items() if value is not None}
     if schema.optional:
         place = {} if index is None else {"connect.index": index}
         return {"oneOf": [{"type": "null"}, node], **place}
     return node if index is None else {**node, "connect.index": index}
+
+
+def _default(schema: Schema) -> Any:
+    """Returns the default as JSON has it; None if it has none: of bytes, also in lists, of structs, and NaN."""
+    default = short_float(schema.default) if schema.type is Type.FLOAT32 and schema.default else schema.default
+    if schema.type in {Type.BYTES, Type.STRUCT}:
+        return None
+    try:
+        json.dumps(default, allow_nan=False)
+    except (TypeError, ValueError):
+        return None
+    return default
 
 
 def _required(schema: Schema) -> dict[str, Any]:

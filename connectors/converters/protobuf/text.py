@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from connectors.converters.protobuf.types import ENUM, ONEOF, TAG, TYPE, UNSIGNED, WRAPPERS, date_of
+from connectors.converters.protobuf.types import ENUM, ONEOF, TAG, TYPE, UNSIGNED, WRAPPERS, check_timestamp, date_of
 from connectors.data.java_calendar import DAY_MS
 from connectors.data.pace import paced, width_of
 from connectors.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
@@ -298,6 +298,7 @@ def _plain(schema: Schema) -> Callable[[Any], Any]:
 
 
 def _timestamp(message: Any, ms: int) -> None:
+    check_timestamp(ms // 1000)
     message.seconds, message.nanos = ms // 1000, ms % 1000 * 1_000_000
 
 

@@ -210,9 +210,14 @@ def _signed(value: int) -> int:
     return value - 2 * _SIGN if value >= _SIGN else value
 
 
+def check_timestamp(seconds: int) -> None:
+    """Raises DataError for seconds since 1970 that `google.protobuf.Timestamp` does not take."""
+    if not _FIRST_S <= seconds < _LAST_S:
+        raise DataError(f"A timestamp is between the years 1 and 9999, and this has {seconds} seconds.")
+
+
 def _timestamp(message: Any) -> int:
-    if not _FIRST_S <= message.seconds < _LAST_S:
-        raise DataError(f"A timestamp is between the years 1 and 9999, and this has {message.seconds} seconds.")
+    check_timestamp(message.seconds)
     return int(message.seconds * 1000 + message.nanos // 1_000_000)
 
 

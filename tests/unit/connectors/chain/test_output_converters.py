@@ -216,6 +216,17 @@ def test_a_null_with_a_schema_is_a_tombstone() -> None:
     assert written({**WITH_SCHEMAS, **output}, (b"k", deleted)) == [(b"k", None)]
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_null_in_a_field_with_a_default(replaces: bool) -> None:
+    """It stands for the default as with Kafka's class, unless the settings of both converters say that it does not."""
+    name = {"field": "name", "type": "string", "optional": True, "default": "none"}
+    record = (row(1)[0], enveloped({**ROW, "fields": [name]}, {"name": None}))
+    sides = ("value.converter", "output.value.converter")
+    own = {} if replaces else {f"{side}.replace.null.with.default": "false" for side in sides}
+    expected = b'{"name":"none"}' if replaces else b'{"name":null}'
+    assert written({**WITH_SCHEMAS, **PLAIN_OUTPUT, **own}, record) == [(b'{"id":1}', expected)]
+
+
 def test_a_key_that_becomes_null_is_the_key_of_nothing() -> None:
     """The record is rejected with the bytes that it came with."""
     rows = chain({**WITH_SCHEMAS, **PLAIN_OUTPUT}).apply(batch((enveloped(None, None), row(1)[1])))
