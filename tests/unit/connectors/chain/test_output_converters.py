@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import fastavro
+import pyarrow as pa
 import pytest
 
 from compactor.model.record import KEY_IDENTITY
@@ -71,16 +72,22 @@ def row(number: int) -> tuple[bytes, bytes]:
     return enveloped(ID, {"id": number}), enveloped(ROW, {"id": number, "name": "ann", "price": "AJY="})
 
 
-def chain(settings: dict[str, str], template: str = "${topic}.compacted") -> Chain:
-    """Makes the chain of a connector with these settings, which have no fault."""
+def applied(
+    settings: dict[str, str], *records: tuple[bytes | None, bytes | None], template: str = "${topic}.compacted"
+) -> pa.RecordBatch:
+    """Returns what the chain of a connector with these settings, which have no fault, makes of records of topic t."""
     given = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t", "output.topic": template}
     assert fit_faults(settings, {}, str) == ()
-    return Chain(ConnectorConfig.model_validate({**given, **settings}).chain_spec({}), str)
+    made = Chain(ConnectorConfig.model_validate({**given, **settings}).chain_spec({}), str)
+    try:
+        return made.apply(batch(*records))
+    finally:
+        made.close()  # connections to a registry
 
 
 def written(settings: dict[str, str], *records: tuple[bytes | None, bytes | None]) -> list[tuple[Any, Any]]:
     """Returns keys and values of what records become, none of which is rejected."""
-    rows = chain(settings).apply(batch(*records))
+    rows = applied(settings, *records)
     assert rows["rejected"].to_pylist() == [None] * len(records)
     return list(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
@@ -191,7 +198,7 @@ def test_schemas_are_those_of_the_output_topic(
     """Of the source's if nothing is published; a placeholder in the topic's name is resolved."""
     monkeypatch.setenv("NAME", "shop")
     settings = {**WITH_SCHEMAS, **of_registry("keyfold.Avro", url, "value")}
-    chain(settings, template).apply(batch(row(1)))
+    applied(settings, row(1), template=template)
     assert list(memory.subjects) == [subject]
 
 
@@ -229,7 +236,7 @@ def test_a_null_in_a_field_with_a_default(replaces: bool) -> None:
 
 def test_a_key_that_becomes_null_is_the_key_of_nothing() -> None:
     """The record is rejected with the bytes that it came with."""
-    rows = chain({**WITH_SCHEMAS, **PLAIN_OUTPUT}).apply(batch((enveloped(None, None), row(1)[1])))
+    rows = applied({**WITH_SCHEMAS, **PLAIN_OUTPUT}, (enveloped(None, None), row(1)[1]))
     assert rows["rejected"].to_pylist() == [NO_KEY]
     assert rows["key"].to_pylist() == [enveloped(None, None)]
 
@@ -238,7 +245,7 @@ def test_what_cannot_be_written_is_rejected_alone_and_names_the_output_s_class()
     """With the bytes that it came with; its neighbours pass."""
     settings = {**PLAIN_JSON, "key.converter": "keyfold.String", "output.key.converter": "keyfold.Json"}
     settings |= {"output.value.converter": "org.apache.kafka.connect.converters.IntegerConverter"}
-    rows = chain(settings).apply(batch((b"a", b'"text"'), (b"b", b"7"), (b"c", b"{")))
+    rows = applied(settings, (b"a", b'"text"'), (b"b", b"7"), (b"c", b"{"))
     assert rows["value"].to_pylist() == [b'"text"', b"\0\0\0\7", b"{"]
     first, second, third = rows["rejected"].to_pylist()
     assert second is None
@@ -260,7 +267,7 @@ def test_a_schema_does_not_make_short_records_long_without_bound(memory: MemoryR
         "value.converter.schema.registry.url": url,
         "output.value.converter": "keyfold.Json",
     }
-    rows = chain(settings).apply(batch((b"k", struct.pack(">bI", 0, number) + b"\x02" * 17)))
+    rows = applied(settings, (b"k", struct.pack(">bI", 0, number) + b"\x02" * 17))
     assert "would become one of more than" in rows["rejected"].to_pylist()[0]
 
 
@@ -269,7 +276,7 @@ def test_keys_are_compared_as_they_are_written() -> None:
     plain_keys = {name: text for name, text in PLAIN_OUTPUT.items() if ".key." in name}
     settings = {**WITH_SCHEMAS, **plain_keys, "compaction.key.identity": "json"}
     wide = {**ID, "fields": [{"field": "id", "type": "int64"}]}
-    rows = chain(settings).apply(batch((row(7)[0], b"1"), (enveloped(wide, {"id": 7}), b"2")))
+    rows = applied(settings, (row(7)[0], b"1"), (enveloped(wide, {"id": 7}), b"2"))
     assert rows["key"].to_pylist() == [b'{"id":7}'] * 2
     assert rows[KEY_IDENTITY].to_pylist() == [None, None]  # they are their own identity
 
@@ -277,7 +284,7 @@ def test_keys_are_compared_as_they_are_written() -> None:
 def test_avro_keys_of_the_output_are_compared_by_its_registry(memory: MemoryRegistry, url: str) -> None:
     """The source's keys need be no Avro for it."""
     settings = {**WITH_SCHEMAS, **of_registry("keyfold.Avro", url, "key"), "compaction.key.identity": "avro"}
-    rows = chain(settings).apply(batch(row(7)))
+    rows = applied(settings, row(7))
     assert rows["rejected"].to_pylist() == [None]
     assert rows[KEY_IDENTITY].to_pylist() == [b'{"id":7}']
     assert "t.compacted-key" in memory.subjects
