@@ -22,7 +22,7 @@ from compactor.errors import (
     KeyfoldError,
     StorageError,
 )
-from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, RestoreLog, Skip
+from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Reorder, RestoreLog, Skip
 from compactor.model.state import CatalogState, apply
 from compactor.storage.base import Storage
 from compactor.storage.limits import MOST_BYTES
@@ -158,7 +158,7 @@ def _is_number(text: str) -> bool:
 
 def format_of(actions: Iterable[AnyAction]) -> int:
     """Returns the format of a commit of `actions`: the oldest that a reader has to know."""
-    later = any(isinstance(action, BeginGeneration | RenewTopic | RestoreLog | Skip) for action in actions)
+    later = any(isinstance(action, BeginGeneration | RenewTopic | Reorder | RestoreLog | Skip) for action in actions)
     return FORMAT_OF_GENERATIONS if later else FORMAT
 
 

@@ -19,12 +19,15 @@ class Rules(NamedTuple):
 def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
     """Raises CatalogError if the catalog with `state` was created with other rules than `asked`."""
     created = Rules(state.order, state.identity, state.scope)
-    if created != asked:
-        raise CatalogError(
-            f"Connector {connector}: {_changes(created, asked)}.",
-            "They are fixed at the first start: set them back, or start under a new connector name, with another "
-            "output topic.",
-        )
+    if created == asked:
+        return
+    only_order = created._replace(order=asked.order) == asked
+    again = "have the source read again by the new order (keyfold resync CONNECTOR.json), " if only_order else ""
+    raise CatalogError(
+        f"Connector {connector}: {_changes(created, asked)}.",
+        f"They are fixed at the first start: set them back, {again}or start under a new connector name, with another "
+        "output topic.",
+    )
 
 
 def _changes(created: Rules, asked: Rules) -> str:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
-from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Skip
+from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Reorder, Skip
 from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
@@ -27,12 +27,14 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
     """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
 
     `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
-    longer has records that the earlier generation began with.
+    longer has records that the earlier generation began with. `order` is what the connector's file says of it; None:
+    what the catalog has.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     anew: bool = False
     accepts_loss: bool = False
+    order: str | None = None
 
 
 class FoundTopic(Struct, frozen=True):
@@ -60,8 +62,9 @@ class FoundPartition(Struct, frozen=True, kw_only=True):
 
 
 class ChangePlan(Struct, frozen=True, kw_only=True):
-    """The changes of logs, by partition; a partition without any stays as it is."""
+    """The changes of logs, by partition; a partition without any stays as it is. `reorder`: the order changes, too."""
 
+    reorder: Reorder | None = None
     renewed: tuple[RenewTopic, ...] = ()
     skips: tuple[Skip, ...] = ()
     generations: Mapping[TopicPartition, Generation] = {}
@@ -120,11 +123,19 @@ def plan_change(
                 first_end=max(to, reported.end),
                 output_offset=reported.output_end,
             )
-    return ChangePlan(renewed=tuple(renewed.values()), skips=tuple(skips), generations=generations, lost=lost)
+    return ChangePlan(
+        reorder=_reorder(state, change, generations),
+        renewed=tuple(renewed.values()),
+        skips=tuple(skips),
+        generations=generations,
+        lost=lost,
+    )
 
 
 def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterator[AnyAction]:
     """Yields the actions of `plan`; `leads` are the tombstones that a generation begins with (`tombstones.py`)."""
+    if plan.reorder is not None:
+        yield plan.reorder
     yield from plan.renewed
     yield from plan.skips
     for tp, generation in plan.generations.items():
@@ -160,6 +171,27 @@ def _known(
             "Create it with at least as many partitions as it had; or leave it out.",
         )
     return log, reported
+
+
+def _reorder(
+    state: CatalogState, change: OffsetChange, generations: Mapping[TopicPartition, Generation]
+) -> Reorder | None:
+    """Returns the action by which the catalog gets the order that is asked for; None if it has it.
+
+    Raises OffsetChangeError unless every log begins again: what one keeps was decided about by the order before.
+    """
+    if change.order in (None, state.order):
+        return None
+    kept = sorted(log.tp for log in state.logs if log.tp not in generations)
+    if kept:
+        raise OffsetChangeError(
+            f"Connector {state.connector}: its order was {state.order} and is {change.order} now, and partition "
+            f"{kept[0]} would keep what it has by the order before, as would {len(kept) - 1} others.",
+            "Ask for all of it, without --topic: keyfold resync CONNECTOR.json. A topic that is gone, or that the file "
+            "no longer names, cannot be read again: set compaction.order back, or start under a new connector name.",
+        )
+    assert change.order is not None
+    return Reorder(order=change.order)
 
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:

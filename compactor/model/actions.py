@@ -17,7 +17,7 @@ class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Create(Action, frozen=True, tag="create"):
-    """Begins a catalog; order, identity and scope never change afterwards."""
+    """Begins a catalog; identity and scope never change afterwards, the order by `Reorder` alone."""
 
     catalog_id: str
     connector: str
@@ -31,6 +31,12 @@ class TakeOver(Action, frozen=True, tag="take-over"):
 
     epoch: int
     owner: str
+
+
+class Reorder(Action, frozen=True, tag="reorder"):
+    """Gives the catalog another order; every log begins again with the same commit, as an operator asked."""
+
+    order: str
 
 
 class SetBuckets(Action, frozen=True, tag="set-buckets"):
@@ -221,6 +227,7 @@ class DropSnapshot(Action, frozen=True, tag="drop-snapshot"):
 AnyAction = (
     Create
     | TakeOver
+    | Reorder
     | SetBuckets
     | AddTopic
     | CloseTopic

@@ -32,6 +32,7 @@ from compactor.model.actions import (
     Release,
     RenewTopic,
     ReopenTopic,
+    Reorder,
     Restate,
     RestoreLog,
     Retain,
@@ -171,7 +172,7 @@ class _Draft:
 
     def take(self, action: AnyAction) -> None:
         match action:
-            case Create() | TakeOver():
+            case Create() | TakeOver() | Reorder():
                 self.state = _apply_owner(self.state, action)
             case SetBuckets():
                 self._set_buckets(action.count)
@@ -219,13 +220,15 @@ class _Draft:
         self.taken[action.topic] = tuple(kept for kept in own if kept.id != action.id)
 
 
-def _apply_owner(state: CatalogState, action: Create | TakeOver) -> CatalogState:
+def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder) -> CatalogState:
     match action:
         case Create():
             named = {name: getattr(action, name) for name in ("order", "identity", "scope")}
             return replace(state, catalog_id=action.catalog_id, connector=action.connector, **named)
         case TakeOver():
             return replace(state, epoch=action.epoch, owner=action.owner)
+        case Reorder():
+            return replace(state, order=action.order)
 
 
 def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic | RenewTopic) -> Topic:

@@ -145,7 +145,7 @@ class ConnectorConfig(BaseModel):
     With `json` the order of members, spaces and forms of numbers make no difference. With `avro` neither does the
     schema's id."""
     order: Order = _compaction("compaction.order", "offset", importance="medium")
-    """Which record of a key wins ([semantics.md](semantics.md#another-order)). Fixed at the first start."""
+    """Which record of a key wins ([semantics.md](semantics.md#another-order)). `resync` applies another one."""
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.ms", "-1", unit="ms", importance="medium"
     )

@@ -120,7 +120,8 @@ def _change(
 
     start = draw_start(worker)
     with told(changed, report):
-        _, broker = take_over(storage, connector, clients, buckets, clock.now_ms(), change=change, start=start)
+        now_ms = clock.now_ms()
+        _, broker = take_over(storage, connector, clients, buckets, now_ms, change=change, start=start, reorders=True)
         broker.close()
     return tuple(changed)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
 from compactor.errors import PositionError
@@ -117,7 +118,7 @@ class OffsetChanger:
         UnreachableError, OutputError, NotAllowedError, StorageError. After G3 the change stands, whatever is raised.
         """
         self.changed, self.is_in_doubt = None, False
-        change = choose(self._catalog.state)
+        change = replace(choose(self._catalog.state), order=self._connector.order)
         topics = self._topics(change)  # G1
         held = self._resolve(change, topics, now_ms)
         partitions = self._partitions(topics, held)

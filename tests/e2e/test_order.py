@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compactor.errors import CatalogError
+from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, produce
 from tests.support.records import read_snapshot
@@ -83,3 +84,20 @@ def test_another_order_is_refused(spark: SparkSession, deployment: Deployment) -
     deployment.run_once(spark)
     with pytest.raises(CatalogError, match="order was header:version at the first start and is timestamp now"):
         deployment.run_once(spark, compaction_order="timestamp")
+
+
+def test_a_resync_applies_another_order(spark: SparkSession, deployment: Deployment) -> None:
+    """A part of the connector cannot have it; all of it is read again, and the output becomes equal to that."""
+    put(deployment, (b"a", b"2", 2), (b"a", b"1", 1), (b"b", b"1", None))
+    deployment.run_once(spark)
+    deployment.write(compaction_order="offset")
+    files = deployment.folder / "connector.json", "--worker", deployment.folder / "worker.json"
+    partly = invoke("resync", *files, "--topic", deployment.topic, "--partition", "0")
+    assert partly.exit_code != 0
+    assert "would keep what it has by the order before" in " ".join(partly.stderr.split())
+    assert invoke("resync", *files).exit_code == 0
+    state = deployment.run_once(spark)
+    assert state.order == "offset"
+    assert {each.key: each.value for each in consume_all(deployment.bootstrap, deployment.output)} == {
+        b"a": b"1", b"b": b"1",
+    }  # fmt: skip

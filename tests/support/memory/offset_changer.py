@@ -7,9 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from compactor.catalog.catalog import Catalog
+from compactor.generation.plan import OffsetChange
 from compactor.generation.tombstones import Compare
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
+from compactor.model.state import Topic
 from connectors.kafka.admin import TopicInfo
 from connectors.runtime.offset_change import OffsetChanger
 from tests.support.memory.broker import MemoryBroker
@@ -19,11 +21,11 @@ _SEGMENT_BYTES = 1 << 20
 
 
 class MemoryOffsetChanger(OffsetChanger):
-    """Takes the steps on `broker`, which all of `source` is announced to."""
+    """Takes the steps on `broker`, which all of `source` is announced to; `order`: another one than the catalog's."""
 
-    def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any) -> None:
+    def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any, order: str | None = None) -> None:
         outside: Any = broker
-        connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES)
+        connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES, order=order or catalog.state.order)
         clients: Any = None
         super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)
         self._memory = broker
@@ -31,6 +33,9 @@ class MemoryOffsetChanger(OffsetChanger):
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
         assert self._memory.topics[tp.topic].output == output
         return live_keys(self._memory.output.records.get(tp, ()), end)
+
+    def _output_id(self, change: OffsetChange, topic: Topic, found: Mapping[str, TopicInfo]) -> str | None:
+        return topic.output_id  # outputs are there, and stay
 
     def _comparison(self) -> Compare | None:
         return self._memory.compare

@@ -114,7 +114,7 @@ class _Chance:
     def __init__(self, number: int) -> None:
         self.any_case = number % 3 == 1
         self.order = ORDERS[number % len(ORDERS)]
-        self._headers = RANKED if self.order == RANK else HEADERS
+        self._headers = HEADERS if self.order is None else RANKED
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
@@ -131,6 +131,7 @@ class _Chance:
             (3, self._meanwhile),
             (1, self._beside),
             (2, self._change),
+            (0 if self.order is None else 1, self._reorder),
         )
         self._weights = [weight for weight, _ in self._kinds]
 
@@ -201,6 +202,9 @@ class _Chance:
     def _change(self) -> ChangeOffset:
         return ChangeOffset(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2, 5, 10, 1_000)))
 
+    def _reorder(self) -> steps.ChangeOrder:
+        return steps.ChangeOrder(self._of(("offset", "timestamp", RANK, RANK)))
+
     def _failing(self) -> FailingPublisher:
         fault = PublishFault(
             step=self._of(tuple(PublishStep)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
@@ -210,7 +214,9 @@ class _Chance:
 
     def _crash(self) -> AtFailpoint:
         taking: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((self._ingest(), TAKING),) * 3
-        changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((self._change(), CHANGING),) * 2
+        changes: tuple[PlainStep, ...] = (self._change(), *(() if self.order is None else (self._reorder(),)))
+        changed = changes[0] if len(changes) == 1 else self._of(changes)
+        changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((changed, CHANGING),) * 2
         step, points = self._of((*taking, *changing, *SIMPLE))
         return AtFailpoint(step, self._of(points), CRASH, nth=self._of((1, 1, 1, 2)))
 

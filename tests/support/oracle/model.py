@@ -22,6 +22,7 @@ from compactor.model.actions import (
     Merge,
     PlanFold,
     Publish,
+    Reorder,
     Restate,
     Retain,
     Skip,
@@ -213,6 +214,9 @@ class LogModel:
         if action.end < self.published or self.published < self.first_end:
             yield f"offsets up to {action.end} are given up, published is {self.published} of {self.first_end}"
         self._skipped.append((self.published, action.end))
+        self.late = {
+            offset for offset in self.late if offset < action.end
+        }  # the others are read and decided about again
         self._folded = [one for one in self._folded if one[0] < self.published]
         self.published = self.folded_end = self.end = action.end
         self.sent.add(action.end)
@@ -307,6 +311,8 @@ class Model:
         if isinstance(action, AddPartition):
             tp = action.tp
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
+        elif isinstance(action, Reorder):
+            self._source.order = action.order
         elif isinstance(action, BeginGeneration):
             yield from self._begin(action, now_ms)
         elif isinstance(action, AddSnapshot):

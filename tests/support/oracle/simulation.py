@@ -36,7 +36,7 @@ from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot.snapshots import Snapshots
 from compactor.storage.local import LocalStorage
-from connectors.runtime.offset_change import Choose
+from connectors.runtime.offset_change import Choose, every_log
 from tests.support.clocks import ManualClock
 from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
@@ -163,7 +163,7 @@ class Simulation:
                 self.times.add(self.clock.advance(step.ms))
             case Restart():
                 self.components = self._begin(step.settings or components.settings)
-            case steps.ChangeOffset():
+            case steps.ChangeOffset() | steps.ChangeOrder():
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
@@ -202,19 +202,24 @@ class Simulation:
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(self, settings: Settings, change: steps.ChangeOffset | None = None) -> Components:
+    def _begin(self, settings: Settings, change: steps.ChangeOffset | steps.ChangeOrder | None = None) -> Components:
         """Takes the connector over (steps T1 to T3, with G1 to G4 where there is a `change`), makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
         self.settings[catalog.state.epoch + 1] = settings
         named = BYTES if self.source.compare is None else identity.NAME
         if (self.source.order, named) != (BY_OFFSET, BYTES):
-            catalog.require(self.source.order, named, "partition")
+            order = catalog.state.order if catalog.version else self.source.order
+            catalog.require(order, named, "partition")
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:
             catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
-        if change is not None:
+        if isinstance(change, steps.ChangeOrder):
+            MemoryOffsetChanger(catalog, self.broker, self.source, change.order).change(
+                every_log(accepts_loss=True), now_ms
+            )
+        elif change is not None:
             MemoryOffsetChanger(catalog, self.broker, self.source).change(self._choice(change), now_ms)
         self.broker.most_records = settings.most
         self._moved = False

@@ -164,8 +164,26 @@ class OrderedBy(NamedTuple):
     order: str
 
 
+class ChangeOrder(NamedTuple):
+    """The connector is taken over, and all that it knows is read again by `order`."""
+
+    order: str
+
+
 PlainStep: TypeAlias = (
-    AnyCase | OrderedBy | Ingest | Tick | Round | Fold | Snapshot | Vacuum | Advance | Restart | Tamper | ChangeOffset
+    AnyCase
+    | OrderedBy
+    | Ingest
+    | Tick
+    | Round
+    | Fold
+    | Snapshot
+    | Vacuum
+    | Advance
+    | Restart
+    | Tamper
+    | ChangeOffset
+    | ChangeOrder
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
-from compactor.model.actions import AnyAction, CloseTopic, RenewTopic, ReopenTopic, RestoreLog
+from compactor.model.actions import AnyAction, CloseTopic, RenewTopic, ReopenTopic, Reorder, RestoreLog
 from compactor.model.record import TopicPartition
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
@@ -165,6 +165,7 @@ class _History:
 
     def change_offsets(self) -> None:
         """A log begins again, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
+        self._commit(Reorder(order="header:rank"))
         self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
         topic = self._simulation.components.catalog.state.topics["u"]
         self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))

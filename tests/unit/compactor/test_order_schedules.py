@@ -16,6 +16,7 @@ from tests.support.oracle.steps import (
     AnyStep,
     AtFailpoint,
     ChangeOffset,
+    ChangeOrder,
     Fold,
     Ingest,
     OrderedBy,
@@ -127,6 +128,28 @@ def test_a_generation_begins_below_every_value(tmp_path: Path) -> None:
     oracle.run([Ingest((at(b"b", b"0", 0), at(b"a", b"3", 3)))])
     assert table(oracle.simulation) == {b"a": b"5", b"b": b"0"}
     assert counts(oracle.simulation)["records_late"] == 2
+
+
+def test_a_resync_changes_the_order_and_decides_all_anew(tmp_path: Path) -> None:
+    """The source is read again, every record of it is decided about by the new order, and the catalog names that."""
+    told = (at(b"a", b"second by time", 5), at(b"a", b"first by time", 4), at(b"b", b"1", 1))
+    oracle = ordered(tmp_path, Ingest(told), Fold())
+    assert table(oracle.simulation) == {b"a": b"second by time", b"b": b"1"}
+    oracle.run([ChangeOrder("offset"), Ingest(())])
+    assert table(oracle.simulation) == {b"a": b"first by time", b"b": b"1"}
+    oracle.run([ChangeOrder("timestamp"), Ingest((at(b"b", b"0", 0),))])
+    assert table(oracle.simulation) == {b"a": b"second by time", b"b": b"1"}
+    assert oracle.simulation.components.catalog.state.order == "timestamp"
+
+
+@pytest.mark.parametrize("point", ["generation.before-commit", "generation.after-commit", "generation.position"])
+def test_a_crash_changes_the_order_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
+    """It is an action of the commit by which every log begins again."""
+    told = (at(b"a", b"second by time", 5), at(b"a", b"first by time", 4))
+    oracle = ordered(tmp_path, Ingest(told), AtFailpoint(ChangeOrder("offset"), point, CRASH), Ingest(()))
+    is_changed = point != "generation.before-commit"
+    assert oracle.simulation.components.catalog.state.order == ("offset" if is_changed else "timestamp")
+    assert table(oracle.simulation) == {b"a": b"first by time" if is_changed else b"second by time"}
 
 
 def test_within_the_lag_a_record_loses_against_what_waits(tmp_path: Path) -> None:

@@ -122,6 +122,15 @@ def test_what_is_changed_is_named_first(storage: Storage) -> None:
         Catalog.open(storage, "c").require("timestamp", "key", "topic")
 
 
+@pytest.mark.parametrize(("asked", "is_possible"), [(("timestamp", "key"), True), (("timestamp", "json"), False)])
+def test_the_way_to_another_order_is_named(storage: Storage, asked: tuple[str, str], is_possible: bool) -> None:
+    """If nothing but the order is another one, the source can be read again by it."""
+    owned(storage)
+    with pytest.raises(CatalogError) as caught:
+        Catalog.open(storage, "c").require(*asked, "partition")
+    assert ("keyfold resync CONNECTOR.json" in caught.value.action) is is_possible
+
+
 def test_rules_that_lost_the_race_to_create_are_refused(storage: Storage) -> None:
     """Rules asked of an absent catalog hold against one that another created meanwhile."""
     late = Catalog.open(storage, "c")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
 from compactor.generation.plan import FoundPartition, FoundTopic, OffsetChange, actions_of, plan_change
-from compactor.model.actions import AnyAction, Append, BeginGeneration, CloseTopic, PlanFold, Publish, Skip
+from compactor.model.actions import AnyAction, Append, BeginGeneration, CloseTopic, PlanFold, Publish, Reorder, Skip
 from compactor.model.log import Gap, Generation, OutputPoint, Run, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -244,3 +244,13 @@ def test_the_tombstones_end_where_the_source_is_read() -> None:
     log = apply(state(), [action]).log(T0)
     assert (log.start, log.published, log.end, log.position) == (-3, -3, 30, 30)
     assert log.output == OutputPoint(-3, 7)
+
+
+def test_another_order_comes_with_all_logs_that_begin_again() -> None:
+    """One action, before theirs. A log that would keep what was decided about by the order before is named."""
+    assert decided({T0: None, T1: None}, anew=True, order="timestamp")[0] == Reorder(order="timestamp")
+    for order in (None, "offset"):
+        assert not any(isinstance(each, Reorder) for each in decided({T0: None, T1: None}, anew=True, order=order))
+    for offsets, is_anew in (({T0: None}, True), ({T0: 60, T1: None}, False)):
+        with pytest.raises(OffsetChangeError, match=r"order was offset and is header:v now, and partition t-"):
+            decided(offsets, anew=is_anew, order="header:v")
