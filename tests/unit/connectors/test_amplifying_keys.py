@@ -70,6 +70,18 @@ def test_decimals_are_counted_by_the_digits_that_an_exponent_or_scale_adds(form:
     assert "The Decimals of the value" in why
 
 
+def test_digits_of_decimals_are_counted_before_they_are_written() -> None:
+    """A list of 300 kB becomes 25 MB of bytes, which is read, and 60 MB of digits, which is not written."""
+    items = {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "0"}}
+    schema = {"type": "struct", "fields": [{"field": "d", "type": "array", "items": items}]}
+    settings = {f"transforms.t.{name}": text for name, text in INSERT.items()}
+    converter = {"value.converter": "keyfold.Json", "value.converter.decimal.format": "NUMERIC"}
+    numbers = ",".join(["1e999"] * 60_000)
+    data = b'{"schema":%s,"payload":{"d":[%s]}}' % (json.dumps(schema).encode(), numbers.encode())
+    why = refused(through({**converter, "transforms": "t", **settings}, batch((b"k", data))))
+    assert "would become one of more than" in why
+
+
 def test_decimals_are_counted_for_each_record() -> None:
     """Three of 18 MB in one batch pass, and so does a small one after one that is refused."""
     items = {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": {"scale": "0"}}

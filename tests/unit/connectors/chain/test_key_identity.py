@@ -241,6 +241,18 @@ def test_a_key_that_its_schema_would_write_otherwise_has_no_encoding(
     assert zeros == [(b'{"x":0}', None)] * 2
 
 
+def test_what_a_schema_says_once_is_counted_before_an_identity_is_made(
+    memory: MemoryRegistry, avro: AvroKeyIdentity
+) -> None:
+    """The name of a field stands in each element: a key of 4 kB would have an identity of 40 MB."""
+    name = "n" * 10_000
+    element = {"type": "record", "name": "E", "fields": [{"name": name, "type": "boolean"}]}
+    many = {"type": "record", "name": "M", "fields": [{"name": "a", "type": {"type": "array", "items": element}}]}
+    key = encoded(many, memory.add(json.dumps(many)), {"a": [{name: True}] * 4_000})
+    with pytest.raises(DataError, match="would become one of more than"):
+        avro.of([], key)
+
+
 def test_the_id_of_a_schema_may_be_in_a_header(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:
     """Such a key has other bytes than one with the id before the data, so its encoding is another one."""
     number = memory.add(V1)
