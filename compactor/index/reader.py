@@ -281,7 +281,7 @@ class _SectionReader:
         numbers, firsts = np.unique(blocks[waiting], return_index=True)
         if not len(numbers):  # an index of nothing but rejected records has no block
             return
-        most = max(1, _AT_ONCE // directory.bounds(0)[1])
+        most = _AT_ONCE // (ENTRIES * directory.entry_bytes)
         ends = np.append(firsts[1:], len(waiting))
         for at in range(0, len(numbers), most):
             some = numbers[at : at + most].tolist()
