@@ -24,12 +24,13 @@ from compactor.failpoints import hit
 from compactor.ingest import ingest
 from compactor.ingest.admission import without_late
 from compactor.ingest.appends import Batch, appends, first_rejected
+from compactor.ingest.filling import with_filled
 from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, CatalogState
-from compactor.ports import Broker
+from compactor.ports import Broker, Fill
 from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
 from compactor.runs.writer import RunTarget
@@ -48,12 +49,14 @@ class Engine:
         broker: Broker,
         settings: EngineSettings,
         changelog: Changelog,
+        fill: Fill | None = None,
     ) -> None:
         self.counters = changelog.counters
         self._catalog = catalog
         self._broker = broker
         self._settings = settings
         self._changelog = changelog
+        self._fill = fill
         # The turn: held by the one thread that ingests, publishes or commits.
         self._turn = threading.RLock()
         # Set by a batch that failed, and by `close`; never unset: a new run has a new engine.
@@ -86,7 +89,8 @@ class Engine:
 
         Records are not folded as they are read if keys have an identity and the output may be ahead of a log, as its
         catalog was set back. A record that the output has would be left out, and its key would be forgotten. Nor are
-        they if they have another order than their offsets: the one that is left out may be the one that counts.
+        they if they have another order than their offsets: the one that is left out may be the one that counts; nor if
+        placeholders are filled: it may have what a later one lacks.
         """
         policy, named = self._settings.policy, prefix(self._catalog.epoch, self._running.engine_id)
         target = RunTarget(
@@ -98,7 +102,7 @@ class Engine:
         )
         state = self._catalog.state
         ahead = state.key_identity is not None and bool(self._changelog.uncertain())
-        folds = policy.folds_at_once and not ahead and state.order == BY_OFFSET
+        folds = policy.folds_at_once and not ahead and state.order == BY_OFFSET and self._fill is None
         return ingest.Intake(target=target, keyed=policy.compacts, folds=folds)
 
     def counts(self) -> dict[str, int]:
@@ -179,7 +183,7 @@ class Engine:
     def _take(self, batch: Batch, now_ms: int) -> None:
         self._refuse_rejected(batch)
         self._admit(batch, now_ms)
-        admitted = self._without_late(batch, now_ms)
+        admitted = self._filled(self._without_late(batch, now_ms), now_ms)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, admitted, now_ms), now_ms)
         self._running = self._running.after(part.file.path for part in batch.parts)
@@ -200,6 +204,22 @@ class Engine:
             except MissingFileError:
                 if self._catalog.state is state:
                     raise
+
+    def _filled(self, batch: Batch, now_ms: int) -> Batch:
+        """Takes steps 3c and 3d; again as the two before."""
+        if self._fill is None:
+            return batch
+        target = replace(self.intake.target, arrived_ms=now_ms)
+        while True:
+            state = self._catalog.state
+            try:
+                filled, counts = with_filled(self._catalog.storage, state, batch, target, self._fill)
+            except MissingFileError:
+                if self._catalog.state is state:
+                    raise
+            else:
+                self.counters.add_all(counts)
+                return filled
 
     def _count_ingested(self, batch: Batch) -> None:
         self.counters.add_all(

@@ -27,6 +27,7 @@ STEPS: Final[dict[str, str]] = {
     "ingest.index": "3  the index of level-0 files is complete, and nothing names it yet",
     "ingest.look-up": "3a what logs keep of the batch's keys is looked up, and no file of the batch is written again",
     "ingest.admit": "3b a file without the records that came late is complete, and nothing names it yet",
+    "ingest.fill": "3d a file with values that were filled is complete, and nothing names it yet",
     "ingest.before-commit": "4  all files of the batch are complete, the catalog commit has not begun",
     "ingest.after-commit": "4  the batch is in the catalog, Spark does not know yet",
     "catalog.create": "C1 a commit's file is about to be created",

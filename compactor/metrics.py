@@ -65,6 +65,8 @@ class Counters:
                 "records_refused",
                 "records_superseded",
                 "records_late",
+                "records_filled",
+                "records_left_unfilled",
                 "records_unchanged",
                 "transactions",
                 "transactions_aborted",

@@ -1,9 +1,13 @@
-"""What the engine needs from Kafka; `connectors.runtime.kafka_broker` and `connectors.sinks.publisher` implement it."""
+"""What the engine needs from outside, as its ports.
+
+`connectors.runtime.kafka_broker` and `connectors.sinks.publisher` implement what it needs from Kafka, and
+`connectors.chain.fill` what looks into values.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -78,5 +82,32 @@ class Publisher(Protocol):
 
         `records` have the schema record.RUN, by partition and offset, rejected ones among them; a target may have none.
         Raises FencedError, PositionMovedError, PublishInterruptedError, OutcomeUnknownError.
+        """
+        ...
+
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Filled(NamedTuple):
+    """A value after it was filled, or as it was; `left` of its fields hold the placeholder still."""
+
+    value: bytes
+    left: int
+
+
+class Fill(Protocol):
+    """Takes fields of a value that hold a placeholder from the value before it (`compaction.fill`)."""
+
+    def may_need(self, values: pa.Array) -> pa.Array:
+        """Returns which of `values` (binary) may hold a placeholder; False is certain."""
+        ...
+
+    def fill(self, value: bytes, headers: Headers, earlier: bytes | None, earlier_headers: Headers) -> Filled:
+        """Returns `value` with the fields of `earlier` in place of placeholders, as far as it has them.
+
+        `earlier` is the value of the record before it of the same key, None for a tombstone or none. The headers say
+        how a value is written, if a converter writes that there. Raises what asking for a schema raises; a value that
+        cannot be read stays as it is.
         """
         ...

@@ -30,8 +30,8 @@ class DataSet(Struct, frozen=True, kw_only=True):
     """`records` records with values of `value_bytes` over `keys` keys, a share of them `tombstones`.
 
     Keys are uniformly distributed, or by Zipf's law with exponent 1. `change_events`: the records are those of
-    `change_events`, whose size is their own. `hot`: the share of all records and keys that partition 0 has; 0 is as
-    many as the others have.
+    `change_events`, whose size is their own. `json_keys`: keys are objects of JSON. `hot`: the share of all records
+    and keys that partition 0 has; 0 is as many as the others have.
     """
 
     name: str
@@ -42,6 +42,7 @@ class DataSet(Struct, frozen=True, kw_only=True):
     zipf: bool = False
     partitions: int = 2
     change_events: bool = False
+    json_keys: bool = False
     hot: float = 0.0
 
     def scaled(self, factor: float) -> DataSet:
@@ -162,4 +163,5 @@ def _records(data: DataSet, partition: int) -> Iterator[tuple[bytes, bytes | Non
             key = int(chance.random() * keys)
         start = int(chance.random() * _POOL_BYTES)
         gone = data.tombstones and chance.random() < data.tombstones
-        yield b"%d-%010d" % (partition, key), None if gone else pool[start : start + size]
+        name = (b'{"p":%d,"k":%d}' if data.json_keys else b"%d-%010d") % (partition, key)
+        yield name, None if gone else pool[start : start + size]

@@ -18,6 +18,7 @@ from benchmarks.rows.decisions import DECISIONS
 from benchmarks.rows.fresh_streams import FRESH_STREAMS
 from benchmarks.rows.full_fold import FULL_FOLD
 from benchmarks.rows.hot_partition import HOT_PARTITION
+from benchmarks.rows.identity import IDENTITY
 from benchmarks.rows.keys import GROWTH_ROW, KEYS
 from benchmarks.rows.large import LARGE
 from benchmarks.rows.look_ups import GET
@@ -142,6 +143,7 @@ MEASUREMENTS: Final = {
         BESIDE,
         *SUSTAINED,
         GET,
+        IDENTITY,
         KEYS,
         GROWTH_ROW,
         PARTITIONS,

@@ -48,6 +48,7 @@ from functools import partial
 from typing import Final
 
 import structlog
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from compactor.catalog.commits import (
@@ -149,12 +150,9 @@ class Catalog:
                 raise self._fenced()
             return state
 
-    def require(self, order: str, identity: str, scope: str) -> None:
-        """Checks that the catalog has these rules; one that is yet to be created gets them.
-
-        Raises CatalogError if it was created with others.
-        """
-        self._rules = Rules(order, identity, scope)
+    def require(self, order: str, identity: str, scope: str, fill: str | UnsetType = UNSET) -> None:
+        """Checks that the catalog has these rules, or raises CatalogError; one that is yet to be created gets them."""
+        self._rules = Rules(order, identity, scope, fill)
         self._refuse_other_rules()
 
     def take_over(

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from compactor.errors import CatalogError
 from compactor.model.state import BYTES, CatalogState
 
 
 class Rules(NamedTuple):
-    """By what records are compared: their order, the identity of their keys, and the scope of a key."""
+    """By what records are compared: their order, the identity of their keys, and the scope of a key.
+
+    `fill`: what is filled of their values; unset is nothing.
+    """
 
     order: str
     identity: str
     scope: str
+    fill: str | UnsetType = UNSET
 
 
 def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
     """Raises CatalogError if the catalog with `state` was created with other rules than `asked`."""
-    created = Rules(state.order, state.identity, state.scope)
+    created = Rules(state.order, state.identity, state.scope, state.fill)
     if created == asked:
         return
     only_order = created._replace(order=asked.order) == asked
@@ -31,12 +37,13 @@ def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
 
 
 def _changes(created: Rules, asked: Rules) -> str:
-    """Returns in words which of order, identity and scope differ."""
-    named = zip(
-        ("compaction.order", "compaction.key.identity", "scope"), map(_word, created), map(_word, asked), strict=True
-    )
+    """Returns in words which of the rules differ."""
+    settings = ("compaction.order", "compaction.key.identity", "scope", "compaction.fill")
+    named = zip(settings, map(_word, created), map(_word, asked), strict=True)
     return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
 
 
-def _word(rule: str) -> str:
+def _word(rule: str | UnsetType) -> str:
+    if rule is UNSET:
+        return "none"
     return "bytes" if rule == BYTES else rule

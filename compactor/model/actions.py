@@ -17,13 +17,17 @@ class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Create(Action, frozen=True, tag="create"):
-    """Begins a catalog; identity and scope never change afterwards, the order by `Reorder` alone."""
+    """Begins a catalog; identity, scope and fill never change afterwards, the order by `Reorder` alone.
+
+    `fill` unset, and then not written: none.
+    """
 
     catalog_id: str
     connector: str
     order: str = "offset"
     identity: str = "key"
     scope: str = "partition"
+    fill: str | UnsetType = UNSET
 
 
 class TakeOver(Action, frozen=True, tag="take-over"):

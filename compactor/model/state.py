@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from compactor.errors import DEFECT, CatalogError
@@ -94,6 +94,7 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
     order: str = BY_OFFSET
     identity: str = BYTES
     scope: str = "partition"
+    fill: str | UnsetType = UNSET
     epoch: int = 0
     owner: str = ""
     buckets: int = 0
@@ -223,7 +224,7 @@ class _Draft:
 def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder) -> CatalogState:
     match action:
         case Create():
-            named = {name: getattr(action, name) for name in ("order", "identity", "scope")}
+            named = {name: getattr(action, name) for name in ("order", "identity", "scope", "fill")}
             return replace(state, catalog_id=action.catalog_id, connector=action.connector, **named)
         case TakeOver():
             return replace(state, epoch=action.epoch, owner=action.owner)

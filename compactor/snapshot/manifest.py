@@ -51,7 +51,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
 
     `generations`, by partition, are there once one of them is above 1: the source offsets count within them.
-    `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered by offset.
+    `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered by offset, and
+    `fill` if values are filled.
     """
 
     format_version: int = VERSION
@@ -68,6 +69,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     generations: dict[str, int] | UnsetType = UNSET
     key_identity: str | UnsetType = UNSET
     order: str | UnsetType = UNSET
+    fill: str | UnsetType = UNSET
     records: int
     tombstones_excluded: int
     policy: dict[str, str | int | float]
@@ -117,6 +119,7 @@ def manifest_of(
         generations=_generations(logs),
         key_identity=UNSET if state.identity == BYTES else state.identity,
         order=UNSET if state.order == BY_OFFSET else state.order,
+        fill=state.fill,
         records=sum(file.records for file in files),
         tombstones_excluded=tombstones,
         policy=named(inputs.policy),

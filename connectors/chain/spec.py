@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from connectors.chain.connect_settings import OTHER_NAMES, name_in_file, reason, settled
+from connectors.chain.fill_settings import fill_faults
 from connectors.chain.hidden_values import values_hidden
 from connectors.class_names import ClassNames, Named
 from connectors.converters.converter import Converter
@@ -161,6 +162,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
         *_step_faults(settings, resolve, limits),
         *_predicate_faults(settings, resolve, limits),
         *_identity_faults(settings),
+        *fill_faults(settings, settings.get(OUTPUT_VALUE_CONVERTER, settings.get(VALUE_CONVERTER, BYTES))),
     )
 
 

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from connectors.chain.fill_settings import UNAVAILABLE
 from connectors.chain.routing import has_routers, only_routers, output_of, outputs_of
 from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
 from connectors.config import client_names, client_translate, flat_file, rules
@@ -32,7 +33,9 @@ from connectors.config.fields import (
     Allowed,
     ConnectorClass,
     ConnectorName,
+    Filling,
     Flag,
+    Identity,
     Int,
     LocationOrNone,
     Long,
@@ -111,8 +114,7 @@ class ConnectorConfig(BaseModel):
     publish_unchanged: Annotated[Literal["send", "skip"], ANY_CASE] = _output(
         "publish.unchanged", "send", importance="medium"
     )
-    """What is done with a record that has the value and headers of the one that the output has of its key: `send` it,
-    or `skip` it.
+    """Whether a record with the value and headers of the one that the output has of its key is sent: `send` or `skip`.
 
     What is skipped is counted, kept in the log, and in snapshots. The output then has the earlier record, with its
     offset and time. `skip` needs an index of keys, which it has written, and goes with `cleanup.policy=compact` alone.
@@ -136,16 +138,16 @@ class ConnectorConfig(BaseModel):
     """A record older than this is folded whatever the dirty ratio. Not less than `min.compaction.lag.ms`."""
     delete_retention_ms: Long = _compaction("delete.retention.ms", "86400000", ge=0, unit="ms", importance="medium")
     """How long a tombstone is kept after the first full fold that meets it."""
-    key_identity: Annotated[Literal["bytes", "json", "avro"], ANY_CASE] = _compaction(
-        "compaction.key.identity", "bytes", importance="medium"
-    )
+    key_identity: Identity = _compaction("compaction.key.identity", "bytes", importance="medium")
     """By what two keys are compared: their bytes, the JSON value that they hold, or the value of a registry's Avro.
-    Fixed at the first start ([converters.md](converters.md#key-identity)).
-
-    With `json` the order of members, spaces and forms of numbers make no difference. With `avro` neither does the
-    schema's id."""
+    Fixed at the first start ([converters.md](converters.md#key-identity))."""
     order: Order = _compaction("compaction.order", "offset", importance="medium")
     """Which record of a key wins ([semantics.md](semantics.md#another-order)). `resync` applies another one."""
+    fill: Filling = _compaction("compaction.fill", "none", importance="medium")
+    """`unavailable`: fields that hold Debezium's placeholder are taken from the record before it of the same key. Fixed
+    at the first start, with an index of keys ([semantics.md](semantics.md#values-that-are-filled))."""
+    unavailable: Text = _compaction("unavailable.value.placeholder", UNAVAILABLE, importance="low")
+    """Debezium's setting of this name, for `compaction.fill`; hexadecimal digits follow `hex:`."""
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.ms", "-1", unit="ms", importance="medium"
     )
@@ -184,8 +186,8 @@ class ConnectorConfig(BaseModel):
     )
     """Whether the files of the state get an index of their keys, so that `keyfold get` need not read all keys.
 
-    `auto`: if another setting needs it, as `publish.unchanged=skip`, `compaction.key.identity` and
-    `compaction.order` do. With an index, files that have none get one by the next full fold of their partition."""
+    `auto`: if `publish.unchanged`, `compaction.key.identity`, `compaction.order` or `compaction.fill` needs it. With an
+    index, files that have none get one by the next full fold of their partition."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output
     topic gets each key once."""
@@ -377,10 +379,7 @@ class ConnectorConfig(BaseModel):
         return local_path(self.snapshot_location) if self.snapshot_location else None
 
     def output_topic(self, topic: str) -> str | None:
-        """Returns the output topic of the source topic `topic`; None if nothing is published.
-
-        Raises PatternError.
-        """
+        """Returns the output topic of the source topic `topic`, None if nothing is published. Raises PatternError."""
         return output_of(self._own_routers, topic, resolve)
 
     @cached_property

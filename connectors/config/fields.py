@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -382,6 +382,8 @@ LongOrUnlimited = Annotated[
     Allowed('a whole number, 1 or more, or "unlimited"', "LONG"),
 ]
 Order = Annotated[str, _of_text(_order), Allowed("offset, timestamp, or header: with the name of a header")]
+Identity = Annotated[Literal["bytes", "json", "avro"], ANY_CASE]
+Filling = Annotated[Literal["none", "unavailable"], ANY_CASE]
 Ratio = Annotated[float, Ge(0), Le(1), _of_text(_number), Allowed("a number from 0 to 1", "DOUBLE")]
 Flag = Annotated[bool, _of_text(_flag), Allowed("true or false", "BOOLEAN")]
 WrittenTopic = Annotated[str, _of_text(_written_topic), Allowed("a topic name that does not begin with __")]

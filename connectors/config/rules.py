@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -185,16 +186,15 @@ def _compared_keys(identity: str, policy: frozenset[str]) -> Iterator[Fault]:
         yield Fault("compaction.key.identity", text)
 
 
-def _order(order: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
-    if order == "offset":
+def _by_what_is_kept(key: str, default: str, value: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
+    """Yields what keeps the setting `key` from being another than `default`."""
+    if value == default:
         return
     reasons = {
         "no keys are compared without compact in cleanup.policy": "compact" not in policy,
         "what is kept of a key is found by an index of keys, and state.index is never": index == "never",
     }
-    yield from (
-        Fault("compaction.order", f'"{order}" cannot be: {reason}.') for reason, holds in reasons.items() if holds
-    )
+    yield from (Fault(key, f'"{value}" cannot be: {reason}.') for reason, holds in reasons.items() if holds)
 
 
 def _unchanged(way: str, template: str, policy: frozenset[str], index: str) -> Iterator[Fault]:
@@ -225,7 +225,8 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),
     (("cleanup_policy", "output_topic_template", "snapshot_location"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
-    (("order", "cleanup_policy", "state_index"), _order),
+    (("order", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.order", "offset")),
+    (("fill", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.fill", "none")),
     (("publish_unchanged", "output_topic_template", "cleanup_policy", "state_index"), _unchanged),
     (("restart_backoff_initial_ms", "restart_backoff_max_ms"), _backoff),
 )

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
+from connectors.converters.written_fields import WrittenFields
 from connectors.data.record import Header
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
@@ -28,6 +29,8 @@ class Converter(ABC):
     """Whether any bytes are read as null; if none are, only a value without bytes is."""
     READS_HEADERS: ClassVar[bool] = False
     """Whether what a value is depends on the record's headers."""
+    HAS_FIELDS: ClassVar[bool] = False
+    """Whether what it reads may have fields (`fields_of`)."""
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         self.options = options
@@ -51,6 +54,10 @@ class Converter(ABC):
 
     def close(self) -> None:  # noqa: B027  # most hold nothing
         """Closes what the converter holds open, such as connections."""
+
+    def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:  # noqa: ARG002  # most have none
+        """Returns the fields of `data` as they are written; None if it has none. Raises as `to_connect_data`."""
+        return None
 
     @abstractmethod
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:

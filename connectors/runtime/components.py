@@ -11,6 +11,7 @@ from compactor.clean.rewriter import Rewriter
 from compactor.engine import Engine
 from compactor.maintenance import Maintenance
 from compactor.model.log import lost_by
+from compactor.ports import Fill
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -37,6 +38,16 @@ class TaskComponents(NamedTuple):
     requests: RequestHandler
 
 
+def fill_of(connector: ConnectorConfig) -> Fill | None:
+    """Makes what fills placeholders in the connector's values; None if nothing does. Raises ValueError."""
+    if connector.fill == "none":
+        return None
+    from connectors.chain.fill import value_fill  # converters, which most connectors do not need
+    from connectors.placeholders import resolve
+
+    return value_fill(connector.chain_spec(), connector.unavailable, resolve)
+
+
 def assemble(
     spark: SparkSession,
     connector: ConnectorConfig,
@@ -52,7 +63,8 @@ def assemble(
     stop = threading.Event()
     quarantine = QuarantineManager(catalog, stop)
     publish = PublishExecutor(spark, storage, broker, stop.is_set)
-    engine = Engine(catalog, broker, settings, Changelog(catalog, broker, publish, quarantine, now_ms))
+    changelog = Changelog(catalog, broker, publish, quarantine, now_ms)
+    engine = Engine(catalog, broker, settings, changelog, fill_of(connector))
     engine.counters.add("offsets_lost", sum(map(lost_by, catalog.state.logs)))
     snapshots = Snapshots(spark, catalog, quarantine, broker, settings, snapshot_storage, engine.uncertain)
     rewriter = Rewriter(spark, storage, stop.is_set, local_records=settings.fold.local_max_records)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import structlog
+from msgspec import UNSET
 
 from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.catalog import Catalog
@@ -197,7 +198,8 @@ def take_over(
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
     order = catalog.state.order if reorders and catalog.version else connector.order
-    catalog.require(order, _IDENTITY.get(connector.key_identity, connector.key_identity), "partition")
+    identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
+    catalog.require(order, identity, "partition", UNSET if connector.fill == "none" else connector.fill)
     owner = owner_lock.this_process(start=start.number).text
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")

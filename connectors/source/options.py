@@ -24,8 +24,9 @@ _REQUEST_S: Final = 10.0
 """How long (s) one request may take at most; a connector with a shorter timeout waits no longer than that."""
 
 ORDERED_MAX: Final = 1_000_000
-"""Offsets of a portion whose records have another order than their offsets. The worker's own process holds 50 bytes of
-each of them while it decides which are late; fewer would look through the log for a portion's keys more often."""
+"""Offsets of a portion whose records have another order than their offsets, or are filled. The worker's own process
+holds 50 bytes of each of them while it decides which are late, and the values of those that it fills; fewer would look
+through the log for a portion's keys more often."""
 
 STORE_INTERVAL_MS: Final = 500
 """The shortest time between two micro-batches on an object store: each takes some ten requests, which are paid for."""
@@ -122,9 +123,10 @@ def source_options(
 
 
 def _max_offsets(connector: ConnectorConfig) -> int | None:
-    """Returns max.offsets.per.trigger, at most ORDERED_MAX if records have another order than their offsets."""
+    """Returns max.offsets.per.trigger, at most ORDERED_MAX if records have another order, or are filled."""
     most = connector.max_offsets_per_trigger
-    return most if connector.order == BY_OFFSET else min(most or ORDERED_MAX, ORDERED_MAX)
+    is_looked_up = connector.order != BY_OFFSET or connector.fill != "none"
+    return min(most or ORDERED_MAX, ORDERED_MAX) if is_looked_up else most
 
 
 def _most_read(clients: ClientSettings) -> int:

@@ -32,6 +32,8 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
         "bytes_read",
         "records_superseded",
         "records_filtered",
+        "records_filled",
+        "records_left_unfilled",
         "offsets_lost",
     ),
     "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from connectors.converters.avro.branches import writer_of_branches
+from connectors.converters.avro.fields import AvroFields
 from connectors.converters.avro.parsed import NAMED_MARK, PARSED_MARK, parsed_schema, without_defaults
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
@@ -25,6 +26,7 @@ from connectors.converters.avro.stream import stream_of
 from connectors.converters.avro.unions import BY_NAME, reader_of_unions, writer_of_unions
 from connectors.converters.converter import Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
+from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import EMPTY_PARTS
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
@@ -43,8 +45,8 @@ class AvroReader(Struct, frozen=True):
     """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
 
     `weight` is about how many bytes it takes. `room` checks data before any of it is read. `some`: what reads the
-    fields alone that anything looks at; None: all are read. `branches`: what names the branches of unions in keys that
-    are written again, if anything.
+    fields alone that anything looks at; None: all are read. `branches`: what names the branches of unions in what is
+    written again with its own schema, if anything.
     """
 
     avro: Any
@@ -74,6 +76,7 @@ class AvroConverter(RegisteredConverter):
     """Values are Avro; a value to be written needs a schema."""
 
     HAS_NULLS = True
+    HAS_FIELDS = True
     OPTIONS = (
         *RegisteredConverter.OPTIONS,
         Option(
@@ -111,7 +114,7 @@ class AvroConverter(RegisteredConverter):
         if data is None:
             return None, None
         schema_id, start, _ = self.wire.read(headers, data)
-        read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        read = self._reader(schema_id)
         read.room.check(data, start)
         try:
             if read.some is not None:
@@ -148,13 +151,33 @@ class AvroConverter(RegisteredConverter):
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         return buffer.getvalue()
 
+    def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:
+        """See `Converter`."""
+        schema_id, start, _ = self.wire.read(headers, data)
+        read = self._reader(schema_id)
+        if read.schema is None:
+            return None
+        read.room.check(data, start)
+        try:
+            value = fastavro.schemaless_reader(
+                stream_of(data, start), read.avro, None, **(BY_NAME if read.branches else {})
+            )
+        except PortionLateError:
+            raise
+        except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
+            raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
+        return AvroFields(data[:start], read.avro, value, read.schema, read.branches)
+
+    def _reader(self, schema_id: SchemaId) -> AvroReader:
+        return self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+
     def writes_again(self, headers: Headers, data: bytes) -> bool:
         """Returns whether what `data` holds, written once more with its own schema, is `data`. Raises as reading does.
 
         Avro leaves a writer some freedom: bytes of numbers and blocks of lists.
         """
         schema_id, start, _ = self.wire.read(headers, data)
-        read = self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
+        read = self._reader(schema_id)
         buffer, again = stream_of(data, start), io.BytesIO()
         try:
             value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.branches else {}))
@@ -193,7 +216,7 @@ class AvroConverter(RegisteredConverter):
         for own in (*map(json.loads, texts), avro):
             collect(own, "", defined)
         room = RoomOfRecords(alone(avro, defined))
-        branches = writer_of_branches(parsed, named) if self.is_key else None
+        branches = writer_of_branches(parsed, named)
         return AvroReader(parsed, schema, convert, PARSED * size + weight_of(schema), room, some, branches)
 
     def _some(self, avro: Any, schema: Schema | None, registered: RegisteredSchema) -> PartialReader | None:

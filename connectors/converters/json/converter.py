@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectors.converters.converter import Converter, Headers
+from connectors.converters.json.fields import JsonFields
 from connectors.converters.json.schemas import read_schema, write_schema
 from connectors.converters.json.values import JsonForm, JsonValues, NumberText, check_without_schema, exact
+from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import LONGEST_SCHEMA
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import DECIMAL, Schema
@@ -69,6 +71,7 @@ class JsonConverter(Converter):
     """Values are JSON. With `schemas.enable` a message holds its schema, unless `schema.content` gives it."""
 
     HAS_NULLS = True
+    HAS_FIELDS = True
     OPTIONS = (
         Option(
             "schemas.enable",
@@ -139,6 +142,21 @@ class JsonConverter(Converter):
             return payload
         written = b"null" if schema is None else self._written(schema)
         return b'{"schema":' + written + b',"payload":' + payload + b"}"
+
+    def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:  # noqa: ARG002
+        """See `Converter`."""
+        text = json_text(data)
+        try:
+            if not self._enabled or self._fixed is not None:
+                return JsonFields(text, bytes)
+            envelope = self._enveloped(text)
+            schema = bytes(envelope.schema)
+            before, after = b'{"schema":' + schema + b',"payload":', b"}"
+            return JsonFields(
+                bytes(envelope.payload), lambda payload: before + payload + after, self._plain.decode(schema)
+            )
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"This is no JSON object: {reason_of(error)}.") from None
 
     def _fixed_of(self, content: str) -> tuple[Schema | None, bool]:
         try:

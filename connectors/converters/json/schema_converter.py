@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 
 from connectors.converters.converter import Headers
 from connectors.converters.json.converter import DECIMAL_FORMAT, encoded, json_text
+from connectors.converters.json.fields import JsonFields
 from connectors.converters.json.schema_types import FromJsonSchema, to_json_schema
 from connectors.converters.json.values import JsonForm, JsonValues, exact
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
+from connectors.converters.written_fields import WrittenFields
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
 from connectors.errors import DataError
@@ -27,6 +29,7 @@ class JsonSchemaConverter(RegisteredConverter):
 
     KIND = "JSON"
     HAS_NULLS = True
+    HAS_FIELDS = True
     OPTIONS = (
         *RegisteredConverter.OPTIONS,
         DECIMAL_FORMAT,
@@ -64,6 +67,15 @@ class JsonSchemaConverter(RegisteredConverter):
             raise DataError("keyfold.JsonSchema writes values with a schema only.", "Write keyfold.Json instead.")
         schema_id = self.id_of(topic, self._texts(schema), schema.name)
         return self.wire.written(schema_id) + encoded(self._values.write(schema, value))
+
+    def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:
+        """See `Converter`."""
+        _, start, _ = self.wire.read(headers, data)
+        head = data[:start]
+        try:
+            return JsonFields(json_text(data[start:]), lambda text: head + text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise DataError(f"The data is no JSON object: {reason_of(error)}.") from None
 
     def _read_of(self, schema_id: SchemaId) -> Schema:
         registered = self.registered(schema_id)

@@ -13,11 +13,13 @@ from google.protobuf.message_factory import GetMessageClass
 from msgspec import Struct
 
 from connectors.converters.converter import Headers
+from connectors.converters.protobuf.fields import ProtobufFields
 from connectors.converters.protobuf.files import CompiledFile, compiled
 from connectors.converters.protobuf.room import RoomOfMessages
 from connectors.converters.protobuf.text import Fill, ProtobufText, ToProtobuf, filler
 from connectors.converters.protobuf.types import FromProtobuf
 from connectors.converters.registered import MOST_IDS, RegisteredConverter
+from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import Absences
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import Schema
@@ -66,6 +68,7 @@ class ProtobufConverter(RegisteredConverter):
     """Values are Protobuf; a value to be written is a struct with a schema."""
 
     KIND = "PROTOBUF"
+    HAS_FIELDS = True
     OPTIONS = (*RegisteredConverter.OPTIONS, NULLABLES)
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
@@ -79,13 +82,7 @@ class ProtobufConverter(RegisteredConverter):
         """See `Converter`."""
         if data is None:
             return None, None
-        schema_id, start, in_header = self.wire.read(headers, data)
-        if in_header is None:
-            path, start = _path(data, start)
-        else:
-            path, _ = _path(in_header, 0)
-        read = self._reads.get((schema_id, path)) or self._read_of(schema_id, path)
-        read.room.check(data, start)
+        schema_id, read, start = self._reader(headers, data)
         try:
             read.absences.begin(len(data))
             return read.schema, read.value(read.parse(data[start:]))
@@ -106,6 +103,25 @@ class ProtobufConverter(RegisteredConverter):
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None
         schema_id = self.id_of(topic, written.file.text, written.file.name)
         return self.wire.written(schema_id) + _FIRST + message.SerializeToString(deterministic=True)
+
+    def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:
+        """See `Converter`."""
+        schema_id, read, start = self._reader(headers, data)
+        try:
+            return ProtobufFields(data[:start], read.parse(data[start:]))
+        except DecodeError as error:
+            raise DataError(f"The data is no Protobuf of schema {schema_id}: {reason_of(error)}.") from None
+
+    def _reader(self, headers: Headers, data: bytes) -> tuple[SchemaId, MessageReader, int]:
+        """Returns the id of the schema, how its message is read, and the position of the data, which is checked."""
+        schema_id, start, in_header = self.wire.read(headers, data)
+        if in_header is None:
+            path, start = _path(data, start)
+        else:
+            path, _ = _path(in_header, 0)
+        read = self._reads.get((schema_id, path)) or self._read_of(schema_id, path)
+        read.room.check(data, start)
+        return schema_id, read, start
 
     def _read_of(self, schema_id: SchemaId, path: tuple[int, ...]) -> MessageReader:
         file = self._files.get(schema_id)

@@ -36,6 +36,8 @@ T = TypeVar("T")
 KEYS: Final = (b"a", b"b", b"", b"\x00", b"\xff\xfe", b"a", b"b", None)
 ANY_CASE: Final = (b"aa", b"AA", b"Aa", b"b", b"B", b"", b"\x00", b"\xff\xfe", b"aa", b"b", None)
 VALUES: Final = (b"1", b"2", None, b"", None, b"\x00\xff", b"a longer value than the others", REFUSED)
+FILLED: Final = (b"1|2", b"?|3", None, b"?", b"?|?", b"\x00|\xff", b"?|a longer value|than the others", REFUSED)
+"""Values with fields that are unavailable (`filling`), in histories that fill them."""
 HEADERS: Final = ((), (), (), (("h", b"1"), ("h", None)), (("", b"\x00"), ("n", b"")))
 RANK: Final = "header:rank"
 ORDERS: Final = (None, None, "timestamp", RANK, None)
@@ -95,16 +97,20 @@ TAKING: Final = (
     "catalog.created",
 )
 """Failpoints at which a micro-batch can crash."""
+FILLING: Final = (*TAKING, "ingest.fill")
+"""The same, if values are filled."""
 
 
 def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
-    In every third history keys are compared by an identity; two of five have another order than the offset.
+    In every third history keys are compared by an identity; two of five have another order than the offset; in every
+    fourth values are filled.
     """
     chance = _Chance(number)
     first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
     first += [] if chance.order is None else [steps.OrderedBy(chance.order)]
+    first += [steps.Fills()] if chance.fills else []
     return [*first, Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
@@ -115,6 +121,7 @@ class _Chance:
         self.any_case = number % 3 == 1
         self.order = ORDERS[number % len(ORDERS)]
         self._headers = HEADERS if self.order is None else RANKED
+        self.fills = number % 4 == 2
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
@@ -173,7 +180,7 @@ class _Chance:
         return SourceRecord(
             place=self._of((0, 0, 1, 2, 3, 4)),
             key=self._of(ANY_CASE if self.any_case else KEYS),
-            value=self._of(VALUES),
+            value=self._of(FILLED if self.fills else VALUES),
             time=self._of(FIXED if fixed else MOMENTS),
             fixed=fixed,
             hole=self._of((0, 0, 0, 0, 2)),
@@ -213,7 +220,9 @@ class _Chance:
         return FailingPublisher(self._of(choice), fault)
 
     def _crash(self) -> AtFailpoint:
-        taking: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((self._ingest(), TAKING),) * 3
+        taking: tuple[tuple[PlainStep, tuple[str, ...]], ...] = (
+            (self._ingest(), FILLING if self.fills else TAKING),
+        ) * 3
         changes: tuple[PlainStep, ...] = (self._change(), *(() if self.order is None else (self._reorder(),)))
         changed = changes[0] if len(changes) == 1 else self._of(changes)
         changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((changed, CHANGING),) * 2

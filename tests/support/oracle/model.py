@@ -35,6 +35,7 @@ from tests.support.engine import Row, row
 from tests.support.memory.journal import OutputTopic
 from tests.support.memory.offset_changer import live_keys
 from tests.support.oracle import retention
+from tests.support.oracle.filling import filled
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import Settings
 
@@ -84,6 +85,8 @@ class LogModel:
         self._floors: list[dict[bytes | None, tuple[int, ...]]] = []
         self._folded: list[tuple[int, int]] = []
         self._skipped: list[tuple[int, int]] = []
+        # What became of the values of records that were appended, by offset, if values are filled.
+        self._values: dict[int, bytes | None] = {}
         self._source = source
 
     @classmethod
@@ -107,10 +110,11 @@ class LogModel:
         """Returns the log's records of the offsets [start, end): those of the source that were not given up."""
         found = self._source.between(self.tp, max(start, self.begun), end)
         lead = [one for one in self.lead if start <= one["offset"] < end]
-        return [
+        rows = [
             *lead,
             *(one for one in found if not self._is_skipped(one["offset"]) and one["offset"] not in self.late),
         ]
+        return [{**one, "value": self._values.get(one["offset"], one["value"])} for one in rows]
 
     def _is_skipped(self, offset: int) -> bool:
         return any(start <= offset < end for start, end in self._skipped)
@@ -259,7 +263,17 @@ class LogModel:
             if settings.lag:
                 yield f"records were folded when they came, at a lag of {settings.lag} ms"
         self.arrived_ms.update({row["offset"]: now_ms for row in self.rows(action.start, action.end)})
+        if self._source.fills:
+            self._fill(action.start, action.end)
         self.end = action.end
+
+    def _fill(self, start: int, end: int) -> None:
+        """Fills the records of the offsets [start, end), each from the one before it of its key that is kept."""
+        before = {self.identity(each["key"]): each["value"] for each in self.latest(self.start, start)}
+        for each in self.rows(start, end):
+            if each["key"] is not None:
+                key = self.identity(each["key"])
+                before[key] = self._values[each["offset"]] = filled(each["value"], before.get(key))
 
     def _plan(self, action: PlanFold, now_ms: int, settings: Settings) -> Iterator[str]:
         _, most = self.publishable(now_ms, settings)

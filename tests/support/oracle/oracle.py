@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 class Oracle:
     """One connector from its creation on. `spark` None: LocalSpark.
 
-    `any_case`: keys have an identity (`identity`); `order`: which record of a key wins (compaction.order).
+    `any_case`: keys have an identity (`identity`); `order`: which record of a key wins (compaction.order); `fills`:
+    values are filled (`filling`).
     """
 
     def __init__(
-        self, spark: SparkSession | None, folder: Path, *, any_case: bool = False, order: str = BY_OFFSET
+        self,
+        spark: SparkSession | None,
+        folder: Path,
+        *,
+        any_case: bool = False,
+        order: str = BY_OFFSET,
+        fills: bool = False,
     ) -> None:
-        self.simulation = Simulation(spark, folder, any_case=any_case, order=order)
+        self.simulation = Simulation(spark, folder, any_case=any_case, order=order, fills=fills)
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._look_ups = lookups.LookUps(self.simulation.storage)

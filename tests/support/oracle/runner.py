@@ -43,7 +43,8 @@ def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> 
     with TemporaryDirectory(prefix="keyfold-") as folder:
         order = next((step.order for step in history if isinstance(step, steps.OrderedBy)), BY_OFFSET)
         any_case = any(isinstance(step, steps.AnyCase) for step in history)
-        Oracle(spark, Path(folder), any_case=any_case, order=order).run(history)
+        fills = any(isinstance(step, steps.Fills) for step in history)
+        Oracle(spark, Path(folder), any_case=any_case, order=order, fills=fills).run(history)
 
 
 def failure(history: Sequence[steps.AnyStep]) -> str | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from unittest import mock
 
+from msgspec import UNSET
+
 from compactor import failpoints
 from compactor.catalog.catalog import Catalog
 from compactor.clean.cleaner import Cleaner
@@ -42,7 +44,7 @@ from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
 from tests.support.memory.broker import MemoryBroker
 from tests.support.memory.offset_changer import MemoryOffsetChanger
-from tests.support.oracle import fold_methods, identity, steps
+from tests.support.oracle import filling, fold_methods, identity, steps
 from tests.support.oracle.source import Source
 from tests.support.oracle.steps import (
     BASE_MS,
@@ -90,9 +92,15 @@ class Simulation:
     """
 
     def __init__(
-        self, spark: SparkSession | None, folder: Path, *, any_case: bool = False, order: str = BY_OFFSET
+        self,
+        spark: SparkSession | None,
+        folder: Path,
+        *,
+        any_case: bool = False,
+        order: str = BY_OFFSET,
+        fills: bool = False,
     ) -> None:
-        self.source = Source(identity.compared if any_case else None, order)
+        self.source = Source(identity.compared if any_case else None, order, fills=fills)
         self.clock = ManualClock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
@@ -167,7 +175,7 @@ class Simulation:
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
-            case steps.AnyCase() | steps.OrderedBy():
+            case steps.AnyCase() | steps.OrderedBy() | steps.Fills():
                 pass  # the source has them from its beginning on
             case _:
                 _keep(components, step, now_ms)
@@ -208,9 +216,10 @@ class Simulation:
         catalog = Catalog.open(self.storage, CONNECTOR)
         self.settings[catalog.state.epoch + 1] = settings
         named = BYTES if self.source.compare is None else identity.NAME
-        if (self.source.order, named) != (BY_OFFSET, BYTES):
+        fill = filling.NAME if self.source.fills else UNSET
+        if (self.source.order, named, fill) != (BY_OFFSET, BYTES, UNSET):
             order = catalog.state.order if catalog.version else self.source.order
-            catalog.require(order, named, "partition")
+            catalog.require(order, named, "partition", fill)
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:
@@ -247,7 +256,8 @@ class Simulation:
         stopping = threading.Event()
         quarantine = _Strict(catalog, stopping)
         sending = PublishExecutor(self._spark, self.storage, self.broker, stopping.is_set)
-        engine = Engine(catalog, self.broker, engine_settings, Changelog(catalog, self.broker, sending, quarantine))
+        changelog, fill = Changelog(catalog, self.broker, sending, quarantine), filling.FillOfBars()
+        engine = Engine(catalog, self.broker, engine_settings, changelog, fill if self.source.fills else None)
         snapshots = Snapshots(
             self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain
         )

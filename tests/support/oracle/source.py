@@ -14,12 +14,14 @@ from tests.support.oracle.steps import PARTITIONS, SourceRecord
 class Source:
     """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read.
 
-    `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins.
+    `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins. `fills`:
+    values are filled (`filling`).
     """
 
-    def __init__(self, compare: Compare | None = None, order: str = BY_OFFSET) -> None:
+    def __init__(self, compare: Compare | None = None, order: str = BY_OFFSET, *, fills: bool = False) -> None:
         self.compare = compare
         self.order = order
+        self.fills = fills
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}

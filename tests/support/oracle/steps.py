@@ -170,9 +170,14 @@ class ChangeOrder(NamedTuple):
     order: str
 
 
+class Fills(NamedTuple):
+    """Values are filled (`filling`) from the beginning on; among the first steps, or none."""
+
+
 PlainStep: TypeAlias = (
     AnyCase
     | OrderedBy
+    | Fills
     | Ingest
     | Tick
     | Round

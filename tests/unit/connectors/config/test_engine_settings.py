@@ -73,6 +73,7 @@ def test_a_folder_that_others_may_read_is_told_of(tmp_path: Path, top: int, own:
     [
         ({}, False),
         ({"publish.unchanged": "skip"}, True),
+        ({"compaction.fill": "unavailable", "value.converter": "keyfold.Json"}, True),
         ({"compaction.key.identity": "json"}, True),
         ({"compaction.order": "Header:Version"}, True),
         ({"compaction.order": "offset"}, False),

@@ -53,6 +53,7 @@ def planner(brokers: Brokers, folder: Path, **named: str) -> Planner:
         ({}, None),
         ({"max.offsets.per.trigger": "5"}, 5),
         ({"compaction.order": "timestamp"}, ORDERED_MAX),
+        ({"compaction.fill": "unavailable", "value.converter": "keyfold.Json"}, ORDERED_MAX),
         ({"compaction.order": "timestamp", "max.offsets.per.trigger": "5"}, 5),
         ({"compaction.order": "timestamp", "max.offsets.per.trigger": "5000000"}, ORDERED_MAX),
     ],

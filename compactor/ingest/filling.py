@@ -1,0 +1,211 @@
+"""Fills placeholders in the values of a portion from the records before them: steps 3c and 3d of docs/protocol.md.
+
+The record before one is the last of its key at a lower offset: of the portion, or else what the log keeps. Each record
+is filled before it is kept, so the one before it has all that any earlier one had.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import replace
+
+from compactor.errors import IngestError
+from compactor.fold.latest_per_key import is_foldable
+from compactor.ingest.appends import Batch
+from compactor.lookup.latest import LookUpRoom, latest_records
+from compactor.lookup.records_at import FileOutlines
+from compactor.model.log import PartitionLog, Run
+from compactor.model.record import KEY_IDENTITY, RUN, TopicPartition, as_compared
+from compactor.model.state import CatalogState
+from compactor.ports import Fill, Headers
+from compactor.runs import paths
+from compactor.runs.file_stats import FileStats
+from compactor.runs.reader import completed, read, read_file_range
+from compactor.runs.scan import FileRange, OffsetRange
+from compactor.runs.writer import RunTarget, write
+from compactor.storage.base import Storage
+
+HELD_BYTES: Final = 256 << 20
+"""Bytes of values that a portion may need at once: those of records with a placeholder, and of the ones before them. A
+portion that needs more is refused with the setting that makes portions smaller, as the worker has other connectors."""
+
+FILLED: Final = "records_filled"
+LEFT: Final = "records_left_unfilled"
+"""Names of what is counted: records of which a field was filled, and those that hold a placeholder still."""
+
+_NEEDED: Final = ("offset", "key", KEY_IDENTITY, "rejected", "value", "headers")
+
+_VERIFIED: Final = FileOutlines(is_whole=True)
+"""Each file is verified as a whole before a record of it is decoded in the worker's own process."""
+
+Values = dict[int, bytes]
+"""Filled values by their offsets."""
+
+
+def with_filled(
+    storage: Storage, state: CatalogState, batch: Batch, target: RunTarget, fill: Fill, held_bytes: int = HELD_BYTES
+) -> tuple[Batch, Counter[str]]:
+    """Returns `batch` with filled values, in files of their own if there are any, and how many were filled and not.
+
+    Files are written to `target` but with names of the batch's job. Raises IngestError for a portion that needs more
+    than `held_bytes`; DamagedFileError, MissingFileError, StorageError; and what `fill` raises.
+    """
+    counts: Counter[str] = Counter({FILLED: 0, LEFT: 0})
+    logs, by_log = state.by_partition(), _by_log(batch.parts)
+    filled = {
+        tp: _Portion(storage, logs[tp], parts, fill, held_bytes, counts).filled()
+        for tp, parts in by_log.items()
+        if tp in logs
+    }
+    concerned = [part for part in batch.parts if _has_any(part, filled.get(part.tp, {}))]
+    if not concerned:
+        return batch, counts
+    named = paths.job_of(concerned[0].file.path)
+    target = replace(target, prefix=paths.prefix(*named)) if named else target
+    rewritten = list(write(_rewritten(storage, concerned, filled), target, "ingest.fill"))
+    untouched = [part for part in batch.parts if not _has_any(part, filled.get(part.tp, {}))]
+    parts = sorted((*untouched, *rewritten), key=lambda part: (part.tp, part.file.first))
+    return replace(batch, parts=tuple(parts)), counts
+
+
+def _by_log(parts: Iterable[FileStats]) -> dict[TopicPartition, list[FileStats]]:
+    by_log: dict[TopicPartition, list[FileStats]] = {}
+    for part in parts:
+        by_log.setdefault(part.tp, []).append(part)
+    return by_log
+
+
+def _has_any(part: FileStats, values: Values) -> bool:
+    return any(part.file.first <= offset <= part.file.last for offset in values)
+
+
+class _Portion:
+    """What a portion brings to one log: `parts`, of which what lies below the end of `log` is ingested already."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        log: PartitionLog,
+        parts: Sequence[FileStats],
+        fill: Fill,
+        held_bytes: int,
+        counts: Counter[str],
+    ) -> None:
+        self._storage = storage
+        self._log = log
+        self._range = brought(log, parts)
+        self._fill = fill
+        self._counts = counts
+        # How many more bytes of values may be held.
+        self._room = held_bytes
+        self._held_bytes = held_bytes
+
+    def filled(self) -> Values:
+        """Returns the values that were filled, by offset."""
+        keys = self._keys()
+        if not len(keys):
+            return {}
+        before = self._kept(keys)
+        values: Values = {}
+        for batch in self._read():
+            rows = batch.filter(pc.is_in(as_compared(batch)["key"], keys))
+            may_need = self._fill.may_need(rows["value"]).to_pylist()
+            columns = (rows["offset"], as_compared(rows)["key"], rows["value"], rows["headers"])
+            lists = (column.to_pylist() for column in columns)
+            for may, offset, key, value, pairs in zip(may_need, *lists, strict=True):
+                headers = _pairs(pairs)
+                if may:
+                    before[key] = self._after(offset, value, headers, before.get(key), values)
+                else:
+                    before[key] = self._hold(value), headers
+        return values
+
+    def _after(
+        self, offset: int, value: bytes, headers: Headers, before: tuple[bytes | None, Headers] | None, values: Values
+    ) -> tuple[bytes, Headers]:
+        """Fills one value from the one before it; returns what comes before the next record of the key."""
+        made = self._fill.fill(value, headers, *(before or (None, ())))
+        self._counts[LEFT] += made.left > 0
+        if made.value != value:
+            self._counts[FILLED] += 1
+            values[offset] = made.value
+        self._hold(made.value)
+        return made.value, headers
+
+    def _hold(self, value: bytes | None) -> bytes | None:
+        self._room -= len(value or b"")
+        if self._room < 0:
+            raise IngestError(
+                f"{self._log.tp}: filling the records from offset {self._log.end} on takes more than "
+                f"{self._held_bytes:,} bytes of their values at once.",
+                "Set max.offsets.per.trigger, so that fewer records are taken at a time.",
+            )
+        return value
+
+    def _keys(self) -> pa.Array:
+        """Returns the keys, as compared, of records that may hold a placeholder."""
+        keys = [
+            as_compared(batch)["key"].filter(self._fill.may_need(batch["value"])).unique() for batch in self._read()
+        ]
+        return pa.chunked_array(keys, pa.binary()).unique()
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        """Yields the records that may be the latest of a key, by offset."""
+        for piece in self._range.file_ranges:
+            _VERIFIED.of(self._storage, piece.file)
+        for batch in read(self._storage, self._range, _NEEDED):
+            yield batch.filter(is_foldable(batch))
+
+    def _kept(self, keys: pa.Array) -> dict[bytes, tuple[bytes | None, Headers]]:
+        """Returns value and headers of what the log keeps of `keys`."""
+        kept = latest_records(self._storage, self._log, keys, _VERIFIED, LookUpRoom(None, self._check))
+        rows = zip(*(as_compared(kept)[name].to_pylist() for name in ("key", "value", "headers")), strict=True)
+        return {key: (self._hold(value), _pairs(headers)) for key, value, headers in rows}
+
+    def _check(self, held: int) -> None:
+        """Raises IngestError before more than there is room for is read."""
+        if held > self._room:
+            self._room = 0
+            self._hold(b" ")
+
+
+def _pairs(headers: list[Mapping[str, Any]] | None) -> Headers:
+    return tuple((header["key"], header["value"]) for header in headers or ())
+
+
+def brought(log: PartitionLog, parts: Sequence[FileStats]) -> OffsetRange:
+    """Returns the offsets of a portion's files, `parts`, that `log` does not have yet."""
+    end = max((part.file.last + 1 for part in parts), default=log.end)
+    files = tuple(part.file for part in parts if part.file.last >= log.end)
+    records, size = sum(file.records for file in files), sum(file.bytes for file in files)
+    run = Run(start=log.end, end=end, level=0, files=files, records=records, bytes=size)
+    return OffsetRange(tp=log.tp, start=log.end, end=max(end, log.end), runs=(run,) if files else ())
+
+
+def _rewritten(
+    storage: Storage, parts: Sequence[FileStats], filled: Mapping[TopicPartition, Values]
+) -> Iterator[pa.RecordBatch | None]:
+    """Yields the records of `parts`, by partition and offset, with the values that were filled.
+
+    Files of one partition are not joined (None): between two there may be the end of a range that was read.
+    """
+    before: TopicPartition | None = None
+    for part in parts:
+        if part.tp == before:
+            yield None
+        before = part.tp
+        whole = FileRange(tp=part.tp, file=part.file, start=part.file.first, end=part.file.last + 1)
+        for batch in read_file_range(storage, whole):
+            yield _with_values(completed(batch, RUN.names), filled[part.tp])
+
+
+def _with_values(batch: pa.RecordBatch, values: Values) -> pa.RecordBatch:
+    is_filled = pc.is_in(batch["offset"], pa.array(values, pa.int64()))
+    own = [values[offset] for offset in batch["offset"].filter(is_filled).to_pylist()]
+    replaced = pc.replace_with_mask(batch["value"], is_filled, pa.array(own, pa.binary()))
+    return batch.set_column(batch.schema.get_field_index("value"), RUN.field("value"), replaced)

@@ -1,0 +1,98 @@
+"""Fields that hold Debezium's placeholder are filled on a real broker, in output, snapshot and rebuilt log alike."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.support.cli import invoke
+from tests.support.deployment import Deployment
+from tests.support.generations import live
+from tests.support.kafka import consume_all, produce
+from tests.support.records import read_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GONE: Final = "__debezium_unavailable_value"
+
+
+@pytest.fixture
+def deployment(deployment: Deployment) -> Deployment:
+    """The folder's own, whose values are JSON."""
+    deployment.settings |= {
+        "value.converter": "keyfold.Json",
+        "value.converter.schemas.enable": "false",
+        "compaction.fill": "unavailable",
+        "min.cleanable.dirty.ratio": 1,
+    }
+    return deployment
+
+
+def put(deployment: Deployment, *rows: Mapping[str, Any]) -> None:
+    """Produces rows, by their field `id`, into partition 0."""
+    records = [(0, b"%d" % row["id"], json.dumps(row, separators=(",", ":")).encode()) for row in rows]
+    produce(deployment.bootstrap, deployment.topic, records)
+
+
+def table(deployment: Deployment) -> dict[int, Any]:
+    """Returns the rows that a reader of the output has at its end, by their field `id`."""
+    values = live(consume_all(deployment.bootstrap, deployment.output)).values()
+    return {row["id"]: row for row in (json.loads(value) for value in values)}
+
+
+@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+def test_output_and_snapshot_have_the_last_value_that_was_there(
+    spark: SparkSession, deployment: Deployment, local: int
+) -> None:
+    """Within one run of the worker, and from what it keeps."""
+    deployment.write(publish_local_max_records=local)
+    put(
+        deployment, {"id": 1, "s": "new", "t": "long"}, {"id": 2, "s": "new", "t": GONE}, {"id": 1, "s": "a", "t": GONE}
+    )
+    deployment.run_once(spark)
+    put(deployment, {"id": 1, "s": "b", "t": GONE}, {"id": 2, "s": "b", "t": None}, {"id": 3, "s": GONE, "t": ""})
+    deployment.run_once(spark)
+    expected = {
+        1: {"id": 1, "s": "b", "t": "long"},
+        2: {"id": 2, "s": "b", "t": None},
+        3: {"id": 3, "s": GONE, "t": ""},
+    }
+    assert table(deployment) == expected
+    manifest, rows = read_snapshot(deployment)
+    assert manifest["fill"] == "unavailable"
+    assert {row["id"]: row for row in (json.loads(value) for _, value in rows.values())} == expected
+
+
+def test_a_rebuilt_log_fills_from_what_the_output_has(spark: SparkSession, deployment: Deployment) -> None:
+    """The filled records are there."""
+    deployment.publishing_only()
+    put(deployment, {"id": 1, "t": "long"}, {"id": 1, "t": GONE, "n": 2})
+    deployment.run_once(spark)
+    deployment.storage.delete_folder("")
+    connector, worker = deployment.write()
+    result = invoke("rebuild", connector, "--worker", worker, "--json")
+    assert result.exit_code == 0, result.output
+    put(deployment, {"id": 1, "t": GONE, "n": GONE})
+    deployment.run_once(spark)
+    assert table(deployment) == {1: {"id": 1, "t": "long", "n": 2}}
+
+
+@pytest.mark.long
+def test_killed_after_values_were_filled(spark: SparkSession, deployment: Deployment) -> None:
+    """No commit names the files; the next worker fills the same."""
+    deployment.publishing_only()
+    put(deployment, {"id": 1, "t": "long"})
+    deployment.run_once(spark)
+    put(deployment, {"id": 1, "t": GONE, "n": 2}, {"id": 1, "t": GONE, "n": GONE})
+    with deployment.process("--once", failpoints="ingest.fill=sleep:600000") as worker:
+        worker.until_logged("failpoint ingest.fill")
+        worker.signal_all(signal.SIGKILL)
+        worker.wait()
+    assert table(deployment) == {1: {"id": 1, "t": "long"}}
+    deployment.run_once(spark)
+    assert table(deployment) == {1: {"id": 1, "t": "long", "n": 2}}
