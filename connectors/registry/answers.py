@@ -29,6 +29,8 @@ _NOT_FOUND: Final = frozenset({40401, 40402, 40403})
 """The error codes that say that a subject, a version or a schema is not there."""
 _NO_SUCH_PATH: Final = 404
 """The error code for a path that a registry does not know, and of Apicurio's own interface for all that is missing."""
+NO_PATH: Final = {"error_code": _NO_SUCH_PATH, "message": "it does not know schemas by GUID"}
+"""What a registry says that does not know the path of a GUID, in the form in which Confluent's says so."""
 _NO_ARTIFACT: Final = "NotFoundException"
 """How the name of an error of Apicurio's ends that says what is not there; alone it is that of a path."""
 _DEFAULT_GROUP: Final = "default"

@@ -23,6 +23,7 @@ from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.answers import (
     LARGEST_ID,
+    NO_PATH,
     RegisteredSchema,
     RegistryAnswer,
     global_id_of,
@@ -45,6 +46,8 @@ _HEAVIEST: Final = 64 << 20
 CORE: Final = "/apis/registry/v2"
 """Apicurio's own interface, which its versions 2 and 3 both have; it alone knows globalId."""
 _GUIDS: Final = "/schemas/guids/"
+_TYPES: Final = "/schemas/types"
+"""Lists AVRO, JSON and PROTOBUF: what Confluent's and Apicurio's registries answer alike, and no proxy's page does."""
 _SCHEMA_PATH: Final = re.compile(rf"{CORE}/ids/globalIds/\d+$")
 """At these paths Apicurio answers with the text of a schema alone."""
 _PATH: Final = 300
@@ -246,11 +249,26 @@ class SchemaRegistry:
             )
         if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise _NoAnswerError(f"{response.status} from {address.named}")
+        of_record = f"{unquote(path)} {json.dumps(body)}"
         try:
-            content = _content_of(path, response)
+            answer = RegistryAnswer(asked, response.status, _content_of(path, response), self._sent, of_record)
         except (ValueError, RecursionError):
-            raise _NoAnswerError(f"{asked} is answered with {response.status} and no JSON") from None
-        return RegistryAnswer(asked, response.status, content, self._sent, f"{unquote(path)} {json.dumps(body)}")
+            if not self._has_no_guids(path, response.status, address, share_s):
+                raise _NoAnswerError(f"{asked} is answered with {response.status} and no JSON") from None
+            return RegistryAnswer(asked, response.status, NO_PATH, self._sent, of_record)
+        if not _is_missing(path, answer) and self._has_no_guids(path, response.status, address, share_s):
+            return RegistryAnswer(asked, response.status, NO_PATH, self._sent, of_record)
+        return answer
+
+    def _has_no_guids(self, path: str, status: int, address: _Address, share_s: float) -> bool:
+        """Returns whether a page in place of a schema by GUID comes from a registry without GUIDs, as Apicurio is.
+
+        A record says that it has a GUID, so it must not make the connector wait. If the address answers as a registry
+        does, the page is no proxy's, and the GUID is an error of the record alone.
+        """
+        if not (path.startswith(_GUIDS) and status == httpx.codes.NOT_FOUND):
+            return False
+        return isinstance(self._ask_one("GET", address, _TYPES, None, share_s).body, list)
 
 
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."

@@ -184,6 +184,13 @@ def test_an_id_that_is_not_there_is_an_error_of_the_record(registry: Apicurio, t
         converter(registry).to_connect_data(topic, [], struct.pack(">bI", 0, 424_242) + b"\x02a")
 
 
+def test_a_guid_is_an_error_of_the_record(registry: Apicurio, topic: str) -> None:
+    """Apicurio has no schemas by GUID, and says so by a page that says nothing of the record."""
+    guid = b"\x01" + bytes(range(16))
+    with pytest.raises(DataError, match="does not know schemas by GUID"):
+        converter(registry).to_connect_data(topic, [], guid + b"\x02a")
+
+
 def test_a_registry_that_is_killed_fails_no_record_and_is_asked_again(tmp_path: Path) -> None:
     """What is known already is read meanwhile; what is not is no error of the record."""
     with apicurio(tmp_path) as registry:

@@ -56,13 +56,8 @@ class MemoryRegistry(httpx.BaseTransport):
 
     def _answer(self, method: str, path: list[str], content: bytes) -> httpx.Response:
         match method, path:
-            case "GET", ["schemas", "ids", number]:
-                found = int(number) <= len(self.schemas) and self.schemas[int(number) - 1]
-                return httpx.Response(200, json=found) if found else _error(404, 40403, "Schema not found")
-            case "GET", ["schemas", "guids", guid]:
-                if guid not in self.guids:
-                    return _error(404, 40403, "Schema not found")
-                return httpx.Response(200, json=self.schemas[self.guids[guid] - 1])
+            case "GET", ["schemas", *rest]:
+                return self._schemas_answer(rest)
             case _, ["apis", "registry", "v2", *rest]:
                 return self._own_answer(method, rest, content)
             case "GET", ["subjects", subject, "versions", version]:
@@ -74,6 +69,17 @@ class MemoryRegistry(httpx.BaseTransport):
                 ids = [one for one in self.subjects.get(subject, []) if self.schemas[one - 1] == body]
                 return httpx.Response(200, json={"id": ids[0]}) if ids else _error(404, 40403, "Schema not found")
         return _error(404, 404, "HTTP 404 Not Found")
+
+    def _schemas_answer(self, path: list[str]) -> httpx.Response:
+        """Answers with a schema by its id or GUID, or with the kinds of schemas."""
+        match path:
+            case ["ids", number] if int(number) <= len(self.schemas):
+                return httpx.Response(200, json=self.schemas[int(number) - 1])
+            case ["guids", guid] if guid in self.guids:
+                return httpx.Response(200, json=self.schemas[self.guids[guid] - 1])
+            case ["types"]:
+                return httpx.Response(200, json=["AVRO", "JSON", "PROTOBUF"])
+        return _error(404, 40403, "Schema not found")
 
     def _own_answer(self, method: str, path: list[str], content: bytes) -> httpx.Response:
         """Answers as Apicurio's own interface does."""

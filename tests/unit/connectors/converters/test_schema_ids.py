@@ -111,6 +111,27 @@ def test_the_path_of_a_message_of_protobuf_stands_after_the_guid() -> None:
         own.to_connect_data("t", [Header("__value_schema_id", GUID_BYTES)], b"\x08\x07")
 
 
+@pytest.mark.parametrize(
+    "page", [httpx.Response(404, text="<html>not here</html>"), httpx.Response(404, json={"title": "Not Found"})]
+)
+def test_a_guid_is_an_error_of_the_record_if_the_registry_has_none(
+    memory: MemoryRegistry, page: httpx.Response
+) -> None:
+    """Any record can have one, so it must not make the connector wait: what answers as a registry does is asked."""
+    memory.fails = [page]
+    with pytest.raises(DataError, match="does not know schemas by GUID"):
+        converter(memory).to_connect_data("t", [Header("__value_schema_id", GUID_BYTES)], b"\x00")
+    assert memory.asked == [f"GET /schemas/guids/{GUID}", "GET /schemas/types"]
+
+
+def test_a_proxy_s_page_in_place_of_a_guid_is_waited_for() -> None:
+    """It says nothing of the record: what is asked for besides is not answered as by a registry either."""
+    memory = MemoryRegistry()
+    memory.always = httpx.Response(404, text="<html>not here</html>")
+    with pytest.raises(RegistryError, match="no JSON"):
+        converter(memory).to_connect_data("t", [Header("__value_schema_id", GUID_BYTES)], b"\x00")
+
+
 def test_a_file_of_protobuf_is_asked_for_by_globalid_too() -> None:
     """Apicurio answers with its text; the page of a proxy is none, and no record is let go for it."""
     memory = MemoryRegistry()
