@@ -39,11 +39,16 @@ IDLE_S: Final = 10.0
 """How long (s) a thread without a call stays: to start one takes 0.2 ms, a fifth of a look-up with its request."""
 
 
+StartThread = Callable[[threading.Thread], None]
+"""Starts a thread; raises RuntimeError if the process may have no more of them."""
+
+
 class _Threads:
     """Daemon threads, each of which makes one call after the other; as many as calls were under way."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, start: StartThread) -> None:
         self._name = name
+        self._start = start
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         # Threads, and calls that were given to them and are not over; changed under the lock.
         self._threads = 0
@@ -51,14 +56,24 @@ class _Threads:
         self._lock = threading.Lock()
 
     def make(self, call: Callable[[], None]) -> None:
-        """Makes `call` on a thread that is free, or on a new one."""
+        """Makes `call` on a thread that is free, or on a new one; if that cannot be started, `call` is never made.
+
+        Raises what starting the thread raises.
+        """
         with self._lock:
-            self._calls.put(call)
             self._under_way += 1
-            if self._under_way <= self._threads:
-                return
-            self._threads += 1
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            is_new = self._under_way > self._threads
+            self._threads += is_new
+        if is_new:
+            try:
+                self._start(threading.Thread(target=self._run, name=self._name, daemon=True))
+            except BaseException:
+                with self._lock:
+                    self._under_way -= 1
+                    self._threads -= 1
+                raise
+        # Only now: a call that is in the queue is made by whichever thread comes to it, and cannot be taken back.
+        self._calls.put(call)
 
     def _run(self) -> None:
         while True:
@@ -78,23 +93,31 @@ class _Threads:
 class SlowCalls:
     """Calls of one kind, of which at most `most` are under way, and `waiting` wait, each for `wait_s`.
 
-    To be used on one event loop.
+    To be used on one event loop. `start` starts their threads.
     """
 
-    def __init__(self, kind: str, most: int, waiting: int = WAITING, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self,
+        kind: str,
+        most: int,
+        waiting: int = WAITING,
+        wait_s: float = WAIT_S,
+        start: StartThread = threading.Thread.start,
+    ) -> None:
         self.most = most
         self.most_waiting = waiting
         self._kind = kind
         self._wait_s = wait_s
         self._free = asyncio.Semaphore(most)
-        self._threads = _Threads(f"rest-{kind}")
+        self._threads = _Threads(f"rest-{kind}", start)
         self._waiting = 0
 
     async def run(self, call: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Makes a call on a thread, and returns what it does.
 
-        Raises BusyError if none becomes free in time, or too many others wait for one. A client that goes ends
-        neither the call nor its place among the `most`: the call may still wait.
+        Raises BusyError if none becomes free in time, too many others wait for one, or none can be started: the call
+        is not made then. A client that goes ends neither the call nor its place among the `most`: the call may still
+        wait.
         """
         await self._acquire()
         loop = asyncio.get_running_loop()
@@ -116,7 +139,16 @@ class SlowCalls:
             with suppress(RuntimeError):  # the loop has ended, and nothing is answered any more
                 loop.call_soon_threadsafe(tell, *outcome)
 
-        self._threads.make(work)
+        try:
+            self._threads.make(work)
+        except BaseException as error:
+            self._free.release()
+            if not isinstance(error, RuntimeError):
+                raise
+            raise BusyError(
+                f"The worker could start no thread for {self._kind}: {error}.",
+                "Nothing was done. Raise the limit of processes and threads (ulimit -u, pids of the container).",
+            ) from error
         return await answer
 
     async def _acquire(self) -> None:

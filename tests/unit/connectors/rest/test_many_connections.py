@@ -133,6 +133,33 @@ def test_a_call_that_would_wait_behind_too_many_is_refused_at_once() -> None:
     asyncio.run(ask())
 
 
+@pytest.mark.parametrize("under_way", [0, 1])
+def test_a_call_whose_thread_cannot_be_started_is_never_made(under_way: int) -> None:
+    """The request fails and its call is forgotten; all later ones are made, whether others were under way or not."""
+    made: list[str] = []
+    outcomes = iter([*[True] * under_way, False])
+
+    def start(thread: threading.Thread) -> None:
+        if not next(outcomes, True):
+            raise RuntimeError("can't start new thread")
+        thread.start()
+
+    async def ask() -> None:
+        calls, release = SlowCalls("calls", 2, start=start), threading.Event()
+        before = [asyncio.create_task(calls.run(release.wait, 20)) for _ in range(under_way)]
+        await asyncio.sleep(0)  # each has begun
+        with pytest.raises(BusyError, match="could start no thread for calls: can't start new thread"):
+            await calls.run(made.append, "refused")
+        async with asyncio.timeout(20):  # one that takes the place of the refused call would wait for ever
+            await asyncio.gather(*(calls.run(made.append, "later") for _ in range(2 - under_way)))
+        release.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*before, *(calls.run(made.append, "last") for _ in range(2)))
+
+    asyncio.run(ask())
+    assert made == ["later"] * (2 - under_way) + ["last"] * 2
+
+
 def test_what_is_answered_from_memory_has_few_threads(tmp_path: Path) -> None:
     """More of them only make each other wait; how the worker is takes none of them."""
     lock, release = threading.Lock(), threading.Event()
