@@ -188,6 +188,12 @@ class LookUpError(KeyfoldError):
     """What is kept of some keys is more than a look-up may read or answer with."""
 
 
+class UnverifiedError(LookUpError):
+    """A look-up would verify more files than it may at once. The next one goes on from those that it has verified."""
+
+    retriable = True
+
+
 class FoldFailedError(FoldError):
     """A fold on command failed, and left everything as it was."""
 

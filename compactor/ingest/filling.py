@@ -17,16 +17,16 @@ from msgspec.structs import replace
 from compactor.errors import IngestError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.ingest.appends import Batch
+from compactor.ingest.kept_records import VERIFIED, brought
 from compactor.lookup.latest import LookUpRoom, latest_records
-from compactor.lookup.records_at import FileOutlines
-from compactor.model.log import PartitionLog, Run
+from compactor.model.log import PartitionLog
 from compactor.model.record import KEY_IDENTITY, RUN, TopicPartition, as_compared
 from compactor.model.state import CatalogState
 from compactor.ports import Fill, Headers
 from compactor.runs import paths
 from compactor.runs.file_stats import FileStats
 from compactor.runs.reader import completed, read, read_file_range
-from compactor.runs.scan import FileRange, OffsetRange
+from compactor.runs.scan import FileRange
 from compactor.runs.writer import RunTarget, write
 from compactor.storage.base import Storage
 
@@ -39,9 +39,6 @@ LEFT: Final = "records_left_unfilled"
 """Names of what is counted: records of which a field was filled, and those that hold a placeholder still."""
 
 _NEEDED: Final = ("offset", "key", KEY_IDENTITY, "rejected", "value", "headers")
-
-_VERIFIED: Final = FileOutlines(is_whole=True)
-"""Each file is verified as a whole before a record of it is decoded in the worker's own process."""
 
 Values = dict[int, bytes]
 """Filled values by their offsets."""
@@ -157,13 +154,13 @@ class _Portion:
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Yields the records that may be the latest of a key, by offset."""
         for piece in self._range.file_ranges:
-            _VERIFIED.of(self._storage, piece.file)
+            VERIFIED.of(self._storage, piece.file)
         for batch in read(self._storage, self._range, _NEEDED):
             yield batch.filter(is_foldable(batch))
 
     def _kept(self, keys: pa.Array) -> dict[bytes, tuple[bytes | None, Headers]]:
         """Returns value and headers of what the log keeps of `keys`."""
-        kept = latest_records(self._storage, self._log, keys, _VERIFIED, LookUpRoom(None, self._check))
+        kept = latest_records(self._storage, self._log, keys, VERIFIED, LookUpRoom(None, self._check))
         rows = zip(*(as_compared(kept)[name].to_pylist() for name in ("key", "value", "headers")), strict=True)
         return {key: (self._hold(value), _pairs(headers)) for key, value, headers in rows}
 
@@ -176,15 +173,6 @@ class _Portion:
 
 def _pairs(headers: list[Mapping[str, Any]] | None) -> Headers:
     return tuple((header["key"], header["value"]) for header in headers or ())
-
-
-def brought(log: PartitionLog, parts: Sequence[FileStats]) -> OffsetRange:
-    """Returns the offsets of a portion's files, `parts`, that `log` does not have yet."""
-    end = max((part.file.last + 1 for part in parts), default=log.end)
-    files = tuple(part.file for part in parts if part.file.last >= log.end)
-    records, size = sum(file.records for file in files), sum(file.bytes for file in files)
-    run = Run(start=log.end, end=end, level=0, files=files, records=records, bytes=size)
-    return OffsetRange(tp=log.tp, start=log.end, end=max(end, log.end), runs=(run,) if files else ())
 
 
 def _rewritten(

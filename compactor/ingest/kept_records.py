@@ -28,7 +28,7 @@ KEPT_BYTES: Final = 64 << 20
 """Bytes of kept records that are held for some of a portion's keys: as many as of the portion itself. If they have
 more, fewer keys are looked up at a time."""
 
-_VERIFIED: Final = FileOutlines(is_whole=True)
+VERIFIED: Final = FileOutlines(is_whole=True)
 """Each file is verified as a whole before the first record of it is decoded in the worker's own process."""
 
 
@@ -64,7 +64,7 @@ def with_kept(
     """
     names = tuple(dict.fromkeys((*FOUND_BY, *columns)))
     for part in parts:
-        _VERIFIED.of(storage, part.file)
+        VERIFIED.of(storage, part.file)
     for batches in gathered(read(storage, brought(log, parts), (*names, "rejected")), together):
         rows = pa.concat_batches(batches)
         rows = rows.filter(is_foldable(rows)).select(names)
@@ -87,7 +87,7 @@ def _looked_up(storage: Storage, log: PartitionLog, rows: pa.RecordBatch, kept_b
     keys = pc.unique(compared)
     room = LookUpRoom(kept_bytes if len(keys) > 1 else None)
     try:
-        kept = latest_records(storage, log, keys, _VERIFIED, room, rows.schema.names)
+        kept = latest_records(storage, log, keys, VERIFIED, room, rows.schema.names)
     except LookUpError:
         middle = len(keys) // 2
         for some in (keys[:middle], keys[middle:]):

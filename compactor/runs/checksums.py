@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from compactor.errors import DamagedFileError, MissingFileError, StorageError, UnreadableFileError
 from compactor.model.log import RunFile
+from compactor.remembered import Remembered
 from compactor.storage.base import Storage
 from compactor.storage.limits import UNHEALTHY
 
@@ -88,25 +89,31 @@ def verify_file(storage: Storage, file: RunFile) -> bool:
     return sha256_of(storage, file.path, file.file_bytes) == file.sha256
 
 
-_FILES: Final = 10_000
-"""How many files a process remembers to have verified."""
+_A_NAME: Final = 512
+"""Bytes in memory of the names and the checksum of a file that was verified."""
 
-# (location, path) of the files that this process has verified; emptied once it has _FILES.
-_intact: Final[set[tuple[str, str]]] = set()
+_FILES: Final = 50_000
+"""How many files a process remembers to have verified: 3 TB of them if they have 64 MB each, in 25 MB of memory. With
+more of them, each that is not among the last that were used is read again as a whole."""
+
+# Bytes of the files that this process has verified, by location, path and checksum.
+_intact: Final = Remembered[int](_A_NAME * _FILES)
 
 
-def check_intact(storage: Storage, file: RunFile) -> None:
+def check_intact(storage: Storage, file: RunFile, before_reading: Callable[[int], None] | None = None) -> None:
     """Raises DamagedFileError if a file is not what was written; it is read for that once in a process.
 
-    To decode a damaged page may end the process. Raises StorageError.
+    To decode a damaged page may end the process. `before_reading` is told the bytes of a file that was not verified
+    yet, and may raise. Raises MissingFileError, StorageError.
     """
-    if (known := (storage.location, file.path)) in _intact:
+    name = storage.location, file.path, file.sha256
+    if _intact.get(name) is not None:
         return
+    if before_reading is not None:
+        before_reading(file.file_bytes)
     if not verify_file(storage, file):
         raise DamagedFileError(f"{storage.location}/{file.path} is damaged: it is not what was written.", RESTORE)
-    if len(_intact) >= _FILES:
-        _intact.clear()
-    _intact.add(known)
+    _intact.put(name, file.file_bytes, _A_NAME)
 
 
 def sha256_of(storage: Storage, path: str, size: int) -> str:

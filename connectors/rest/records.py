@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Response
 from msgspec import Struct
 
 from compactor.digits import whole
-from compactor.errors import LookUpError
+from compactor.errors import LookUpError, UnverifiedError
 from compactor.lookup.latest import unindexed_bytes
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
 from compactor.model.state import CatalogState
 from connectors.config.fields import INT_MAX
-from connectors.errors import UsageError
+from connectors.errors import BusyError, UsageError
 from connectors.operations import get as operation
 from connectors.operations.offsets import kept_state
 from connectors.rest import bodies, shapes
@@ -41,6 +41,10 @@ _ESCAPED: Final = 6
 
 UNINDEXED_BYTES: Final = 256 << 20
 """How much of a storage one request may read because no index has its keys: about a second of a core's time."""
+
+UNVERIFIED_BYTES: Final = 1 << 30
+"""How much of a storage one request may hold against checksums, as this worker has not yet: about 3 s of a core. What
+it has read is remembered as verified, so that a client that asks again, as 503 tells it, has its answer in the end."""
 
 MOST_STEPS: Final = 120_000
 """How many steps a look-up may take: 20 for each run that is asked, and one for each key in it. 100 keys in 1,000 runs,
@@ -152,10 +156,12 @@ def _look_up(context: RestContext, share: Share, connector: Connector, asked: Lo
             lambda: _state(context, connector),
             asked.keys,
             chosen,
-            OUTLINES,
+            OUTLINES.verifying_at_most(UNVERIFIED_BYTES),
             MOST_BYTES,
             lambda size: share.hold(_COPIES * size),
         )
+    except UnverifiedError as error:
+        raise BusyError(error.message, error.action) from None
     except LookUpError as error:
         raise UsageError(error.message, error.action) from None
     ends: dict[str, dict[str, int]] = {}

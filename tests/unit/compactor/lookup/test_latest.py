@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from compactor.errors import DamagedFileError, MissingFileError
+from compactor.errors import DamagedFileError, MissingFileError, UnverifiedError
 from compactor.index import section
 from compactor.index.builder import IndexBuilder
 from compactor.lookup.latest import latest_records
 from compactor.lookup.records_at import FileOutlines
 from compactor.model import record
-from compactor.model.log import PartitionLog, Run, empty
+from compactor.model.log import PartitionLog, Run, RunFile, empty
 from compactor.model.record import TopicPartition
 from compactor.runs import writer
 from compactor.runs.file_stats import level0_run
@@ -191,6 +191,61 @@ def test_a_row_group_that_was_read_is_not_read_again(tmp_path: Path) -> None:
     assert (value(b"0"), value(b"299"), value(b"1")) == (first, last, rows[1]["value"])
     with pytest.raises(MissingFileError):
         value(b"150")
+
+
+class Opened(MemoryStorage):
+    """A store that says which files were opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+
+    def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
+        self.opened.append(path)
+        return super().open_input(path, size)
+
+
+def file_of(storage: MemoryStorage, key: bytes) -> RunFile:
+    """Writes a run with one record in one file."""
+    (file,) = written(storage, [row(0, 7_000_001, key, b"v")], is_indexed=True).files
+    return file
+
+
+def test_a_file_whose_footer_was_forgotten_is_not_verified_again() -> None:
+    """Its footer is read alone, however many files are looked up in turn: a log is held against checksums once."""
+    storage, outlines = Opened(), FileOutlines(1, is_whole=True)
+    files = [file_of(storage, key) for key in (b"a", b"b", b"c")]
+    for file in files:
+        outlines.of(storage, file)
+        assert storage.opened.count(file.path) == 2  # as a whole, and its footer
+    storage.opened.clear()
+    for file in files:
+        outlines.of(storage, file)
+    assert storage.opened == [file.path for file in files]
+
+
+def test_a_file_of_the_same_name_with_other_bytes_is_verified() -> None:
+    """As one that a connector has written that was made anew at the same place."""
+    storage, outlines = MemoryStorage(), FileOutlines(1, is_whole=True)
+    file = file_of(storage, b"d")
+    outlines.of(storage, file)
+    outlines.of(storage, file_of(storage, b"e"))
+    with pytest.raises(DamagedFileError, match="is not what was written"):
+        outlines.of(storage, replace(file, sha256="0" * 64))
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_look_up_verifies_a_number_of_bytes_and_the_next_goes_on(at_once: int) -> None:
+    """One file at least, however large it is. What was verified before does not count."""
+    storage, outlines = MemoryStorage(), FileOutlines(is_whole=True)
+    files = [file_of(storage, b"%d of %d" % (number, at_once)) for number in range(5)]
+    most_bytes = sum(file.file_bytes for file in files[:2]) if at_once == 2 else 0
+    for verified in range(at_once, len(files), at_once):
+        look_up = outlines.verifying_at_most(most_bytes)
+        for file in files[:verified]:
+            look_up.of(storage, file)
+        with pytest.raises(UnverifiedError, match=r"bytes of them were now held .* Ask again"):
+            look_up.of(storage, files[verified])
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])

@@ -122,6 +122,20 @@ def test_a_large_storage_without_an_index_is_not_read_for_a_request(worker: Rest
     assert len(worker.ask("GET", PATH, params={"key": "a", "partition": "1"}).json()["records"]) == 1
 
 
+def test_a_request_for_more_files_than_it_may_verify_is_to_be_made_again(worker: RestWorker) -> None:
+    """A worker that has just begun has verified none; a partition that is small is answered."""
+    keep(worker, [(b"a", b"1")], [(b"a", b"2")])
+    supervisor = worker.supervisor("a")
+    small, large = supervisor.catalog_state.logs
+    files = tuple(replace(file, file_bytes=1 << 30) for file in large.runs[0].files)
+    large = replace(large, runs=(replace(large.runs[0], files=files),))
+    supervisor.catalog_state = CatalogState(connector="a", logs=(small, large))
+    answer = worker.ask("GET", PATH, params={"key": "a"})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "at most 1,073,741,824 are for one look-up. Ask again" in message(answer)
+    assert len(worker.ask("GET", PATH, params={"key": "a", "partition": "0"}).json()["records"]) == 1
+
+
 def test_a_connector_that_does_not_exist_is_not_found(worker: RestWorker) -> None:
     """As with every other path of a connector."""
     assert worker.ask("GET", PATH, params={"key": "k"}).status_code == 404
