@@ -90,14 +90,20 @@ class CancellableThread:
                 self._when_over()
 
 
+StartThread = Callable[[threading.Thread], None]
+"""Starts a thread; raises RuntimeError if the process may have no more of them."""
+
+
 class CallQueue:
     """Makes calls one after the other, in the order in which they were asked for, on a daemon thread of its own.
 
-    For what waits for a disk or a store, and that no other thread is to wait for. What a call raises is logged.
+    For what waits for a disk or a store, and that no other thread is to wait for. What a call raises is logged. `start`
+    starts the thread.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, start: StartThread = threading.Thread.start) -> None:
         self._name = name
+        self._start = start
         # The calls that were asked for and not begun. Changed under `_changed`.
         self._calls: deque[Callable[[], object]] = deque()
         self._runs = False
@@ -105,12 +111,15 @@ class CallQueue:
         self._changed = threading.Condition()
 
     def ask(self, call: Callable[[], object]) -> None:
-        """Adds `call` to those that the thread makes, and does not wait for it."""
+        """Adds `call` to those that the thread makes, and does not wait for it.
+
+        Raises what starting the thread raises; then the call is not made, and the next one starts it.
+        """
         with self._changed:
-            self._calls.append(call)
             if not self._runs:
+                self._start(threading.Thread(target=self._run, name=self._name, daemon=True))
                 self._runs = True
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            self._calls.append(call)  # which the new thread sees only once this one has left the lock
 
     def wait(self, seconds: float) -> bool:
         """Waits for at most `seconds` until every call was made; returns whether that is so."""

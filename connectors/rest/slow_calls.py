@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 from connectors.errors import BusyError
+from connectors.threads import StartThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,10 +38,6 @@ RETRY_AFTER_S: Final = 5
 
 IDLE_S: Final = 10.0
 """How long (s) a thread without a call stays: to start one takes 0.2 ms, a fifth of a look-up with its request."""
-
-
-StartThread = Callable[[threading.Thread], None]
-"""Starts a thread; raises RuntimeError if the process may have no more of them."""
 
 
 class _Threads:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import threading
 import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+
+import pytest
 
 from connectors.threads import CallQueue, CancellableThread, let_go
 
@@ -86,3 +89,20 @@ def test_a_call_that_fails_keeps_no_other_from_being_made() -> None:
     queue.ask(fails)
     queue.ask(lambda: made.append(1))
     assert (queue.wait(30), made) == (True, [1])
+
+
+def test_a_call_whose_thread_cannot_be_started_is_not_made_and_the_next_one_is() -> None:
+    """A queue that took its thread to be there would make nothing ever after, and never be waited out."""
+    outcomes = iter([False])
+
+    def start(thread: threading.Thread) -> None:
+        if not next(outcomes, True):
+            raise RuntimeError("can't start new thread")
+        thread.start()
+
+    queue, made = CallQueue("q", start), list[str]()
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        queue.ask(lambda: made.append("refused"))
+    assert queue.wait(0)
+    queue.ask(lambda: made.append("later"))
+    assert (queue.wait(30), made) == (True, ["later"])
