@@ -35,7 +35,8 @@ _READS: Final = {OUTPUT_KEY_CONVERTER: KEY_CONVERTER, OUTPUT_VALUE_CONVERTER: VA
 _JSON: Final = "keyfold.Json"
 _PROTOBUF: Final = "keyfold.Protobuf"
 _NUMBERS: Final = frozenset(f"keyfold.{name}" for name in ("Boolean", "Short", "Integer", "Long", "Float", "Double"))
-_NO_FIELDS: Final = _NUMBERS | {BYTES, "keyfold.String"}
+_STRING: Final = "keyfold.String"
+_NO_FIELDS: Final = _NUMBERS | {BYTES, _STRING}
 """Converters that never give values with fields."""
 _OF_ONE_TYPE: Final = _NUMBERS | {BYTES}
 """Converters that write values of the type alone that they read."""
@@ -68,7 +69,8 @@ class _Whole(Enum):
 class _Part(Struct):
     """A key or a value on its way. `named`: a file names its converter. `by`: the step that made it what it is.
 
-    `output`: the converter that writes it, if a file names one. `has_schema`: it may have one.
+    `output`: the converter that writes it, if a file names one. `has_schema`: it may have one. `is_struct`: it is one,
+    whatever a record holds.
     """
 
     key: str
@@ -77,6 +79,7 @@ class _Part(Struct):
     named: bool
     has_fields: bool
     has_schema: bool
+    is_struct: bool
     whole: _Whole = _Whole.READ
     by: str = ""
 
@@ -113,7 +116,7 @@ def fit_faults(
         for key, text in _step_faults(step, parts):
             faults.setdefault(key, text)
     for part in parts.values():
-        for key, text in (*_written_faults(part), *_output_faults(part)):
+        for key, text in (*_written_faults(part), *_output_faults(part), *_text_faults(part)):
             faults.setdefault(key, text)
     return tuple((key, text) for key, text in faults.items() if _converter_of(key) in known)
 
@@ -126,8 +129,9 @@ def _converter_of(key: str) -> str:
 def _part(spec: ChainSpec, side: Side, given: Mapping[str, str], resolve: Resolve) -> _Part:
     key = _KEYS[side]
     own, output = (spec.key, spec.output_key) if side is Side.KEY else (spec.value, spec.output_value)
-    part = _Part(key, own, output, key in given, has_fields=True, has_schema=True)
+    part = _Part(key, own, output, key in given, has_fields=True, has_schema=True, is_struct=False)
     part.has_fields = part.java not in _NO_FIELDS
+    part.is_struct = part.java == _PROTOBUF
     part.has_schema = part.java != _JSON or options_of(own, CONVERTERS, resolve)["schemas.enable"]
     return part
 
@@ -144,15 +148,16 @@ def _step_faults(step: StepSpec, parts: Mapping[Side, _Part]) -> Iterator[Fault]
         yield part.key, _no_fields(part, step)
     if name == "ValueToKey":
         key = parts[Side.KEY]
-        key.whole, key.by, key.has_fields = _Whole.MADE, step.alias, True
+        key.whole, key.by, key.has_fields, key.is_struct = _Whole.MADE, step.alias, True, True
         key.has_schema = parts[Side.VALUE].has_schema
     elif name == "HoistField":
         part.whole = _Whole.HOISTED if part.whole is _Whole.READ else part.whole
-        part.by, part.has_fields = step.alias, True
+        part.by, part.has_fields, part.is_struct = step.alias, True, True
     elif name == "ExtractField":
         part.whole = _Whole.READ if part.whole in {_Whole.READ, _Whole.HOISTED} else _Whole.TAKEN
+        part.is_struct = False
     elif name == "Cast" and not _needs_fields(name, step):
-        part.whole, part.by = _Whole.MADE, step.alias
+        part.whole, part.by, part.is_struct = _Whole.MADE, step.alias, False
 
 
 def _needs_fields(name: str, step: StepSpec) -> bool:
@@ -190,7 +195,17 @@ def _written_faults(part: _Part) -> Iterator[Fault]:
         key, name = (part.key, part.converter.name) if part.output is None else (f"output.{part.key}", part.output.name)
         what = f'"{name}" writes bytes alone' if named else "missing"
         text = f"{what}; transforms.{part.by} makes a {part.kind} that has to be written. Name one that writes it, "
-        yield key, f"{text}as its readers expect it: for example keyfold.String or keyfold.Json."
+        some = "keyfold.Json" if part.is_struct and part.key == KEY_CONVERTER else "keyfold.String or keyfold.Json"
+        yield key, f"{text}as its readers expect it: for example {some}."
+
+
+def _text_faults(part: _Part) -> Iterator[Fault]:
+    """Yields that keys which are always structs would be written as texts, which do not tell all of them apart."""
+    if part.key == KEY_CONVERTER and part.is_struct and part.writer == _STRING:
+        key, name = (part.key, part.converter.name) if part.output is None else (f"output.{part.key}", part.output.name)
+        made = f"transforms.{part.by}" if part.by else f'{part.key} "{part.converter.name}"'
+        text = f'"{name}" writes {{a:"1,b=2"}} and {{a:"1",b:"2"}} as one key, and {made} makes keys of fields. '
+        yield key, f"{text}Name keyfold.Json, or take one field for the key with a later ExtractField$Key."
 
 
 def _output_faults(part: _Part) -> Iterator[Fault]:

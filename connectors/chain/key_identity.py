@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
-from connectors.data.canonical import has_one_encoding, plain, text_of
+from connectors.data.canonical import TooLongError, has_one_encoding, plain, text_of
 from connectors.data.growth import Room
 from connectors.data.kept import Kept
 from connectors.data.record import Header
@@ -101,7 +101,7 @@ class AvroKeyIdentity:
         converter = self._converter
         schema, value = converter.to_connect_data("", headers, key)
         self._room.check(len(key), schema, value)
-        identity = _identity(text_of(plain(schema, value)), key)
+        identity = _identity(plain(schema, value), key)
         is_exact = has_one_encoding(schema) and converter.writes_again(headers, key)
         place = "" if start else "h"  # in a header
         return Compared(identity, f"{schema_id.encoding}{place}" if is_exact else None)
@@ -115,7 +115,7 @@ def _of_json(key: bytes) -> Compared:
     try:
         text = key.decode()
         value = json.loads(text, parse_int=_whole, parse_float=_exact, parse_constant=_no_number)
-        identity = _identity(text_of(value), key)
+        identity = _identity(value, key)
         return Compared(None, "=") if identity == key else Compared(identity, _style(text, value))
     except (ValueError, InvalidOperation, RecursionError) as error:
         raise DataError(
@@ -123,15 +123,16 @@ def _of_json(key: bytes) -> Compared:
         ) from None
 
 
-def _identity(text: str, key: bytes) -> bytes:
-    """Returns `text` as an identity of `key`. Raises DataError for one that is many times as long as the key."""
+def _identity(value: Any, key: bytes) -> bytes:
+    """Returns the text of `value` as an identity of `key`; DataError, while it is written, if it is far longer."""
     most = _MOST + _MOST_A_BYTE * len(key)
-    if len(text) > most:
+    try:
+        return text_of(value, most).encode()
+    except TooLongError:
         raise DataError(
-            f"The key of {len(key)} bytes has an identity of {len(text)} bytes; {most} are the most.",
+            f"The key of {len(key)} bytes has an identity of more than {most} bytes, which are the most.",
             "Write its numbers without large exponents, or take compaction.key.identity=bytes for such keys.",
-        )
-    return text.encode()
+        ) from None
 
 
 def _remembered(kept: Kept[Any, Compared], asked: Any, key: bytes, compared: Compared) -> Compared:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from connectors.converters.converter import Converter, Headers
+from connectors.converters.distinct_keys import check_encoded_key, check_exact_key, check_text_key
 from connectors.data.java_text import to_string
 from connectors.data.schema import Schema, Type
 from connectors.errors import DataError
@@ -51,13 +52,22 @@ class StringConverter(Converter):
             raise DataError(f"The bytes are no text in {self._encoding}: {error}.") from None
 
     def from_connect_data(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:  # noqa: ARG002
-        """Returns the text of `value` as bytes: of any type, as Java's class writes it (`Object.toString`)."""
+        """Returns the text of `value` as bytes: of any type, as Java's class writes it (`Object.toString`).
+
+        A key with a text that another key could have, too, is refused; Java's class writes it.
+        """
         if value is None:
             return None
+        if self.is_key:
+            check_text_key(schema, value)
+        text = to_string(schema, value)
         try:
-            return to_string(schema, value).encode(self._encoding)
+            data = text.encode(self._encoding)
         except UnicodeError as error:
             raise DataError(f"The text cannot be written in {self._encoding}: {error}.") from None
+        if self.is_key:
+            check_encoded_key(text, data, self._encoding)
+        return data
 
 
 class _NumberConverter(Converter):
@@ -85,9 +95,12 @@ class _NumberConverter(Converter):
         if not isinstance(value, self.PYTHON) or (isinstance(value, bool) and bool not in self.PYTHON):
             raise DataError(f"The converter writes {self.TYPE.value}, and the value is a {type(value).__name__}.")
         try:
-            return self.FORMAT.pack(value)
+            data = self.FORMAT.pack(value)
         except (struct.error, OverflowError):
             raise DataError(f"{shown(value)} is no {self.TYPE.value}.") from None
+        if self.is_key and isinstance(value, (int, float)):
+            check_exact_key(value, self.FORMAT.unpack(data)[0])
+        return data
 
 
 class ShortConverter(_NumberConverter):

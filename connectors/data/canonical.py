@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -27,21 +28,80 @@ class Branch(NamedTuple):
     value: Any
 
 
-def text_of(value: Any) -> str:
-    """Returns the text of `value`: None, bool, str, bytes, int, float, Decimal, Branch, lists, dicts by text."""
-    match value:
-        case None | bool() | str():
-            return json.dumps(value)
-        case bytes():
-            return f'b"{value.hex()}"'
-        case Branch():
-            return f"{json.dumps(value.name)}{text_of(value.value)}"
-        case list():
-            return f"[{','.join(map(text_of, value))}]"
-        case dict():
-            return f"{{{','.join(f'{json.dumps(name)}:{text_of(value[name])}' for name in sorted(value))}}}"
-        case _:
-            return _number(value)
+class TooLongError(Exception):
+    """A text would have more characters than it may; `most` is how many."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.most = most
+
+
+def text_of(value: Any, most: int = sys.maxsize) -> str:
+    """Returns the text of `value`: None, bool, str, bytes, int, float, Decimal, Branch, lists, dicts by text.
+
+    Raises TooLongError as soon as it would have more than `most` characters: they are counted as they are written.
+    """
+    text = _Text(most)
+    text.write(value)
+    return "".join(text.parts)
+
+
+class _Text:
+    """The text of one value while it is written, of no more characters than it may have."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # How many more characters the whole text may have.
+        self._left = most
+        # The text so far, in pieces.
+        self.parts: list[str] = []
+
+    def write(self, value: Any) -> None:
+        """Adds the text of `value`: one call for each level of it, as Python bounds the calls. Raises TooLongError."""
+        match value:
+            case Branch():
+                self._add_quoted(value.name)
+                self.write(value.value)
+            case list():
+                self._add("[")
+                for at, item in enumerate(value):
+                    self._add("," if at else "")
+                    self.write(item)
+                self._add("]")
+            case dict():
+                self._add("{")
+                for at, name in enumerate(sorted(value)):
+                    self._add("," if at else "")
+                    self._add_quoted(name)
+                    self._add(":")
+                    self.write(value[name])
+                self._add("}")
+            case _:
+                self._add_leaf(value)
+
+    def _add_leaf(self, value: Any) -> None:
+        if isinstance(value, str):
+            self._add_quoted(value)
+        elif isinstance(value, bytes):
+            self._check(2 * len(value))
+            self._add(f'b"{value.hex()}"')
+        elif value is None or isinstance(value, bool):
+            self._add(json.dumps(value))
+        else:
+            self._add(_number(value))
+
+    def _add_quoted(self, text: str) -> None:
+        self._check(len(text))  # a text that is said once may be meant often: it is not written only to be counted
+        self._add(json.dumps(text))
+
+    def _add(self, text: str) -> None:
+        self._check(len(text))
+        self._left -= len(text)
+        self.parts.append(text)
+
+    def _check(self, length: int) -> None:
+        if length > self._left:
+            raise TooLongError(self._most)
 
 
 def _number(value: float | Decimal) -> str:

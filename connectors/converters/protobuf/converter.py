@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from msgspec import Struct
 
 from connectors.converters.converter import Headers
+from connectors.converters.distinct_keys import check_nulls_of_key
 from connectors.converters.protobuf.fields import ProtobufFields
 from connectors.converters.protobuf.files import CompiledFile, compiled
 from connectors.converters.protobuf.room import RoomOfMessages
@@ -98,6 +99,8 @@ class ProtobufConverter(RegisteredConverter):
         written: MessageWriter = self._written(schema)
         message = written.make()
         try:
+            if self.is_key:
+                check_nulls_of_key(schema, value, has_nullables=self._nullables)
             written.fill(message, value)
         except (ValueError, TypeError, OverflowError, AttributeError) as error:
             raise DataError(f"The value does not fit its schema: {reason_of(error)}.") from None

@@ -224,7 +224,7 @@ def test_what_is_written_as_text_is_given_up_in_its_midst() -> None:
     moments = {"type": "array", "items": {"type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"}}
     value = of_field(moments, [1] * MANY)
     whole, read_only = Asked(1_000), Asked(1_000)
-    converted(JSON | TO_KEY, whole, value)
+    converted(JSON | {"output.value.converter": "keyfold.String"}, whole, value)
     converted(JSON | INSERT, read_only, value)
     assert whole.times >= 15, "ten while it is read, and as many while it is written"
 
@@ -256,8 +256,8 @@ def test_what_a_step_looks_at_has_a_size(side: str) -> None:
 def test_what_no_step_looks_at_has_any_size() -> None:
     """A record of 24 MB passes a chain that looks at its key, and stays what it is."""
     large = b"v" * (24 << 20)
-    settings = {"key.converter": "keyfold.String", **INSERT, "transforms.i.type": "HoistField$Key",
-                "transforms.i.field": "k"}  # fmt: skip
+    settings = {"key.converter": "keyfold.String", "output.key.converter": "keyfold.Json", **INSERT,
+                "transforms.i.type": "HoistField$Key", "transforms.i.field": "k"}  # fmt: skip
     settings = {name: text for name, text in settings.items() if "static" not in name}
     made = list(through(settings, batch((b"k", large))))
     assert [value for piece in made for value in piece["value"].to_pylist()] == [large]

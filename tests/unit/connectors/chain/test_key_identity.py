@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import tracemalloc
 from typing import Any
 
 import fastavro
@@ -251,6 +252,19 @@ def test_what_a_schema_says_once_is_counted_before_an_identity_is_made(
     key = encoded(many, memory.add(json.dumps(many)), {"a": [{name: True}] * 4_000})
     with pytest.raises(DataError, match="would become one of more than"):
         avro.of([], key)
+
+
+def test_an_identity_that_is_far_longer_than_its_key_is_given_up_while_it_is_written() -> None:
+    """A key of 1.8 MB would have one of 90 MB: it is counted digit by digit, and ends at the bound of 29 MB."""
+    key = b"[" + b",".join([b"1e300"] * 300_000) + b"]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="an identity of more than 28865552 bytes"):
+            identity_of(key)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 85_000_000
 
 
 def test_the_id_of_a_schema_may_be_in_a_header(memory: MemoryRegistry, avro: AvroKeyIdentity) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.data.canonical import has_one_encoding, plain, text_of
+from connectors.data.canonical import Branch, TooLongError, has_one_encoding, plain, text_of
 from connectors.data.schema import (
     BOOLEAN,
     BYTES,
@@ -65,6 +66,39 @@ def test_numbers_have_one_text_where_they_are_equal_and_only_there(one: Any, oth
 def test_text_is_no_bytes_and_no_number() -> None:
     """What looks alike stays apart."""
     assert len({text_of(one) for one in ("1", 1, b"1", True, "true", None, "null", ["1"], {"1": 1})}) == 9
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1e300] * 200_000,
+        {str(at): Decimal("1e399") for at in range(200_000)},
+        ["a" * 1_000] * 200_000,
+        [b"a" * 1_000] * 200_000,
+        [Branch("n" * 1_000, None)] * 200_000,
+        [{"n" * 1_000: None}] * 200_000,
+    ],
+    ids=["doubles", "decimals", "texts", "bytes", "branches", "names"],
+)
+def test_a_text_that_would_be_too_long_is_not_written(value: Any) -> None:
+    """It would have 60 MB at least: it is given up at the first character too many."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLongError):
+            text_of(value, 1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30_000_000
+
+
+def test_a_text_may_have_as_many_characters_as_it_has() -> None:
+    """One fewer, and there is none."""
+    value = {"a": [1, "b", None, b"c"], "d": Branch("e", 1.5)}
+    text = text_of(value)
+    assert text_of(value, len(text)) == text
+    with pytest.raises(TooLongError):
+        text_of(value, len(text) - 1)
 
 
 def struct(*fields: tuple[str, Schema], name: str | None = None) -> Schema:
