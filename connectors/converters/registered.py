@@ -117,8 +117,11 @@ class RegisteredConverter(Converter):
 
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
-        self.wire = WireFormat(options[LONG_IDS.name], options[USE_ID], is_key=is_key)
-        self.registry = SchemaRegistry(registry_settings(options))
+        settings = registry_settings(options)
+        self.wire = WireFormat(
+            options[LONG_IDS.name], options[USE_ID], has_global_ids=settings.has_global_ids, is_key=is_key
+        )
+        self.registry = SchemaRegistry(settings)
         self.registry.largest_id = self.wire.largest_id
         self.refusals = Refusals()
         side = "key" if is_key else "value"

@@ -15,8 +15,8 @@ from uuid import UUID
 from connectors.data.record import Header
 from connectors.errors import DataError
 from connectors.options import Option
-from connectors.registry.answers import LARGEST_ID, IdKind, SchemaId
-from connectors.registry.settings import USE_ID
+from connectors.registry.answers import LARGEST_ID, LARGEST_LONG_ID, IdKind, SchemaId
+from connectors.registry.settings import NO_GLOBAL_ID, USE_ID
 
 # The first byte of Confluent's wire format, before the id.
 MAGIC: Final = 0
@@ -30,7 +30,8 @@ NAMING_HEADERS: Final = {
     for side in ("key", "value")
 }
 """The headers that say with which schema a side is written: they are wrong for bytes that are written again."""
-_ID: Final = struct.Struct(">bI")
+# Java's int and longs: both registries' deserializers read them so.
+_ID: Final = struct.Struct(">bi")
 _LONG_ID: Final = struct.Struct(">bq")
 _HEADER_ID: Final = struct.Struct(">q")
 CONTENT_ID: Final = "contentId"
@@ -65,16 +66,20 @@ class NamedSchema(NamedTuple):
 
 
 class WireFormat:
-    """How a converter of keys or values finds and writes ids, up to `largest_id`.
+    """How a converter of keys or values finds ids, and writes those up to `largest_id`.
 
-    `use_id` says what an id before the data is: `contentId`, which Confluent's is too, or `globalId`.
+    `use_id` says what an id before the data is: `contentId`, which Confluent's is too, or `globalId`. With
+    `has_global_ids` the registry's address is Apicurio's, which has longs as ids.
     """
 
-    def __init__(self, id_handler: str, use_id: str = "", *, is_key: bool) -> None:
+    def __init__(self, id_handler: str, use_id: str = "", *, has_global_ids: bool = False, is_key: bool) -> None:
         self._form = _LONG_ID if "Legacy8ByteIdHandler" in id_handler else _ID
         # Bytes before the data, unless the id is in a header, or is a GUID.
         self.size = self._form.size
-        self.largest_id = (1 << 63) - 1 if self._form is _LONG_ID else LARGEST_ID
+        self.largest_id = LARGEST_LONG_ID if self._form is _LONG_ID else LARGEST_ID
+        # Up to which ids are asked for: a larger one would be a path that no registry but Apicurio's knows.
+        self._largest_read = LARGEST_LONG_ID if has_global_ids else self.largest_id
+        self._has_global_ids = has_global_ids
         self.kind = IdKind.GLOBAL_ID if use_id == IdKind.GLOBAL_ID.value else IdKind.ID
         side = "key" if is_key else "value"
         self._headers = {f"apicurio.{side}.globalId": IdKind.GLOBAL_ID, f"apicurio.{side}.contentId": IdKind.ID}
@@ -94,7 +99,7 @@ class WireFormat:
                 return NamedSchema(named.schema_id, 0, value[named.start :])
             kind = self._headers.get(header.key)
             if kind is not None and isinstance(value, bytes) and len(value) == _HEADER_ID.size:
-                return NamedSchema(SchemaId(kind, int(_HEADER_ID.unpack(value)[0])), 0)
+                return NamedSchema(self._checked(kind, int(_HEADER_ID.unpack(value)[0])), 0)
         return self._before(data)
 
     def _before(self, data: bytes) -> NamedSchema:
@@ -106,7 +111,19 @@ class WireFormat:
                 f"The bytes begin with {data[: self._form.size].hex(' ') or 'nothing'}: there is no id of a schema.",
                 "See how the record's writer serializes; bytes that no registry knows are read by keyfold.Bytes.",
             )
-        return NamedSchema(SchemaId(self.kind, int(self._form.unpack_from(data)[1])), self._form.size)
+        return NamedSchema(self._checked(self.kind, int(self._form.unpack_from(data)[1])), self._form.size)
+
+    def _checked(self, kind: IdKind, number: int) -> SchemaId:
+        """Returns an id that a registry may have. Raises DataError for any other: nothing is asked for it."""
+        if kind is IdKind.GLOBAL_ID and not self._has_global_ids:
+            raise DataError(f"The record names its schema by globalId {number}.", NO_GLOBAL_ID)
+        if not 0 <= number <= self._largest_read:
+            raise DataError(
+                f"The record names its schema by {kind.value} {number}, and a registry has 0 to {self._largest_read}.",
+                "See how the record's writer serializes; Apicurio's longer ids are read if schema.registry.url ends "
+                f"with /apis/ccompat/v7, or by {LONG_IDS.name}.",
+            )
+        return SchemaId(kind, number)
 
     def written(self, schema_id: int) -> bytes:
         """Returns what goes before the data."""

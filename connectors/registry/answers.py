@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 LARGEST_ID: Final = (1 << 31) - 1
 """The largest id (Java's int) that Confluent's wire format and its registry have."""
+LARGEST_LONG_ID: Final = (1 << 63) - 1
+"""The largest id (Java's long) that Apicurio has, in a header or in 8 bytes before the data."""
 _LARGEST_VERSION: Final = (1 << 31) - 1
 _NOT_FOUND: Final = frozenset({40401, 40402, 40403})
 """The error codes that say that a subject, a version or a schema is not there."""
-_NO_SUCH_PATH: Final = 404
-"""The error code for a path that a registry does not know, and of Apicurio's own interface for all that is missing."""
-NO_PATH: Final = {"error_code": _NO_SUCH_PATH, "message": "it does not know schemas by GUID"}
-"""What a registry says that does not know the path of a GUID, in the form in which Confluent's says so."""
+_NO_ARTIFACT_CODE: Final = 404
+"""The error code of Apicurio's own interface for all that is missing."""
 _NO_ARTIFACT: Final = "NotFoundException"
 """How the name of an error of Apicurio's ends that says what is not there; alone it is that of a path."""
 _DEFAULT_GROUP: Final = "default"
@@ -99,7 +99,7 @@ class RegistryAnswer(Struct, frozen=True):
     """What a registry has answered: `asked` is the method and the address, `body` what its JSON says.
 
     `sent` are the credentials that were sent: an answer may repeat the request's headers. `of_record` is what was sent
-    besides, path and body: records say what is in them.
+    besides, path and body: records say what is in them. Without `is_json` it is a page, and has no body.
     """
 
     asked: str
@@ -107,6 +107,7 @@ class RegistryAnswer(Struct, frozen=True):
     body: Any
     sent: tuple[str, ...] = ()
     of_record: str = ""
+    is_json: bool = True
 
     @property
     def is_missing(self) -> bool:
@@ -115,23 +116,17 @@ class RegistryAnswer(Struct, frozen=True):
         return self.status == httpx.codes.NOT_FOUND and type(code) is int and code in _NOT_FOUND
 
     @property
-    def has_no_path(self) -> bool:
-        """Whether a registry says that it does not know the path, as one does that is too old for GUIDs."""
-        code = self._part("error_code")
-        return self.status == httpx.codes.NOT_FOUND and type(code) is int and code == _NO_SUCH_PATH
-
-    @property
     def has_no_artifact(self) -> bool:
         """Whether Apicurio's own interface says that an artifact, or a version of it, is not there."""
-        name = self._part("name")
+        code, name = self._part("error_code"), self._part("name")
         is_said = isinstance(name, str) and name.endswith(_NO_ARTIFACT) and name != _NO_ARTIFACT
-        return self.has_no_path and is_said
+        is_missing = self.status == httpx.codes.NOT_FOUND and type(code) is int and code == _NO_ARTIFACT_CODE
+        return is_missing and is_said
 
     @property
     def said(self) -> str:
         """What it says of an error, in one line, without what was sent as credentials."""
-        text = without(self._message, forms_of(*self._withheld()))[:_READ]
-        return without_credentials(" ".join(text.split()))[:_SAID] or "it says nothing"
+        return self._shown(self._message, _SAID) or "it says nothing"
 
     @property
     def conflicts(self) -> str:
@@ -148,13 +143,32 @@ class RegistryAnswer(Struct, frozen=True):
         message = self._part("message")
         return message.encode("utf-8", "replace").decode() if isinstance(message, str) else ""
 
-    def _withheld(self) -> Iterator[str]:
-        """Yields the credentials that are hidden in what it says.
+    def references(self) -> tuple[Reference, ...]:
+        """Reads what a schema refers to, as Apicurio lists it. Raises as `read`; DataError for another group."""
+        return self.read(lambda body: tuple(map(self._artifact, body)))
+
+    def _artifact(self, reference: Mapping[str, Any]) -> Reference:
+        name, artifact = text_of(reference["name"]), text_of(reference["artifactId"])
+        if (group := reference.get("groupId")) not in {None, _DEFAULT_GROUP}:
+            named, place = self._shown(artifact, _NAMED), self._shown(text_of(group), _NAMED)
+            raise DataError(f"The schema refers to {named} in Apicurio's group {place}.", _GROUP)
+        return Reference(name, artifact, _whole(int(text_of(reference["version"])), 1, _LARGEST_VERSION))
+
+    def _shown(self, text: str, most: int) -> str:
+        """Returns at most `most` characters of a text of the answer in one line, without what was sent as credentials.
+
+        They are hidden in the whole text: of one that is cut first, a part could be shown.
+        """
+        hidden = without(text, forms_of(*self._withheld(text)))[:_READ]
+        return without_credentials(" ".join(hidden.split()))[:most]
+
+    def _withheld(self, said: str) -> Iterator[str]:
+        """Yields the credentials that are hidden in a text of the answer.
 
         One that was also asked with is not among them: a record has brought it, and an answer repeats what is asked. If
         it were hidden, who writes the record would learn that a guess of it is right.
         """
-        repeated = [secret for secret in self.sent if any(form in self._message for form in forms(secret))]
+        repeated = [secret for secret in self.sent if any(form in said for form in forms(secret))]
         asked = [form for text in _readings(self.of_record) for form in forms(text)] if repeated else []
         for secret in repeated:
             if not any(form in text for form in forms(secret) for text in asked):
@@ -181,18 +195,6 @@ def schema_of(body: Mapping[str, Any]) -> RegisteredSchema:
         kind=text_of(body.get("schemaType") or "AVRO"),
         references=tuple(map(_reference, body.get("references") or ())),
     )
-
-
-def references_of(body: Any) -> tuple[Reference, ...]:
-    """Reads what a schema refers to, as Apicurio lists it. Raises as `schema_of`, DataError for another group."""
-    return tuple(map(_artifact, body))
-
-
-def _artifact(reference: Mapping[str, Any]) -> Reference:
-    name, artifact = text_of(reference["name"]), text_of(reference["artifactId"])
-    if (group := reference.get("groupId")) not in {None, _DEFAULT_GROUP}:
-        raise DataError(f"The schema refers to {artifact[:_NAMED]} in Apicurio's group {str(group)[:_NAMED]}.", _GROUP)
-    return Reference(name, artifact, _whole(int(text_of(reference["version"])), 1, _LARGEST_VERSION))
 
 
 def global_id_of(body: Mapping[str, Any], largest: int) -> int:

@@ -36,7 +36,7 @@ class NoCookies(CookieJar):
 
 
 class HttpRequest(Struct, frozen=True):
-    """What is asked: `body` becomes JSON, None is no body."""
+    """What is asked: `body` becomes JSON, bytes are sent as they are, None is no body."""
 
     method: str
     url: str
@@ -139,7 +139,8 @@ class _Asking:
         with self._client.stream(
             request.method,
             request.url,
-            json=request.body,
+            content=request.body if isinstance(request.body, bytes) else None,
+            json=None if isinstance(request.body, bytes) else request.body,
             headers={**request.headers, "Accept-Encoding": "identity"},  # what is compressed may unfold to any size
             timeout=limits,
             extensions={"trace": self._note},

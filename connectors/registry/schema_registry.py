@@ -19,16 +19,15 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx
 from msgspec import Struct
 
+from compactor.secret_forms import forms_of, without
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.answers import (
     LARGEST_ID,
-    NO_PATH,
     RegisteredSchema,
     RegistryAnswer,
     global_id_of,
     id_of,
-    references_of,
     schema_of,
     text_of,
 )
@@ -46,8 +45,6 @@ _HEAVIEST: Final = 64 << 20
 CORE: Final = "/apis/registry/v2"
 """Apicurio's own interface, which its versions 2 and 3 both have; it alone knows globalId."""
 _GUIDS: Final = "/schemas/guids/"
-_TYPES: Final = "/schemas/types"
-"""Lists AVRO, JSON and PROTOBUF: what Confluent's and Apicurio's registries answer alike, and no proxy's page does."""
 _SCHEMA_PATH: Final = re.compile(rf"{CORE}/ids/globalIds/\d+$")
 """At these paths Apicurio answers with the text of a schema alone."""
 _PATH: Final = 300
@@ -55,10 +52,42 @@ _PATH: Final = 300
 _KIND: Final = "application/vnd.schemaregistry.v1+json"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _BUSY: Final = frozenset({408, 429})
+_OF_REQUEST: Final = frozenset({400, 404, 413, 414, 431})
+"""What a server answers to a path that it does not know or cannot read, or that is too long, or to such a body."""
+_LONGEST_SUBJECT: Final = 8_000
+"""Characters of a subject in a path: Jetty, on which Confluent's registry runs, takes 8 KiB of a request's line and
+headers, and httpx makes no address above 64 KiB."""
+_TEXTS: Final = {"PROTOBUF": "application/x-protobuf"}
+"""The types of content of schemas' texts that are no JSON, as Apicurio's own interface has them."""
 
 
 class _NoAnswerError(Exception):
     """A registry did not answer, or said that it cannot now."""
+
+
+class _RefusedRequestError(Exception):
+    """What answers as a registry does not take one request: a record has made its path or its body."""
+
+
+class _Question(Struct, frozen=True):
+    """What is asked: `what` is how an error names it. A RegisteredSchema as `body` is sent as its text alone.
+
+    With `is_of_answer` an answer of the registry says what is in the path, not a record.
+    """
+
+    method: str
+    path: str
+    what: str
+    body: Any = None
+    is_of_answer: bool = False
+
+    @property
+    def of_record(self) -> str:
+        """What a record says in it."""
+        if self.is_of_answer:
+            return ""
+        text = self.body.text if isinstance(self.body, RegisteredSchema) else json.dumps(self.body)
+        return f"{unquote(self.path)} {text}"
 
 
 class _Address(Struct, frozen=True):
@@ -128,46 +157,53 @@ class SchemaRegistry:
 
     def global_id(self, subject: str, schema: RegisteredSchema) -> int:
         """Returns the globalId of a schema that is registered. Raises DataError if it is not, RegistryError."""
-        path = f"{CORE}/groups/default/artifacts/{quote(subject, safe='')}/meta?canonical=true"
+        path = f"{CORE}/groups/default/artifacts/{_quoted(subject)}/meta?canonical=true"
         return self._refusals.of((path, schema), lambda: self._global_id(path, subject, schema))
 
     def _global_id(self, path: str, subject: str, schema: RegisteredSchema) -> int:
-        answer = self._ask("POST", path, f"the globalId of a schema of {subject}", json.loads(schema.text))
+        answer = self._ask(_Question("POST", path, f"the globalId of a schema of {subject}", schema))
         if answer.has_no_artifact:
             raise DataError(f"The registry has no globalId for the schema of {subject}: {answer.said}.", _REGISTER)
         return answer.read(lambda body: global_id_of(body, self.largest_id))
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Returns a version of a subject. Raises DataError if there is none, RegistryError."""
-        return self._kept(f"/subjects/{quote(subject, safe='')}/versions/{version}", f"version {version} of {subject}")
+        """Returns a version of a subject that a schema refers to. Raises DataError if there is none, RegistryError."""
+        path = f"/subjects/{_quoted(subject)}/versions/{version}"
+        return self._kept(path, f"version {version} of {self._hidden(subject)}", is_of_answer=True)
 
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
         """Registers `schema` if it is not registered, and returns its id. Raises DataError if it is refused."""
-        path = f"/subjects/{quote(subject, safe='')}/versions"
+        path = f"/subjects/{_quoted(subject)}/versions"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
     def find(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
         """Returns the id of a schema that is registered. Raises DataError if it is not."""
-        path = f"/subjects/{quote(subject, safe='')}"
+        path = f"/subjects/{_quoted(subject)}"
         return self._refusals.of((path, schema), lambda: self._id_of(path, subject, schema, normalize=normalize))
 
-    def _kept(self, path: str, what: str, kind: str = "") -> RegisteredSchema:
+    def _kept(self, path: str, what: str, kind: str = "", *, is_of_answer: bool = False) -> RegisteredSchema:
         """Returns the schema at `path`; `kind` is its type if the registry answers with its text alone."""
         schema = self._schemas.get(path)
         if schema is None:
-            schema = self._refusals.of(path, lambda: self._asked(path, what, kind))
+            question = _Question("GET", path, what, is_of_answer=is_of_answer)
+            schema = self._refusals.of(path, lambda: self._asked(question, kind))
             self._schemas.put(path, schema, weight_of(path, schema))
         return schema
 
-    def _asked(self, path: str, what: str, kind: str) -> RegisteredSchema:
-        answer = self._ask("GET", path, what)
+    def _asked(self, question: _Question, kind: str) -> RegisteredSchema:
+        path, what = question.path, question.what
+        answer = self._ask(question)
         if _is_missing(path, answer):
             raise DataError(f"The registry has no {what}: {answer.said}.", _writer(path))
         if not kind:
             return answer.read(schema_of)
         text = answer.read(lambda body: text_of(body if kind == "PROTOBUF" else json.dumps(body)))
-        references = self._ask("GET", f"{path}/references", f"what {what} refers to").read(references_of)
+        references = self._ask(_Question("GET", f"{path}/references", f"what {what} refers to")).references()
         return RegisteredSchema(text, kind, references)
+
+    def _hidden(self, text: str) -> str:
+        """Returns a text of a registry's answer without the credentials that were sent to it."""
+        return without(text, forms_of(*self._sent))
 
     def _id_of(self, path: str, subject: str, schema: RegisteredSchema, *, normalize: bool) -> int:
         body: dict[str, Any] = {"schema": schema.text}
@@ -178,7 +214,8 @@ class SchemaRegistry:
                 {"name": reference.name, "subject": reference.subject, "version": reference.version}
                 for reference in schema.references
             ]
-        answer = self._ask("POST", path + ("?normalize=true" if normalize else ""), f"a schema of {subject}", body)
+        path += "?normalize=true" if normalize else ""
+        answer = self._ask(_Question("POST", path, f"a schema of {subject}", body))
         if answer.status == httpx.codes.CONFLICT:
             raise DataError(
                 f"The registry refuses the schema of {subject} as incompatible with an earlier one: "
@@ -189,9 +226,10 @@ class SchemaRegistry:
             raise DataError(f"The registry does not take the schema of {subject}: {answer.said}.", _REGISTER)
         return answer.read(lambda body: id_of(body, self.largest_id))
 
-    def _ask(self, method: str, path: str, what: str, body: Any = None) -> RegistryAnswer:
-        """Asks for `what` until there is an answer. Raises RegistryError if there is none in `limit_s`, or no right.
+    def _ask(self, question: _Question) -> RegistryAnswer:
+        """Asks until there is an answer. Raises RegistryError if there is none in `limit_s`, or no right.
 
+        Raises DataError if what answers as a registry otherwise does not take this request, as a record has made it.
         That one question has no answer never makes an error of the record, also if others have theirs: a proxy in front
         of a registry that is away answers what it has kept, and the records of every new schema would be let go.
 
@@ -202,7 +240,12 @@ class SchemaRegistry:
             end = self._monotonic() + min(self._limit_s, left_s)
             for wait in (*WAITS_S, math.inf):
                 try:
-                    return self._ask_each(method, path, body, end)
+                    return self._ask_each(question, end)
+                except _RefusedRequestError as error:
+                    raise DataError(
+                        f"The registry does not take the request for {question.what[:_PATH]}: {error}.",
+                        _writer(question.path),
+                    ) from None
                 except _NoAnswerError as error:
                     last = error
                 if wait == math.inf:
@@ -212,14 +255,17 @@ class SchemaRegistry:
                         raise self.patience.late()
                     break
                 self._sleep(wait)
-        address = address_of(self._addresses[0].named, path[:_PATH])
+        address = address_of(self._addresses[0].named, self._shown_path(question))
         raise RegistryError(
-            f"The schema registry does not answer: {last}, asked for {what[:_PATH]}.",
+            f"The schema registry does not answer: {last}, asked for {question.what[:_PATH]}.",
             f"It is asked again when the connector is started again. See whether {address} is answered within "
             f"{self._limit_s:g} s, and check schema.registry.url; docs/converters.md says how to pass a record over.",
         )
 
-    def _ask_each(self, method: str, path: str, body: Any, end: float) -> RegistryAnswer:
+    def _shown_path(self, question: _Question) -> str:
+        return (self._hidden(question.path) if question.is_of_answer else question.path)[:_PATH]
+
+    def _ask_each(self, question: _Question, end: float) -> RegistryAnswer:
         """Asks one address after the other, each for its share of the time until `end`."""
         last = _NoAnswerError("no address")
         for number, address in enumerate(self._addresses):
@@ -227,17 +273,46 @@ class SchemaRegistry:
             if left <= 0:
                 break
             try:
-                return self._ask_one(method, address, path, body, left / (len(self._addresses) - number))
+                return self._ask_of_record(question, address, left / (len(self._addresses) - number))
             except _NoAnswerError as error:
                 last = error
         raise last
 
-    def _ask_one(self, method: str, address: _Address, path: str, body: Any, share_s: float) -> RegistryAnswer:
-        is_own = path.startswith(CORE)  # Apicurio's own interface: it takes and gives plain JSON, or a schema's text
-        headers = {"Content-Type": "application/json" if is_own else _KIND} if body is not None else {}
-        headers |= {"Accept": "*/*"} if is_own else {}
+    def _ask_of_record(self, question: _Question, address: _Address, share_s: float) -> RegistryAnswer:
+        """Asks one address what a record has made the path or body of, for `share_s` in all.
+
+        A record may name any id, GUID or subject, so that one the registry has no path for must neither make the
+        connector wait nor fail. If the same address answers as a registry does, the refusal is no proxy's, and none of
+        an address that is wrong: it is an error of the record alone.
+        """
+        end = self._monotonic() + share_s
+        answer = self._ask_one(question, address, share_s)
+        if answer.status in _OF_REQUEST and not _is_missing(question.path, answer):
+            left_s = max(_LEAST_S, end - self._monotonic())
+            if self._is_registry(address, left_s):
+                raise _RefusedRequestError(f"{answer.status}, {answer.said}")
+        if not answer.is_json:
+            raise _NoAnswerError(f"{answer.asked} is answered with {answer.status} and no JSON")
+        return answer
+
+    def _is_registry(self, address: _Address, share_s: float) -> bool:
+        """Returns whether what answers at an address lists types of schemas."""
+        try:
+            answer = self._ask_one(_LIST_TYPES, address, share_s)
+        except RegistryRefusedError:
+            return False
+        return answer.status == httpx.codes.OK and isinstance(answer.body, list) and "AVRO" in answer.body
+
+    def _ask_one(self, question: _Question, address: _Address, share_s: float) -> RegistryAnswer:
+        method, path, body = question.method, question.path, question.body
+        headers = {"Content-Type": _KIND} if body is not None else {}
+        if isinstance(body, RegisteredSchema):
+            headers = {"Content-Type": _TEXTS.get(body.kind, "application/json")}
+            body = body.text.encode()
+        if path.startswith(CORE):  # Apicurio's own interface: it gives plain JSON, or a schema's text
+            headers["Accept"] = "*/*"
         request = HttpRequest(method, address_of(address.url, path), headers, body)
-        asked = f"{method} {address_of(address.named, path[:_PATH])}"
+        asked = f"{method} {address_of(address.named, self._shown_path(question))}"
         try:
             response = self._client.ask(request, share_s, lambda: self.patience.left_s <= 0)
         except httpx.HTTPError as error:
@@ -249,28 +324,17 @@ class SchemaRegistry:
             )
         if response.status in _BUSY or response.status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise _NoAnswerError(f"{response.status} from {address.named}")
-        of_record = f"{unquote(path)} {json.dumps(body)}"
         try:
-            answer = RegistryAnswer(asked, response.status, _content_of(path, response), self._sent, of_record)
+            content, is_json = _content_of(path, response), True
         except (ValueError, RecursionError):
-            if not self._has_no_guids(path, response.status, address, share_s):
-                raise _NoAnswerError(f"{asked} is answered with {response.status} and no JSON") from None
-            return RegistryAnswer(asked, response.status, NO_PATH, self._sent, of_record)
-        if not _is_missing(path, answer) and self._has_no_guids(path, response.status, address, share_s):
-            return RegistryAnswer(asked, response.status, NO_PATH, self._sent, of_record)
-        return answer
-
-    def _has_no_guids(self, path: str, status: int, address: _Address, share_s: float) -> bool:
-        """Returns whether a page in place of a schema by GUID comes from a registry without GUIDs, as Apicurio is.
-
-        A record says that it has a GUID, so it must not make the connector wait. If the address answers as a registry
-        does, the page is no proxy's, and the GUID is an error of the record alone.
-        """
-        if not (path.startswith(_GUIDS) and status == httpx.codes.NOT_FOUND):
-            return False
-        return isinstance(self._ask_one("GET", address, _TYPES, None, share_s).body, list)
+            content, is_json = None, False
+        return RegistryAnswer(asked, response.status, content, self._sent, question.of_record, is_json)
 
 
+_LEAST_S: Final = 0.001
+"""What is left (s) of a question's time at least: what cannot be asked in it is no answer, and asked again."""
+_LIST_TYPES: Final = _Question("GET", "/schemas/types", "the types of schemas")
+"""What Confluent's and Apicurio's registries answer alike, AVRO, JSON and PROTOBUF, and no proxy's page does."""
 _WRITER: Final = "See which registry the record's writer uses, or let the record go with errors.tolerance=all."
 _BY_CONTENT: Final = (
     "It was asked for by Confluent's id, which is Apicurio's contentId; if the writer sends globalId, set "
@@ -280,6 +344,8 @@ _BY_GLOBAL: Final = (
     "It was asked for by Apicurio's globalId; if the writer sends contentId, set apicurio.registry.use-id=contentId. "
     f"{_WRITER}"
 )
+_BY_GUID: Final = f"Apicurio's does not know schemas by GUID, nor do older ones of Confluent's. {_WRITER}"
+_SUBJECT: Final = "Give the schema another name, or set the subject.name.strategy to TopicNameStrategy."
 _REGISTER: Final = "Register it, or set auto.register.schemas=true."
 
 
@@ -301,14 +367,33 @@ def _is_missing(path: str, answer: RegistryAnswer) -> bool:
     """Returns whether a registry says that there is no schema at `path`."""
     if path.startswith(CORE):
         return answer.has_no_artifact
-    return answer.is_missing or (path.startswith(_GUIDS) and answer.has_no_path)
+    return answer.is_missing
 
 
 def _writer(path: str) -> str:
     """Returns what to do if there is no schema at `path`: which kind of id was asked for, and what decides it."""
     if path.startswith(CORE):
         return _BY_GLOBAL
-    return _BY_CONTENT if path.startswith("/schemas/ids/") else _WRITER
+    if path.startswith(_GUIDS):
+        return _BY_GUID
+    if path.startswith("/schemas/ids/"):
+        return _BY_CONTENT
+    return _WRITER
+
+
+def _quoted(subject: str) -> str:
+    """Returns a subject as a path has it. Raises DataError for one that makes another path, or none."""
+    try:
+        quoted = quote(subject, safe="")
+    except UnicodeEncodeError:
+        raise DataError("The subject of a schema has half of a surrogate pair.", _SUBJECT) from None
+    if quoted in {"", ".", ".."} or len(quoted) > _LONGEST_SUBJECT:
+        raise DataError(
+            f"No path can have the subject of a schema: it is empty, . or .., or of more than {_LONGEST_SUBJECT:,} "
+            f"characters ({len(quoted)}).",
+            _SUBJECT,
+        )
+    return quoted
 
 
 def address_of(url: str, path: str) -> str:

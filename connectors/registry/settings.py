@@ -102,7 +102,7 @@ OPTIONS: Final = (
 )
 
 
-_NO_GLOBAL_ID: Final = (
+NO_GLOBAL_ID: Final = (
     "globalId is asked of Apicurio's own interface, which is looked for beside its Confluent-compatible one: "
     "schema.registry.url has to end with /apis/ccompat/v7, or apicurio.registry.url with /apis/registry/v2 or v3."
 )
@@ -129,6 +129,11 @@ class RegistrySettings(Struct, frozen=True):
         return "RegistrySettings()"
 
     @property
+    def has_global_ids(self) -> bool:
+        """Whether Apicurio's own interface, which alone knows globalId, is next to each of the addresses."""
+        return all(COMPATIBLE.search(url) for url in self.urls)
+
+    @property
     def sent(self) -> tuple[str, ...]:
         """What an answer must not be shown with: the password, it with its user's name, and the token."""
         return (*(login(self.user, self.password) if self.user else ()), *((self.token,) if self.token else ()))
@@ -147,7 +152,7 @@ def registry_settings(options: Mapping[str, Any]) -> RegistrySettings:
     if (options["proxy.host"] is None) is not (options["proxy.port"] is None):
         raise OptionsError([("proxy.host", "a proxy is named by proxy.host and proxy.port together.")])
     if options.get(USE_ID) == "globalId" and not all(COMPATIBLE.search(url) for url, _ in pairs):
-        raise OptionsError([(USE_ID, _NO_GLOBAL_ID)])
+        raise OptionsError([(USE_ID, NO_GLOBAL_ID)])
     name, password = user or (None, "")
     return RegistrySettings(
         urls=tuple(url for url, _ in pairs),

@@ -187,7 +187,7 @@ def test_an_id_that_is_not_there_is_an_error_of_the_record(registry: Apicurio, t
 def test_a_guid_is_an_error_of_the_record(registry: Apicurio, topic: str) -> None:
     """Apicurio has no schemas by GUID, and says so by a page that says nothing of the record."""
     guid = b"\x01" + bytes(range(16))
-    with pytest.raises(DataError, match="does not know schemas by GUID"):
+    with pytest.raises(DataError, match="does not take the request for schema with GUID"):
         converter(registry).to_connect_data(topic, [], guid + b"\x02a")
 
 

@@ -52,7 +52,10 @@ class MemoryRegistry(httpx.BaseTransport):
             return failure
         if self.always is not None:
             return self.always
-        return self._answer(request.method, [unquote(one) for one in path.split("/")[1:]], request.content)
+        parts = [unquote(one) for one in path.split("/")[1:]]
+        if parts[-1] == "meta" and request.headers["Content-Type"] == "application/json":
+            json.loads(request.content)
+        return self._answer(request.method, parts, request.content)
 
     def _answer(self, method: str, path: list[str], content: bytes) -> httpx.Response:
         match method, path:
@@ -93,7 +96,7 @@ class MemoryRegistry(httpx.BaseTransport):
                 return httpx.Response(200, json=references) if more else httpx.Response(200, text=schema["schema"])
             case "POST", ["groups", "default", "artifacts", _, "meta"]:
                 for global_id, content_id in self.global_ids.items():
-                    if json.loads(self.schemas[content_id - 1]["schema"]) == json.loads(content):
+                    if self.schemas[content_id - 1]["schema"] == content.decode():
                         return httpx.Response(200, json={"globalId": global_id, "contentId": content_id})
         return _error(404, 404, "No artifact was found.", name="ArtifactNotFoundException")
 

@@ -145,7 +145,7 @@ def memory() -> MemoryRegistry:
 
 @pytest.fixture
 def avro(memory: MemoryRegistry) -> AvroKeyIdentity:
-    options = read(AvroConverter.OPTIONS, {"schema.registry.url": "http://a:1"})
+    options = read(AvroConverter.OPTIONS, {"schema.registry.url": "http://a:1/apis/ccompat/v7"})
     converter = AvroConverter(options, is_key=True)
     converter.registry = SchemaRegistry(registry_settings(options), transport=memory, sleep=lambda _: None)
     return AvroKeyIdentity(converter)

@@ -18,7 +18,7 @@ from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.chain.test_chain import PLAIN_JSON, batch, value
 from tests.unit.connectors.chain.test_key_identity import encoded
 
-URL: Final = {"schema.registry.url": "http://a:1"}
+URL: Final = {"schema.registry.url": "http://a:1/apis/ccompat/v7"}
 ROW: Final = {
     "type": "record",
     "name": "Row",

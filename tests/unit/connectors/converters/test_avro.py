@@ -188,7 +188,8 @@ def test_ids_of_apicurio_are_found() -> None:
     assert long.to_connect_data("t", [], written({"type": "string"}, "x", number, ">bq"))[1] == "x"
     headers = [Header("apicurio.value.globalId", struct.pack(">q", number))]
     data = written({"type": "string"}, "x")[5:]
-    assert converter(memory).to_connect_data("t", headers, data)[1] == "x"
+    own = converter(memory, schema_registry_url="http://a:1/apis/ccompat/v7")
+    assert own.to_connect_data("t", headers, data)[1] == "x"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from connectors.converters.avro.converter import AvroConverter
 from connectors.converters.protobuf.converter import ProtobufConverter
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.record import Header
+from connectors.data.schema import INT32, Field, Schema, Type
 from connectors.errors import DataError, RegistryError
 from connectors.options import OptionsError, read
 from tests.support.memory.schema_registry import MemoryRegistry
@@ -119,9 +120,46 @@ def test_a_guid_is_an_error_of_the_record_if_the_registry_has_none(
 ) -> None:
     """Any record can have one, so it must not make the connector wait: what answers as a registry does is asked."""
     memory.fails = [page]
-    with pytest.raises(DataError, match="does not know schemas by GUID"):
+    with pytest.raises(DataError, match="does not take the request for schema with GUID") as error:
         converter(memory).to_connect_data("t", [Header("__value_schema_id", GUID_BYTES)], b"\x00")
+    assert "does not know schemas by GUID" in error.value.action
     assert memory.asked == [f"GET /schemas/guids/{GUID}", "GET /schemas/types"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "header", "data"),
+    [
+        ({}, ("apicurio.value.globalId", b"\0\0\0\0\0\0\0\1"), b"\0"),
+        ({}, ("apicurio.value.globalId", b"\xff" * 8), b"\0"),
+        ({}, ("apicurio.value.contentId", struct.pack(">q", 1 << 40)), b"\0"),
+        ({}, ("apicurio.value.contentId", struct.pack(">q", 1 << 31)), b"\0"),
+        ({}, ("apicurio.value.contentId", struct.pack(">q", -1)), b"\0"),
+        ({}, ("__value_schema_id", b"\0\xff\xff\xff\xff"), b"\0"),
+        ({}, None, b"\0\xff\xff\xff\xff\0"),
+        ({}, None, b"\0\x80\0\0\0\0"),
+        ({"apicurio.registry.id-handler": "Legacy8ByteIdHandler"}, None, b"\0" + b"\xff" * 8 + b"\0"),
+        ({"schema.registry.url": CCOMPAT}, ("apicurio.value.globalId", b"\xff" * 8), b"\0"),
+        ({"schema.registry.url": CCOMPAT, "apicurio.registry.use-id": "globalId"}, None, b"\0\xff\xff\xff\xff\0"),
+    ],
+)
+@pytest.mark.parametrize("kind", [AvroConverter, ProtobufConverter])
+def test_an_id_that_no_registry_of_the_address_has_is_an_error_of_the_record(
+    memory: MemoryRegistry, settings: dict[str, str], header: Any, data: bytes, kind: type[RegisteredConverter]
+) -> None:
+    """Any record can bring one, and the path that it makes is none of the registry's, so nothing is asked."""
+    own = converter(memory, {"schema.registry.url": "http://a:1", **settings}, kind)
+    with pytest.raises(DataError, match=r"names its schema by (globalId|id) -?\d+") as error:
+        own.to_connect_data("t", [Header(*header)] if header else [], data)
+    assert "/apis/ccompat/v7" in error.value.action
+    assert not memory.asked
+
+
+def test_apicurio_s_ids_are_longs(memory: MemoryRegistry) -> None:
+    """One that it does not have is asked for."""
+    headers = [Header("apicurio.value.contentId", struct.pack(">q", 1 << 40))]
+    with pytest.raises(DataError, match=f"no schema {1 << 40}"):
+        converter(memory).to_connect_data("t", headers, b"\0")
+    assert memory.asked == [f"GET /schemas/ids/{1 << 40}"]
 
 
 def test_a_proxy_s_page_in_place_of_a_guid_is_waited_for() -> None:
@@ -142,6 +180,19 @@ def test_a_file_of_protobuf_is_asked_for_by_globalid_too() -> None:
     memory.always = httpx.Response(200, text="<html>Log in</html>")
     with pytest.raises(RegistryError, match="no JSON"):
         converter(memory, kind=ProtobufConverter).to_connect_data("t", headers, b"\x00\x08\x07")
+
+
+def test_protobuf_is_written_with_its_globalid() -> None:
+    """Apicurio is sent the text of the file as it is, which is no JSON."""
+    memory = MemoryRegistry()
+    own = converter(memory, {"apicurio.registry.use-id": "globalId"}, ProtobufConverter)
+    memory.global_ids = {8: memory.add("{}")}
+    schema = Schema(type=Type.STRUCT, name="A", fields=(Field("a", INT32),))
+    data = own.from_connect_data("t", [], schema, {"a": 7})
+    assert data is not None
+    assert struct.unpack(">bI", data[:5]) == (0, 9)
+    assert memory.requests[-1].headers["Content-Type"] == "application/x-protobuf"
+    assert own.to_connect_data("t", [], data)[1] == {"a": 7}
 
 
 def with_id(number: int, schema: Any, value: Any) -> bytes:

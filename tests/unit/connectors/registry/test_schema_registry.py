@@ -391,3 +391,56 @@ def test_what_a_registry_refuses_is_no_outage(status: int) -> None:
     with pytest.raises(RegistryRefusedError) as caught:
         asked.schema(7)
     assert (is_outage(caught.value), caught.value.retriable) == (False, True)
+
+
+NO_PATH = httpx.Response(404, json={"error_code": 404, "message": "HTTP 404 Not Found"})
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "answer", [NO_PATH, *(httpx.Response(status, text="<h1>no</h1>") for status in (400, 413, 414))]
+)
+def test_what_a_registry_has_no_path_for_is_an_error_of_the_record(way: str, answer: httpx.Response) -> None:
+    """A record makes the path and the body; that the address is a registry's, its list of types shows."""
+    memory = MemoryRegistry()
+    memory.fails = [answer]
+    with pytest.raises(DataError, match=f"does not take the request for .*: {answer.status_code}"):
+        WAYS[way](registry(memory))
+    assert memory.asked[1:] == ["GET /schemas/types"]
+
+
+@pytest.mark.parametrize("subject", ["", ".", "..", "x" * 70_000, "%" * 4_000, "\ud800"])
+def test_a_subject_that_makes_no_path_is_an_error_of_the_record(subject: str) -> None:
+    """With RecordNameStrategy it is a name that a record brings: `..` would ask for another path."""
+    memory = MemoryRegistry()
+    client = registry(memory)
+    ways: list[Callable[[], Any]] = [
+        lambda: client.version(subject, 1),
+        lambda: client.find(subject, RegisteredSchema(SCHEMA)),
+        lambda: client.register(subject, RegisteredSchema(SCHEMA)),
+        lambda: client.global_id(subject, RegisteredSchema(SCHEMA)),
+    ]
+    for way in ways:
+        with pytest.raises(DataError, match="subject"):
+            way()
+    assert not memory.asked
+
+
+@pytest.mark.parametrize("before", range(60, 300, 12))
+def test_no_part_of_a_credential_is_shown_of_a_name_that_a_registry_answers_with(before: int) -> None:
+    """It is hidden before the name is cut, wherever the cut is."""
+    name = "x" * before + "regPass99regPass99"
+    url = "http://u:regPass99regPass99@a:1/apis/ccompat/v7"
+    reference = {"name": "r", "artifactId": name, "groupId": name, "version": "1"}
+    memory = MemoryRegistry()
+    memory.fails = [httpx.Response(200, text=SCHEMA), httpx.Response(200, json=[reference])]
+    errors: list[Exception] = []
+    with pytest.raises(DataError, match=r"The schema refers to x+") as found:
+        registry(memory, schema_registry_url=url).schema_by_global_id(1, "AVRO")
+    errors.append(found.value)
+    for answer, kind in ((None, DataError), (NO_PATH, RegistryError), (httpx.Response(500), RegistryError)):
+        memory.always = answer
+        with pytest.raises(kind) as other:
+            registry(memory, schema_registry_url=url).version(name, 1)
+        errors.append(other.value)
+    assert not [error for error in errors if "regP" in repr(vars(error)) + str(error)]
