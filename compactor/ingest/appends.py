@@ -18,12 +18,14 @@ from compactor.runs.file_stats import FileStats, level0_run
 class Batch(Struct, frozen=True, kw_only=True):
     """A micro-batch that is written and not yet in the catalog; `bytes_read` counts all that was read.
 
-    `ranges` are in order of partition and lo, `parts` in order of partition and first offset.
+    `ranges` are in order of partition and lo, `parts` in order of partition and first offset. `is_full`: a task of it
+    had written enough, so that more may be left to be read, and ranges may have holes between them.
     """
 
     ranges: tuple[RangeRead, ...]
     parts: tuple[FileStats, ...]
     bytes_read: int = 0
+    is_full: bool = False
 
 
 def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:

@@ -7,7 +7,7 @@ those of several connectors: each has a *portion* of it, and each portion is an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ _RANGE_REPORT: Final = "range"
 _READ: Final = "read"
 _ERROR: Final = "error"
 _REQUESTS: Final = "requests"
+_FULL: Final = "full"
 _PORTION: Final = pa.field("portion", pa.int64())
 _TEXT: Final = pa.field("error", pa.string())
 _BYTES_READ: Final = pa.field("bytes_read", pa.int64())
@@ -54,7 +55,8 @@ WRITTEN: Final = pa.schema(
 )
 """What a reading task yields once its records are in files: a row for each partition of a file, one for each range
 report, and one for the bytes of all that was read; each names its portion. A row of kind `error` stands for a portion
-that could not be taken in, one of kind `requests` reports what was asked of an object store."""
+that could not be taken in, one of kind `full` for a read that has ended early (`Batch.is_full`), one of kind `requests`
+reports what was asked of an object store."""
 
 
 class Intake(Struct, frozen=True, kw_only=True):
@@ -74,17 +76,23 @@ class Intake(Struct, frozen=True, kw_only=True):
         return replace(self, target=replace(self.target, prefix=prefix, arrived_ms=arrived_ms))
 
 
-def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int = 0) -> Iterator[pa.RecordBatch]:
+def write_level0(
+    batches: Iterable[pa.RecordBatch],
+    intake: Intake,
+    portion: int = 0,
+    note_written: Callable[[int], None] = lambda _: None,
+) -> Iterator[pa.RecordBatch]:
     """Writes what a reading task yields (record.SOURCE columns) into level-0 files (step 3); yields rows of WRITTEN.
 
-    Raises StorageError, and what the source raises.
+    `note_written` is called with the bytes of all these files as they grow. Raises StorageError, and what the source
+    raises.
     """
     prefold, before = Prefold(), REQUESTS.values()
     reports = RangeReports(prefold.superseded)
     records: Iterable[pa.RecordBatch | None] = reports.separate(batches, keyed=intake.keyed)
     if intake.folds:
         records = prefold.latest(records)
-    stats = list(writer.write(records, intake.target, "ingest.write"))
+    stats = list(writer.write(records, intake.target, "ingest.write", note_written))
     yield _rows(file_stats.to_batch(stats), _FILE, portion)
     yield _rows(reports.rows(), _RANGE_REPORT, portion)
     yield _rows(pa.RecordBatch.from_pydict({_BYTES_READ.name: [reports.bytes_read]}), _READ, portion)
@@ -95,6 +103,11 @@ def write_level0(batches: Iterable[pa.RecordBatch], intake: Intake, portion: int
 def error_row(portion: int, error: KeyfoldError) -> pa.RecordBatch:
     """Returns the row of WRITTEN that says why `portion` was not taken in."""
     return _rows(pa.RecordBatch.from_pydict({_TEXT.name: [tag(error)]}), _ERROR, portion)
+
+
+def full_row(portion: int) -> pa.RecordBatch:
+    """Returns the row of WRITTEN that says that `portion` may not be read to its end: enough of it was written."""
+    return _rows(pa.RecordBatch.from_pydict({_TEXT.name: [None]}), _FULL, portion)
 
 
 def gather(frame: DataFrame) -> dict[int, Batch | KeyfoldError]:
@@ -123,13 +136,14 @@ def _error(rows: Iterable[Mapping[str, Any]]) -> KeyfoldError | None:
     return next((untagged(row[_TEXT.name]) for row in rows if row["kind"] == _ERROR), None)
 
 
-def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
+def _batch(rows: Sequence[Mapping[str, Any]]) -> Batch:
     reported = (_range(row) for row in rows if row["kind"] == _RANGE_REPORT)
     parts = (file_stats.from_row(dict(row)) for row in rows if row["kind"] == _FILE)
     return Batch(
         ranges=tuple(sorted(reported, key=lambda read: (read.tp, read.lo))),
         parts=tuple(sorted(parts, key=lambda part: (part.tp, part.file.first))),
         bytes_read=sum(row[_BYTES_READ.name] for row in rows if row["kind"] == _READ),
+        is_full=any(row["kind"] == _FULL for row in rows),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from types import TracebackType
 from typing import Any, Final, Self
@@ -111,11 +111,16 @@ def cut(batch: pa.RecordBatch, group_bytes: int = ROW_GROUP_BYTES) -> Iterator[p
     yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))
 
 
-def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint: str) -> Iterator[FileStats]:
+def write(
+    batches: Iterable[pa.RecordBatch | None],
+    target: RunTarget,
+    failpoint: str,
+    note_written: Callable[[int], None] = lambda _: None,
+) -> Iterator[FileStats]:
     """Writes record.RUN rows as files of `target`; yields the statistics of each file's partitions as files are closed.
 
     None in place of a batch closes the file: what comes after it is in another one. With an index, all statistics come
-    at the end, when the index file is complete.
+    at the end, when the index file is complete. `note_written` is called with the bytes of all files after each batch.
 
     Within a partition the rows must come by rising offset. An open file is removed if anything fails.
     Raises FoldError if offsets do not rise, StorageError if the store refuses.
@@ -123,6 +128,7 @@ def write(batches: Iterable[pa.RecordBatch | None], target: RunTarget, failpoint
     with RunWriter(target, failpoint) as writer:
         for batch in batches:
             yield from writer.finish() if batch is None else writer.add(batch)
+            note_written(writer.written)
         yield from writer.finish()
 
 
@@ -171,6 +177,13 @@ class RunWriter:
         # The index of what was written, None without one; and the statistics that wait until it is complete.
         self._index = target.index()
         self._closed: list[FileStats] = []
+        # Bytes of the files that were closed, see `written`.
+        self._closed_bytes = 0
+
+    @property
+    def written(self) -> int:
+        """The bytes in all its files so far, without those that wait in buffers, and without the index."""
+        return self._closed_bytes + (self._file.bytes if self._file is not None else 0)
 
     def __enter__(self) -> Self:
         return self
@@ -298,6 +311,7 @@ class RunWriter:
         hit(self._failpoint)
         parts, self._parts, self._shared = self._parts, {}, []
         size, sha256, footer = file.bytes, file.sha256, file.footer
+        self._closed_bytes += size
         stats = [with_checksum(part, size, sha256, footer) for part in parts.values()]
         if self._index is None:
             yield from stats

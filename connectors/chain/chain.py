@@ -32,6 +32,7 @@ from connectors.chain.spec import (
     options_of,
     steps_of_records,
 )
+from connectors.chain.task_growth import TaskGrowth
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
@@ -131,15 +132,16 @@ class Chain:
         self._key.close()
         self._value.close()
 
-    def through(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def through(self, batches: Iterable[pa.RecordBatch], growth: TaskGrowth | None = None) -> Iterator[pa.RecordBatch]:
         """Yields what becomes of `batches` (record.SOURCE): records, and range reports that say what was filtered.
 
-        A batch holds records or range reports. Raises RegistryError: nothing of the record is known then.
+        A batch holds records or range reports. If `growth` is full, no more records of a batch are looked at, and it
+        is told how many those are. Raises RegistryError: nothing of the record is known then.
         """
         for batch in batches:
             reports = batch.num_rows - batch.column(_RANGE).null_count
             if reports == 0:
-                yield from self._pieces(batch)
+                yield from self._pieces(batch, growth or TaskGrowth())
             elif reports == batch.num_rows:
                 yield self._reported(batch)
             else:
@@ -151,10 +153,10 @@ class Chain:
         If keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
         RegistryError, PortionLateError.
         """
-        return pa.concat_batches(list(self._pieces(batch)))
+        return pa.concat_batches(list(self._pieces(batch, TaskGrowth())))
 
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yields what `apply` returns, in pieces of about _PIECE_BYTES."""
+    def _pieces(self, batch: pa.RecordBatch, growth: TaskGrowth) -> Iterator[pa.RecordBatch]:
+        """Yields what `apply` returns, in pieces of about _PIECE_BYTES, until `growth` is full."""
         if not self._transforms and self._identity is None:
             yield self._with_tombstones(batch)
             return
@@ -167,6 +169,9 @@ class Chain:
                 self._compare(rows, self._identity, row)
             if rows.written > _PIECE_BYTES:
                 yield self._piece(rows, row + 1)
+                if growth.is_full:
+                    growth.unused = batch.num_rows - (row + 1)
+                    return
         yield self._piece(rows, batch.num_rows)
 
     def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:

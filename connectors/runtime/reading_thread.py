@@ -161,7 +161,7 @@ class ReadingThread(CancellableJob):
             batch = self._read_apart(batch, stop)
         if batch is not None:
             self._engine.take(batch, self._clock.now_ms())
-            subscription.taken(batch.ranges)
+            subscription.taken(batch.ranges, is_full=batch.is_full)
             self._took()
             self._ticks.begin_pause("publish")
 

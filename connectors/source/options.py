@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from compactor.ingest.ingest import Intake
 from compactor.model.state import BY_OFFSET
 from connectors.chain.spec import ChainSpec, is_plain
+from connectors.chain.task_growth import GROWTH_MAX
 from connectors.config.topics import TopicPattern, pattern
 from connectors.data.bounds import MOST_READ
 from connectors.kafka.client_settings import ClientSettings
@@ -42,12 +43,14 @@ class Selection(msgspec.Struct, frozen=True):
 class ReadLimits(msgspec.Struct, frozen=True):
     """Upper bounds: offsets and tasks of a micro-batch (`None`: no bound of offsets), bytes of an Arrow batch.
 
-    The bytes are of key, value and headers; one record is never cut.
+    The bytes are of key, value and headers; one record is never cut. `growth_bytes`: those that a task writes beyond
+    what it has read, after which it ends early.
     """
 
     max_offsets: int | None = None
     tasks_max: int = 2
     batch_bytes: int = 16 << 20
+    growth_bytes: int = GROWTH_MAX
 
 
 class Timeouts(msgspec.Struct, frozen=True):

@@ -172,14 +172,16 @@ class Portion(Struct, frozen=True):
         """The micro-batch has ended: with what it has read of the portion, why it has not, or None for nothing.
 
         PortionLateError is no failure: the portion is read apart, as one of which nothing was read. If the micro-batch
-        has `ended_early`, its tasks may have left holes: what comes after a hole is left out.
+        has `ended_early`, or the batch is full, its tasks may have left holes: what comes after a hole is left out.
         """
         assert self.offer is not None
         if isinstance(answer, PortionLateError):
             return replace(self, late_until_ms=now_ms + LATE_MS)._unread(arrived_ms)
         if isinstance(answer, KeyfoldError):
             return self.failed(answer)
-        batch = self.offer.without_holes(answer) if answer is not None and ended_early else answer
+        batch = answer
+        if answer is not None and (ended_early or answer.is_full):
+            batch = self.offer.without_holes(answer)
         if batch is None or not batch.ranges:
             return self._unread(arrived_ms)
         return replace(self, state=State.READY, batch=batch)
@@ -194,10 +196,11 @@ class Portion(Struct, frozen=True):
         return suspect if self.state in OVER else suspect._unread(arrived_ms)
 
     @_event(State.READY, State.READ_APART, State.FAILED, State.CLOSED)
-    def taken(self, ranges: tuple[RangeRead, ...]) -> Portion:
+    def taken(self, ranges: tuple[RangeRead, ...], *, is_full: bool = False) -> Portion:
         """The engine has taken what was read, as `ranges` state it; the next portion begins there.
 
-        What is missing of the offer is read apart next. Raises IngestError if it was to be read to its end.
+        What is missing of the offer is read apart next; if the batch `is_full`, in small, by one reader, so that
+        nothing is written after a hole. Raises IngestError if it was to be read to its end, and is not full.
         """
         assert self.offer is not None
         assert self.position is not None
@@ -209,10 +212,11 @@ class Portion(Struct, frozen=True):
             return replace(self, trouble=replace(self.trouble, suspect=suspect))
         if not left:
             return self._idle(self.offer.end, Trouble())
-        if self.offer.route in (Route.DRIVER, Route.JOB):
+        if self.offer.route in (Route.DRIVER, Route.JOB) and not is_full:
             rest = f"{left[0].topic_partition}, offsets [{left[0].lo}, {left[0].hi})"
             raise IngestError(f"Connector {connector}: {rest} were not read, and nothing says why.", DEFECT)
-        trouble = Trouble(unread=True, stalled=self.offer.route is Route.LARGE_JOB, suspect=suspect)
+        stalled = is_full or self.offer.route is Route.LARGE_JOB
+        trouble = Trouble(unread=True, stalled=stalled, suspect=suspect)
         return self._idle({**self.offer.end, **reached}, trouble)
 
     @_event(*State)

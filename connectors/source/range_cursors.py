@@ -157,6 +157,18 @@ class RangeCursors:
                 cursor.position, moved = min(answer.offset, cursor.part.hi), True
         return moved
 
+    def put_back(self, poll: Poll, count: int) -> None:
+        """Moves cursors back before the last `count` records of `poll`, after `advance`. No poll may follow."""
+        if not count or poll.records is None or poll.slots is None:
+            return
+        first = len(poll.slots) - count
+        offsets = poll.records["offset"].to_numpy()[first:]
+        for slot, at, records in zip(
+            *np.unique(poll.slots[first:], return_index=True, return_counts=True), strict=True
+        ):
+            self.every[slot].position = int(offsets[at])
+            self.every[slot].records -= int(records)
+
     def pause(self, cursors: Iterable[RangeCursor]) -> None:
         """Has the consumer deliver nothing more of `cursors`, if there are any."""
         if partitions := [Partition(*cursor.key) for cursor in cursors]:

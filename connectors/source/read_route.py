@@ -7,6 +7,8 @@
     JOB          one task of a Spark job of the connector's  its end, or an error that says why not
     LARGE_JOB    several tasks of such a job                 its end, or 5 s without progress; the rest is read in small
 
+Any read but one within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
+
 A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` says when that is small. All
 other routes are *apart*: the connector's own thread has the portion read, and no other connector waits for it.
 """
@@ -47,7 +49,8 @@ class Trouble(Struct, frozen=True):
 
     # It was not read to its end, or was too large to be read as it was: the next one begins there, at once.
     unread: bool = False
-    # A large job has left it: the next one is small, is read to its end, and so finds out what is wrong.
+    # A large job has left it, or its records grow too much: the next one is small and read by one reader, to its end,
+    # which finds out what is wrong, or until it has grown too much as well.
     stalled: bool = False
     # Its micro-batch failed as a whole. It may end the process that reads it, until something of it was read apart.
     suspect: bool = False

@@ -25,9 +25,10 @@ from msgspec import Struct
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
-from compactor.ingest.ingest import WRITTEN, error_row, portions, write_level0
+from compactor.ingest.ingest import WRITTEN, error_row, full_row, portions, write_level0
 from compactor.spark import tasks
 from compactor.turns import turn
+from connectors.chain.task_growth import TaskGrowth
 from connectors.errors import PortionLateError, UnreachableError
 from connectors.registry.patience import Patience
 from connectors.source import plan
@@ -210,9 +211,15 @@ def _read_strictly(
     early_end: EarlyEnd = NEVER,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[pa.RecordBatch]:
-    """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`."""
-    with closing(read(portion.ranges, portion.options, stopped, early_end)) as batches:
-        yield from write_transformed(batches, portion.options, portion.portion, Patience(stopped=stopped))
+    """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`.
+
+    If the records have grown too much, it ends early, and a last row says so.
+    """
+    options, growth = portion.options, TaskGrowth(portion.options.limits.growth_bytes)
+    with closing(read(portion.ranges, options, stopped, early_end, growth)) as batches:
+        yield from write_transformed(batches, options, portion.portion, Patience(stopped=stopped), growth)
+    if growth.is_full:
+        yield full_row(portion.portion)
 
 
 def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
@@ -222,18 +229,24 @@ def _batch(rows: Iterable[Mapping[str, Any]]) -> Batch:
 
 
 def write_transformed(
-    batches: Iterable[pa.RecordBatch], options: SourceOptions, portion: int = 0, patience: Patience | None = None
+    batches: Iterable[pa.RecordBatch],
+    options: SourceOptions,
+    portion: int = 0,
+    patience: Patience | None = None,
+    growth: TaskGrowth | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Writes `batches` (record.SOURCE) as the connector's chain makes them; yields rows of `ingest.WRITTEN`.
 
-    Without a chain they are written as they are. `patience` limits what the chain takes; None: nothing does. Raises
-    RegistryError, PortionLateError, and what `write_level0` raises.
+    Without a chain they are written as they are. `patience` limits what the chain takes; None: nothing does. `growth`
+    is told what is written; if it is full, the chain makes no more of the batch that it has. Raises RegistryError,
+    PortionLateError, and what `write_level0` raises.
     """
+    growth = growth or TaskGrowth()
     if options.chain is None:
-        yield from write_level0(batches, options.intake, portion)
+        yield from write_level0(batches, options.intake, portion, growth.note_written)
         return
     from connectors.chain.chain_pool import borrowed  # what it imports takes time, and few connectors need it
     from connectors.placeholders import resolve
 
     with borrowed(options.chain, resolve, keyed=options.intake.keyed, patience=patience) as chain:
-        yield from write_level0(chain.through(batches), options.intake, portion)
+        yield from write_level0(chain.through(batches, growth), options.intake, portion, growth.note_written)

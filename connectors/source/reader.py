@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from compactor.failpoints import hit
 from compactor.model.record import TopicPartition
+from connectors.chain.task_growth import TaskGrowth
 from connectors.errors import UnreachableError
 from connectors.kafka import admin
 from connectors.kafka.admin import Admin
@@ -71,21 +72,22 @@ def read(
     options: SourceOptions,
     stopped: Callable[[], bool] = lambda: False,
     early_end: EarlyEnd = NEVER,
+    growth: TaskGrowth | None = None,
     parts: ReadParts | None = None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reads the records of `ranges` as batches of `SOURCE`, each partition's in order, and a row per range.
 
     Who uses it closes it (`contextlib.closing`): an error of theirs would keep it, and its consumer, for as long as the
-    error is kept. Once `early_end` is due, a range is stated as far as it was read, or not at all. Once `stopped`
-    returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError, UnreachableError, or
-    ConnectorError if reading is refused or a batch is damaged.
+    error is kept. Once `early_end` is due or `growth` is full, a range is stated as far as it was used, or not at all.
+    Once `stopped` returns True it ends with PublishInterruptedError. Raises DataLossError, SourceChangedError,
+    UnreachableError, or ConnectorError if reading is refused or a batch is damaged.
     """
     if not ranges:
         return
     request_s = min(options.timeouts.request, early_end.idle_s)
     parts = parts or ReadParts()
     with parts.borrowed(options.clients, request_s) as consumer:
-        yield from StrictRead(ranges, options, consumer, stopped, early_end, parts).batches()
+        yield from StrictRead(ranges, options, consumer, stopped, early_end, parts, growth).batches()
 
 
 class StrictRead:
@@ -99,8 +101,11 @@ class StrictRead:
         stopped: Callable[[], bool],
         early_end: EarlyEnd,
         parts: ReadParts | None = None,
+        growth: TaskGrowth | None = None,
     ) -> None:
         self._parts = parts or ReadParts()
+        # Told of what is read; its writer tells it what is written.
+        self._growth = growth or TaskGrowth()
         self._options = options
         self._stopped = stopped
         self._early_end = early_end
@@ -117,15 +122,17 @@ class StrictRead:
         while active := cursors.active():
             if self._stopped():
                 raise source_errors.reading_stopped(self._options.connector)
-            if self._early_end.is_due(self._idle.seconds):
+            if self._growth.is_full or self._early_end.is_due(self._idle.seconds):
                 yield from self._end_early(active)
                 return
             poll = cursors.poll(active, self._chunk, _STRICT_POLL_S)
             for message in poll.errors:
                 self._note_fault(message)
+            unused = 0
             if poll.records is not None:
-                yield from self._shaped(poll.records)
+                unused = yield from self._shaped(poll.records)
             self._idle.waited(poll.seconds, moved=cursors.advance(active))
+            cursors.put_back(poll, unused)
             yield from self._finish([cursor for cursor in active if cursor.finished])
             if self._idle.should_look(self._options.timeouts.look) and (stuck := cursors.active()):
                 yield from self._look(stuck)
@@ -140,12 +147,21 @@ class StrictRead:
         self._verify(patient=self._idle.seconds < self._early_end.idle_s)
         return self._finish([cursor for cursor in active if cursor.position > cursor.start])
 
-    def _shaped(self, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cuts the records to size, and sizes the next poll by their bytes."""
+    def _shaped(self, records: pa.RecordBatch) -> Generator[pa.RecordBatch, None, int]:
+        """Cuts the records to size, and sizes the next poll by their bytes.
+
+        Returns how many of the last were not used, as `growth` was full by then.
+        """
+        self._growth.read += records.nbytes
         limit = self._options.limits.batch_bytes
         self._chunk = max(1, min(_LARGEST_CHUNK, limit * len(records) // max(1, records.nbytes), self._chunk * 10))
+        left = len(records)
         for part in bounded(records, limit):
             yield with_range(part)
+            left -= len(part)
+            if self._growth.is_full:
+                return left + self._growth.unused
+        return 0
 
     def _finish(self, cursors: list[RangeCursor]) -> list[pa.RecordBatch]:
         """Reads no more of `cursors`; returns their rows."""

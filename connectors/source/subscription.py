@@ -169,9 +169,9 @@ class Subscription:
             self._changed.wait_for(lambda: self.portion.paused or self.portion.state in _ANSWERS, seconds)
             return self.portion.answer()
 
-    def taken(self, ranges: tuple[RangeRead, ...]) -> None:
+    def taken(self, ranges: tuple[RangeRead, ...], *, is_full: bool = False) -> None:
         """Moves the position by what was read, see `Portion.taken`."""
-        self._change(lambda portion: portion.taken(ranges))
+        self._change(lambda portion: portion.taken(ranges, is_full=is_full))
 
     def _change(self, event: Callable[[Portion], Portion]) -> Portion:
         """Makes `event` happen to the portion, and wakes who waits for that; returns the portion after it."""

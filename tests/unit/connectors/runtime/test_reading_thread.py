@@ -10,6 +10,7 @@ from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from compactor.errors import (
@@ -52,6 +53,7 @@ class Delivered:
         self._clock = clock
         self._left = list(found)
         self.taken_ranges: list[Any] = []
+        self.full: list[bool] = []
         self.waits: list[int] = []
         self.said: list[str] = []
         self.closed = False
@@ -72,8 +74,9 @@ class Delivered:
         self._clock.advance(STEP_MS)
         return self._left.pop(0)
 
-    def taken(self, stated: Any) -> None:
+    def taken(self, stated: Any, *, is_full: bool) -> None:
         self.taken_ranges.append(stated)
+        self.full.append(is_full)
 
     def pause(self) -> None:
         self.said.append("pause")
@@ -128,12 +131,14 @@ class Reading:
 
 def test_what_is_delivered_is_taken() -> None:
     """By the engine, then its position moves, then it is reported; and the thread ends where the subscription does."""
-    reading = Reading(BATCH, None, BATCH)
+    full = replace(BATCH, is_full=True)
+    reading = Reading(BATCH, None, full)
     reading.run()
     assert reading.thread.failure is None
     assert [name for name, _ in reading.calls if name in ("take", "took")] == ["take", "took"] * 2
-    assert [call.args[0] for call in reading.engine.take.call_args_list] == [BATCH, BATCH]
+    assert [call.args[0] for call in reading.engine.take.call_args_list] == [BATCH, full]
     assert reading.subscription.taken_ranges == [BATCH.ranges, BATCH.ranges]
+    assert reading.subscription.full == [False, True]
     assert reading.left.is_set()
 
 

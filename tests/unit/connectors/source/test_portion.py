@@ -137,6 +137,16 @@ def test_what_is_read_to_its_end_may_leave_nothing(route: Route) -> None:
         replace(portion(State.READ_APART), offer=offer(route)).taken(PART.ranges)
 
 
+@pytest.mark.parametrize("route", Route)
+def test_what_a_full_batch_leaves_is_read_in_small(route: Route) -> None:
+    """By one reader: what others wrote behind a hole would be written in vain. It is nobody's defect."""
+    before = replace(portion(State.READ_APART), offer=offer(route))
+    after = before.taken(PART.ranges, is_full=True)
+    trouble = Trouble(unread=True, stalled=True)
+    assert after == Portion(OPTIONS, position={"t": TopicOffsets("id", {0: 5})}, trouble=trouble)
+    assert before.taken(WHOLE.ranges, is_full=True).trouble == Trouble()
+
+
 @pytest.mark.parametrize(
     ("event", "route", "suspect"), [("delivered, nothing", Route.DRIVER, False), ("abandoned", Route.JOB, True)]
 )
@@ -194,3 +204,5 @@ def test_what_comes_after_a_hole_is_left_out() -> None:
     (read,) = WHOLE.ranges
     holed = replace(WHOLE, ranges=(replace(read, lo=4),))
     assert delivered(portion(State.CLAIMED), holed, ended_early=True).state is State.READ_APART
+    assert delivered(portion(State.CLAIMED), replace(holed, is_full=True)).state is State.READ_APART
+    assert delivered(portion(State.CLAIMED), holed).state is State.READY, "step 4 refuses it"
