@@ -76,7 +76,7 @@ class Placeholder:
         may = pc.is_valid(values)
         if self._marks is None:
             return may
-        marked = pa.array([False] * len(values))
+        marked = pa.array([False] * len(values), pa.bool_())
         for mark in self._marks:
             marked = pc.or_(marked, pc.fill_null(pc.match_substring(values, mark), fill_value=False))
         return pc.and_(may, marked)

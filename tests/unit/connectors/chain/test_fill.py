@@ -354,6 +354,12 @@ def test_a_placeholder_may_be_another_and_hexadecimal() -> None:
     assert fill_of(form, "ä\n").may_need(pa.array([b"x", None])).to_pylist() == [True, False]
 
 
+def test_a_batch_without_records_needs_nothing() -> None:
+    """As one of tombstones or rejected records alone is; Arrow gives an empty list no type of its own."""
+    nothing = fill_of(Json()).may_need(pa.array([], pa.binary()))
+    assert nothing.equals(pa.array([], pa.bool_()))
+
+
 def test_bytes_have_no_fields() -> None:
     """Such a connector is refused; what it fills stays as it is."""
     fill = ValueFill(BytesConverter({}, is_key=False), Placeholder(), MOST_READ)
