@@ -25,6 +25,7 @@ from compactor.ingest import ingest
 from compactor.ingest.admission import without_late
 from compactor.ingest.appends import Batch, appends, first_rejected
 from compactor.ingest.filling import with_filled
+from compactor.ingest.order import TIMESTAMP
 from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction
 from compactor.model.publish_plan import PublishResult
@@ -239,8 +240,13 @@ class Engine:
         self.counters.add_by_topic("records_read", ((read.tp.topic, read.records) for read in batch.ranges))
         self.counters.add_by_topic("records_late", ((read.tp.topic, read.late) for read in batch.ranges))
         for part in batch.parts:
-            if part.future:
-                self._clock_warnings.future_records(part.topic, part.partition, part.file.last)
+            if part.first_future_offset is None:
+                continue
+            self._clock_warnings.future_records(part.topic, part.partition, part.file.last)
+            if self._catalog.state.order == TIMESTAMP:
+                self._clock_warnings.future_winner(
+                    part.topic, part.partition, part.first_future_offset, part.max_timestamp
+                )
 
     def _check_open(self) -> None:
         if self._closed:

@@ -110,6 +110,12 @@ class Counters:
         return dict(self._counts)
 
 
+_WIN_BACK: Final = (
+    "write a record or a tombstone of that key with a timestamp that is as high or higher; "
+    "set message.timestamp.after.max.ms of the source topic, so that the broker refuses such records"
+)
+
+
 class ClockWarnings:
     """Warns once of each kind of time that cannot be right: of records, or of the worker's clock.
 
@@ -130,14 +136,25 @@ class ClockWarnings:
         if before is None or now_ms >= before:
             return
         self._counters.add("clock_steps_back", 1)
-        self._once("the clock was set back; nothing that was published or folded moves back", by_ms=before - now_ms)
+        self._once("the clock was set back; nothing that was published or folded moves back", {}, by_ms=before - now_ms)
 
     def future_records(self, topic: str, partition: int, up_to_offset: int) -> None:
         """Warns of records of one partition, up to an offset, with timestamps after their arrival."""
         where = {"topic": topic, "partition": partition, "up_to_offset": up_to_offset}
-        self._once("records are stamped in the future; they age from their arrival", **where)
+        self._once("records are stamped in the future; they age from their arrival", {}, **where)
 
-    def _once(self, event: str, **where: object) -> None:
-        if event not in self._warned:
-            self._warned.add(event)
-            _log.warning(event, **where)
+    def future_winner(self, topic: str, partition: int, offset: int, timestamp_ms: int) -> None:
+        """Warns once of each partition of records that win by their timestamp over all that come before that time.
+
+        `offset` is that of the first of them, `timestamp_ms` the highest timestamp of those that came with it.
+        """
+        partition_of = {"topic": topic, "partition": partition}
+        event = "records are stamped in the future; by compaction.order what comes for their keys is late until then"
+        self._once(event, partition_of, offset=offset, timestamp_ms=timestamp_ms, action=_WIN_BACK)
+
+    def _once(self, event: str, of: Mapping[str, object], **where: object) -> None:
+        """Logs an event once in this run, or once for each value of `of`."""
+        logged = " ".join((event, *map(str, of.values())))
+        if logged not in self._warned:
+            self._warned.add(logged)
+            _log.warning(event, **of, **where)

@@ -25,6 +25,7 @@ class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
 
     `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None if all are 0 or -1.
     `future` counts records that are stamped more than a minute after they arrived: no mere difference of clocks.
+    `first_future_offset` is that of the first of them.
     """
 
     topic: str
@@ -33,6 +34,7 @@ class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
     tombstones: int = 0
     rejected: int = 0
     future: int = 0
+    first_future_offset: int | None = None
     max_timestamp: int = -1
     min_timestamp: int | None = None
     horizons: int = 0
@@ -97,7 +99,8 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
     future = np.zeros(len(refused), np.bool_) if arrived_ms is None else stamps > arrived_ms + FUTURE_MS
     offsets = rows.longs("offset")
     size = len(first)
-    refusals = rows.least(np.arange(len(refused)), refused)
+    at = np.arange(len(refused))
+    refusals, futures = rows.least(at, refused), rows.least(at, future)
     newest_ms = rows.most(stamps)
     columns: dict[str, Sequence[Any]] = {
         **{name: batch[name].take(pa.array(first)).to_pylist() for name in PARTITION},
@@ -116,6 +119,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
         "tombstones": rows.total(_flags(pc.is_null(batch["value"])) & ~refused),
         "rejected": rows.total(refused),
         "future": rows.total(future),
+        "first_future_offset": [None if row is None else int(offsets[row]) for row in futures],
         "max_timestamp": newest_ms,
         "min_timestamp": rows.least(stamps, stamps > 0),
         "horizons": rows.total(stamped),
@@ -247,6 +251,7 @@ def combine(earlier: FileStats, later: FileStats) -> FileStats:
         tombstones=earlier.tombstones + later.tombstones,
         rejected=earlier.rejected + later.rejected,
         future=earlier.future + later.future,
+        first_future_offset=earliest(earlier.first_future_offset, later.first_future_offset),
         max_timestamp=max(earlier.max_timestamp, later.max_timestamp),
         min_timestamp=earliest(earlier.min_timestamp, later.min_timestamp),
         horizons=earlier.horizons + later.horizons,

@@ -17,6 +17,18 @@ def test_a_stamp_in_the_future_is_said_once() -> None:
     assert (line["topic"], line["partition"], line["up_to_offset"]) == ("t", 3, 0)
 
 
+def test_a_stamp_that_wins_until_its_time_is_said_once_of_each_partition() -> None:
+    """With the record's offset and timestamp, and what makes its key free again."""
+    with structlog.testing.capture_logs() as logs:
+        warnings = ClockWarnings(Counters())
+        for partition, offset in ((3, 7), (3, 9), (4, 0)):
+            warnings.future_winner("t", partition, offset, 99)
+    assert [(line["topic"], line["partition"], line["offset"]) for line in logs] == [("t", 3, 7), ("t", 4, 0)]
+    assert {line["timestamp_ms"] for line in logs} == {99}
+    assert "tombstone" in logs[0]["action"]
+    assert "message.timestamp.after.max.ms" in logs[0]["action"]
+
+
 def test_a_clock_that_steps_back_is_counted_and_said_once() -> None:
     """Every step back counts; going forward, or standing still, does not."""
     counters = Counters()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from compactor.model.record import TopicPartition
 from tests.support.oracle.oracle import Oracle
@@ -28,6 +29,7 @@ from tests.support.oracle.steps import (
 )
 
 T0 = TopicPartition("t", 0)
+FAR = 253_402_300_799_000  # the last second of the year 9999
 FIRST: list[AnyStep] = [Restart(Settings(state_index="always"))]
 
 
@@ -53,6 +55,18 @@ def sent(simulation: Simulation) -> list[int]:
 
 def counts(simulation: Simulation) -> dict[str, int]:
     return simulation.components.engine.counts()
+
+
+def test_a_record_of_the_future_holds_its_key_until_one_as_high_comes(tmp_path: Path) -> None:
+    """What came before that is late, tombstones too; a warning names the record, and a tombstone frees the key."""
+    held = Ingest((at(b"b", b"1", 1), at(b"a", b"9999", FAR)))
+    with capture_logs() as logs:
+        late = ordered(tmp_path / "held", held, Ingest((at(b"a", None, 5),))).simulation
+    (line,) = [each for each in logs if "by compaction.order" in each["event"]]
+    assert (line["topic"], line["partition"], line["offset"], line["timestamp_ms"]) == ("t", 0, 1, FAR)
+    assert table(late) == {b"b": b"1", b"a": b"9999"}
+    freed = ordered(tmp_path / "freed", held, Ingest((at(b"a", None, FAR),))).simulation
+    assert table(freed) == {b"b": b"1"}
 
 
 def test_a_record_that_comes_late_is_neither_published_nor_kept(tmp_path: Path) -> None:

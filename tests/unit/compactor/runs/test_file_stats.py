@@ -41,6 +41,7 @@ def test_counts_add_up_over_row_groups() -> None:
     """A part of several row groups has the records of all, its smallest time above 0 and its largest."""
     far = ARRIVED + 2 * FUTURE_MS
     both = combine(_part(7, far, 0), _part(far, 5, first=9))
+    assert (both.first_future_offset, _part(far, 5, first=9).first_future_offset) == (1, 9)
     assert (both.future, both.min_timestamp, both.max_timestamp, both.file.newest_ms) == (2, 5, far, far)
 
 
