@@ -51,7 +51,7 @@ def guessing(
 
     Yields their refusals.
     """
-    over, refused = threading.Event(), list[httpx.Response]()
+    over, refused, known = threading.Event(), list[httpx.Response](), set[int]()
 
     def guess(number: int) -> None:
         place = httpx.HTTPTransport(local_address=address.format(number + 1))
@@ -62,10 +62,15 @@ def guessing(
                 assert answer.status_code in (401, 503), answer
                 if answer.status_code == 503:
                     refused.append(answer)
+                else:
+                    known.add(number)
 
     with ThreadPoolExecutor(GUESSERS) as pool:
         guesses = [pool.submit(guess, number) for number in range(GUESSERS)]
         try:
+            # Until then an address has given no wrong password yet, and comes before none.
+            wait_until(lambda: len(known) == GUESSERS, "each address is known to guess")
+            refused.clear()
             wait_until(lambda: len(refused) > GUESSERS, "no place is left")
             yield refused
         finally:
