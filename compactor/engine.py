@@ -14,7 +14,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -36,6 +36,8 @@ from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
 from compactor.runs.writer import RunTarget
 from compactor.settings import EngineSettings
+
+Decided = TypeVar("Decided")
 
 COMMIT_SECONDS: Final = 0.5
 """How long `commit` waits for a turn; micro-batches may follow one another at once."""
@@ -193,34 +195,33 @@ class Engine:
         self._publish(now_ms)
 
     def _without_late(self, batch: Batch, now_ms: int) -> Batch:
-        """Takes steps 3a and 3b; again if a clean has ended during them and a vacuum has removed what it replaced.
-
-        A tombstone that such a clean drops may decide or not.
-        """
+        """Takes steps 3a and 3b. A tombstone that a clean drops meanwhile may decide or not."""
         target = replace(self.intake.target, arrived_ms=now_ms)
-        while True:
-            state = self._catalog.state
-            try:
-                return without_late(self._catalog.storage, state, batch, target)
-            except MissingFileError:
-                if self._catalog.state is state:
-                    raise
+        return self._decided(lambda state: without_late(self._catalog.storage, state, batch, target))
 
     def _filled(self, batch: Batch, now_ms: int) -> Batch:
-        """Takes steps 3c and 3d; again as the two before."""
-        if self._fill is None:
+        """Takes steps 3c and 3d."""
+        fill = self._fill
+        if fill is None:
             return batch
         target = replace(self.intake.target, arrived_ms=now_ms)
+        filled, counts = self._decided(lambda state: with_filled(self._catalog.storage, state, batch, target, fill))
+        self.counters.add_all(counts)
+        return filled
+
+    def _decided(self, decide: Callable[[CatalogState], Decided]) -> Decided:
+        """Returns what `decide` makes of the catalog's state.
+
+        It is asked again if a clean has ended meanwhile and a vacuum has removed what it replaced. Raises
+        MissingFileError if a file is gone for another reason.
+        """
         while True:
             state = self._catalog.state
             try:
-                filled, counts = with_filled(self._catalog.storage, state, batch, target, self._fill)
+                return decide(state)
             except MissingFileError:
                 if self._catalog.state is state:
                     raise
-            else:
-                self.counters.add_all(counts)
-                return filled
 
     def _count_ingested(self, batch: Batch) -> None:
         self.counters.add_all(

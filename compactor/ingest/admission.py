@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +20,14 @@ from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from compactor.ingest.kept_records import with_kept
 from compactor.ingest.order import columns_of, is_late, values_of
+from compactor.ingest.rewrite import Offsets, count_within, parts_by_log, rewritten
 from compactor.model.key_hash import hashes_of
 from compactor.model.log import PartitionLog
-from compactor.model.record import RUN, RangeRead, TopicPartition, as_compared
+from compactor.model.record import RangeRead, TopicPartition, as_compared
 from compactor.model.state import BY_OFFSET, CatalogState
-from compactor.runs import paths
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import completed, read_file_range
-from compactor.runs.scan import FileRange
-from compactor.runs.writer import RunTarget, write
+from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
-
-Offsets = NDArray[np.int64]
 
 
 def without_late(storage: Storage, state: CatalogState, batch: Batch, target: RunTarget) -> Batch:
@@ -42,25 +39,15 @@ def without_late(storage: Storage, state: CatalogState, batch: Batch, target: Ru
     """
     if state.order == BY_OFFSET:
         return batch
-    logs, by_log = state.by_partition(), _by_log(batch.parts)
-    late = {tp: _late(storage, logs[tp], parts, state.order) for tp, parts in by_log.items() if tp in logs}
+    logs = state.by_partition()
+    late = {
+        tp: _late(storage, logs[tp], parts, state.order)
+        for tp, parts in parts_by_log(batch.parts).items()
+        if tp in logs
+    }
     hit("ingest.look-up")
-    concerned = [part for part in batch.parts if _has_any(part, late.get(part.tp))]
-    if not concerned:
-        return batch
-    named = paths.job_of(concerned[0].file.path)
-    target = replace(target, prefix=paths.prefix(*named)) if named else target
-    rewritten = list(write(_left(storage, concerned, late), target, "ingest.admit"))
-    untouched = [part for part in batch.parts if not _has_any(part, late.get(part.tp))]
-    parts = sorted((*untouched, *rewritten), key=lambda part: (part.tp, part.file.first))
-    return replace(batch, ranges=tuple(_counted(batch.ranges, late)), parts=tuple(parts))
-
-
-def _by_log(parts: Iterable[FileStats]) -> dict[TopicPartition, list[FileStats]]:
-    by_log: dict[TopicPartition, list[FileStats]] = {}
-    for part in parts:
-        by_log.setdefault(part.tp, []).append(part)
-    return by_log
+    admitted = rewritten(storage, batch, target, "ingest.admit", late, partial(_left, late))
+    return batch if admitted is batch else replace(admitted, ranges=tuple(_counted(batch.ranges, late)))
 
 
 def _late(storage: Storage, log: PartitionLog, parts: Sequence[FileStats], order: str) -> Offsets:
@@ -88,36 +75,13 @@ def _late(storage: Storage, log: PartitionLog, parts: Sequence[FileStats], order
     return np.sort(brought_at[late])
 
 
-def _has_any(part: FileStats, late: Offsets | None) -> bool:
-    return late is not None and _count(late, part.file.first, part.file.last + 1) > 0
-
-
-def _count(late: Offsets, start: int, end: int) -> int:
-    """Returns how many of `late`, which rise, lie in [start, end)."""
-    return int(np.searchsorted(late, end) - np.searchsorted(late, start))
-
-
-def _left(
-    storage: Storage, parts: Sequence[FileStats], late: Mapping[TopicPartition, Offsets]
-) -> Iterator[pa.RecordBatch | None]:
-    """Yields the records of `parts`, by partition and offset, that are not late.
-
-    Files of one partition are not joined (None): between two there may be the end of a range that was read.
-    """
-    before: TopicPartition | None = None
-    for part in parts:
-        if part.tp == before:
-            yield None
-        before = part.tp
-        whole = FileRange(tp=part.tp, file=part.file, start=part.file.first, end=part.file.last + 1)
-        for batch in read_file_range(storage, whole):
-            stays = ~np.isin(batch["offset"].to_numpy(), late[part.tp])
-            if stays.any():
-                yield completed(batch.filter(pa.array(stays)), RUN.names)
+def _left(late: Mapping[TopicPartition, Offsets], tp: TopicPartition, records: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns those of `records` that are not late."""
+    return records.filter(pa.array(~np.isin(records["offset"].to_numpy(), late[tp])))
 
 
 def _counted(ranges: Iterable[RangeRead], late: Mapping[TopicPartition, Offsets]) -> Iterator[RangeRead]:
     """Yields `ranges` with how many of the records of each are late."""
     for read in ranges:
         own = late.get(read.tp)
-        yield read if own is None else replace(read, late=_count(own, read.lo, read.hi))
+        yield read if own is None else replace(read, late=count_within(own, read.lo, read.hi))

@@ -7,27 +7,27 @@ is filled before it is kept, so the one before it has all that any earlier one h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec.structs import replace
 
 from compactor.errors import IngestError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.ingest.appends import Batch
 from compactor.ingest.kept_records import VERIFIED, brought
+from compactor.ingest.rewrite import parts_by_log, rewritten
 from compactor.lookup.latest import LookUpRoom, latest_records
 from compactor.model.log import PartitionLog
 from compactor.model.record import KEY_IDENTITY, RUN, TopicPartition, as_compared
 from compactor.model.state import CatalogState
 from compactor.ports import Fill, Headers
-from compactor.runs import paths
 from compactor.runs.file_stats import FileStats
-from compactor.runs.reader import completed, read, read_file_range
-from compactor.runs.scan import FileRange
-from compactor.runs.writer import RunTarget, write
+from compactor.runs.reader import read
+from compactor.runs.writer import RunTarget
 from compactor.storage.base import Storage
 
 HELD_BYTES: Final = 256 << 20
@@ -53,32 +53,14 @@ def with_filled(
     than `held_bytes`; DamagedFileError, MissingFileError, StorageError; and what `fill` raises.
     """
     counts: Counter[str] = Counter({FILLED: 0, LEFT: 0})
-    logs, by_log = state.by_partition(), _by_log(batch.parts)
+    logs = state.by_partition()
     filled = {
         tp: _Portion(storage, logs[tp], parts, fill, held_bytes, counts).filled()
-        for tp, parts in by_log.items()
+        for tp, parts in parts_by_log(batch.parts).items()
         if tp in logs
     }
-    concerned = [part for part in batch.parts if _has_any(part, filled.get(part.tp, {}))]
-    if not concerned:
-        return batch, counts
-    named = paths.job_of(concerned[0].file.path)
-    target = replace(target, prefix=paths.prefix(*named)) if named else target
-    rewritten = list(write(_rewritten(storage, concerned, filled), target, "ingest.fill"))
-    untouched = [part for part in batch.parts if not _has_any(part, filled.get(part.tp, {}))]
-    parts = sorted((*untouched, *rewritten), key=lambda part: (part.tp, part.file.first))
-    return replace(batch, parts=tuple(parts)), counts
-
-
-def _by_log(parts: Iterable[FileStats]) -> dict[TopicPartition, list[FileStats]]:
-    by_log: dict[TopicPartition, list[FileStats]] = {}
-    for part in parts:
-        by_log.setdefault(part.tp, []).append(part)
-    return by_log
-
-
-def _has_any(part: FileStats, values: Values) -> bool:
-    return any(part.file.first <= offset <= part.file.last for offset in values)
+    offsets = {tp: np.sort(np.fromiter(values, np.int64, len(values))) for tp, values in filled.items()}
+    return rewritten(storage, batch, target, "ingest.fill", offsets, partial(_with_values, filled)), counts
 
 
 class _Portion:
@@ -175,25 +157,12 @@ def _pairs(headers: list[Mapping[str, Any]] | None) -> Headers:
     return tuple((header["key"], header["value"]) for header in headers or ())
 
 
-def _rewritten(
-    storage: Storage, parts: Sequence[FileStats], filled: Mapping[TopicPartition, Values]
-) -> Iterator[pa.RecordBatch | None]:
-    """Yields the records of `parts`, by partition and offset, with the values that were filled.
-
-    Files of one partition are not joined (None): between two there may be the end of a range that was read.
-    """
-    before: TopicPartition | None = None
-    for part in parts:
-        if part.tp == before:
-            yield None
-        before = part.tp
-        whole = FileRange(tp=part.tp, file=part.file, start=part.file.first, end=part.file.last + 1)
-        for batch in read_file_range(storage, whole):
-            yield _with_values(completed(batch, RUN.names), filled[part.tp])
-
-
-def _with_values(batch: pa.RecordBatch, values: Values) -> pa.RecordBatch:
-    is_filled = pc.is_in(batch["offset"], pa.array(values, pa.int64()))
-    own = [values[offset] for offset in batch["offset"].filter(is_filled).to_pylist()]
-    replaced = pc.replace_with_mask(batch["value"], is_filled, pa.array(own, pa.binary()))
-    return batch.set_column(batch.schema.get_field_index("value"), RUN.field("value"), replaced)
+def _with_values(
+    filled: Mapping[TopicPartition, Values], tp: TopicPartition, records: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Returns `records` with the values that were filled."""
+    values = filled[tp]
+    is_filled = pc.is_in(records["offset"], pa.array(values, pa.int64()))
+    own = [values[offset] for offset in records["offset"].filter(is_filled).to_pylist()]
+    replaced = pc.replace_with_mask(records["value"], is_filled, pa.array(own, pa.binary()))
+    return records.set_column(records.schema.get_field_index("value"), RUN.field("value"), replaced)
