@@ -21,6 +21,7 @@ from connectors.chain.hidden_values import places_of
 from connectors.config import errors
 from connectors.config.errors import Fault
 from connectors.config.topics import is_internal, is_source, is_topic_name, matches, source_of
+from connectors.config.topics import pattern as pattern_of
 from connectors.errors import OutputError, PatternError
 from connectors.placeholders import has_placeholder
 
@@ -309,8 +310,9 @@ def _by_pattern(own: ConnectorConfig, other: ConnectorConfig) -> str | None:
     """Returns an output of `own`'s named topics that `other` gives the same topic, which its pattern matches."""
     if other.topics_regex is None:
         return None
+    pattern = pattern_of(other)
     for name, topic in own.named_outputs.items():
-        if other.output_topic(topic) == name and matches(other, topic):
+        if other.output_topic(topic) == name and pattern.matches(topic):
             return name
     return None
 

@@ -86,8 +86,9 @@ def select(config: ConnectorConfig, existing_topics: Iterable[str], look_s: floa
     existing = set(existing_topics)
     if config.topics is not None:
         return tuple(topic for topic in config.topics if topic in existing)
+    rule = pattern(config)
     with matches_within(look_s):
-        return tuple(sorted(topic for topic in existing if matches(config, topic)))
+        return tuple(sorted(topic for topic in existing if rule.matches(topic)))
 
 
 def missing(config: ConnectorConfig, existing_topics: Iterable[str]) -> tuple[str, ...]:
