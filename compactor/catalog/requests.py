@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.decode_errors import UNDECODABLE, why
 from compactor.errors import ForeignContentError, MissingFileError, StorageError, StorageRefusedError
@@ -47,7 +48,8 @@ _log = structlog.get_logger()
 class Request(Struct, frozen=True, kw_only=True):
     """What a command asks of the worker: `kind` is the command's name; None for topic and partition means all.
 
-    Its asker waits until `until_ms`; None: for ever. `accepts_loss`: see `OffsetChange`.
+    Its asker waits until `until_ms`; None: for ever. `accepts_loss`, `since_ms`: see `OffsetChange`. `since_offset`:
+    the source offset from which `partition` is read.
     """
 
     id: str
@@ -57,6 +59,8 @@ class Request(Struct, frozen=True, kw_only=True):
     partition: int | None = None
     until_ms: int | None = None
     accepts_loss: bool = False
+    since_ms: int | None = None
+    since_offset: int | None = None
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -82,22 +86,17 @@ def leave(
     topic: str | None = None,
     partition: int | None = None,
     until_ms: int | None = None,
-    *,
-    accepts_loss: bool = False,
 ) -> Request:
-    """Leaves a request in the connector's folder `storage`. Raises StorageError."""
-    name = f"{now_ms:014d}-{secrets.token_hex(4)}"
-    request = Request(
-        id=name,
-        kind=kind,
-        asked_ms=now_ms,
-        topic=topic,
-        partition=partition,
-        until_ms=until_ms,
-        accepts_loss=accepts_loss,
-    )
-    if not storage.create(_path(name, _ASKED), msgspec.json.encode(request)):
-        raise StorageError(f"{storage.location}/{_path(name, _ASKED)} exists already.", "Try again.")
+    """Leaves a request of `kind`, as `leave_request` does."""
+    request = Request(id="", kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms)
+    return leave_request(storage, request)
+
+
+def leave_request(storage: Storage, wanted: Request) -> Request:
+    """Leaves `wanted` in the connector's folder `storage`, and returns it with the id it gets. Raises StorageError."""
+    request = replace(wanted, id=f"{wanted.asked_ms:014d}-{secrets.token_hex(4)}")
+    if not storage.create(_path(request.id, _ASKED), msgspec.json.encode(request)):
+        raise StorageError(f"{storage.location}/{_path(request.id, _ASKED)} exists already.", "Try again.")
     return request
 
 

@@ -28,13 +28,14 @@ class OffsetChange(Struct, frozen=True, kw_only=True):
 
     `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
     longer has records that the earlier generation began with. `order` is what the connector's file says of it; None:
-    what the catalog has.
+    what the catalog has. `since_ms`: in place of the source's start, the first record of this time or a later one.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     anew: bool = False
     accepts_loss: bool = False
     order: str | None = None
+    since_ms: int | None = None
 
 
 class FoundTopic(Struct, frozen=True):

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, ConsumerGroupState, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import (
     AdminClient,
@@ -162,6 +170,12 @@ class Admin:
         """Returns the first offset of each partition."""
         return self._offsets(partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
+    def offsets_since(self, partitions: Iterable[TopicPartition], since_ms: int) -> dict[TopicPartition, int]:
+        """Returns the offset of each partition's first stable record that is stamped `since_ms` or later, if any is."""
+        spec = OffsetSpec.for_timestamp(since_ms)
+        offsets = self._offsets(partitions, spec, IsolationLevel.READ_COMMITTED, unanswered=OFFSET_INVALID)
+        return {tp: offset for tp, offset in offsets.items() if offset >= 0}
+
     def offsets_each(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int | KafkaError]:
@@ -295,7 +309,13 @@ class Admin:
             return []
         return sorted(f"{member.client_id} at {member.host.lstrip('/')}" for member in members)
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any) -> dict[TopicPartition, int]:
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec, level: Any, unanswered: int = -1
+    ) -> dict[TopicPartition, int]:
+        """Returns the offset that `spec` asks for of each partition; at most `unanswered` stands for no answer.
+
+        A broker answers -1 if no record has the time that is asked for, which a question without a time never gets.
+        """
         wanted = {Partition(tp.topic, tp.partition): spec for tp in partitions}
         if not wanted:
             return {}
@@ -308,7 +328,7 @@ class Admin:
         offsets = {
             TopicPartition(place.topic, place.partition): int(answer.offset) for place, answer in answers.items()
         }
-        unknown = next((tp for tp, offset in offsets.items() if offset < 0), None)
+        unknown = next((tp for tp, offset in offsets.items() if offset <= unanswered), None)
         if unknown is not None:  # what librdkafka says when the leader went away in the middle of the request
             raise UnreachableError(
                 f"The offsets of {unknown} cannot be read: {self._bootstrap} did not answer for it.",

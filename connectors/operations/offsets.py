@@ -6,9 +6,11 @@ A change is carried out between T2 and T3 of a take-over (`runtime/offset_change
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import OwnerLock
@@ -26,10 +28,19 @@ from connectors.kafka.client_settings import ClientSettings
 from connectors.operations.request_timeout import RequestTimeout
 from connectors.operations.standing_result import told
 from connectors.operations.worker_request import DEFAULT_TIMEOUT, perform, request
-from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, Choose, OffsetChanger, every_log
-from connectors.runtime.request_handler import RESYNC
+from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, Choose, OffsetChanger, asked_by, every_log
+from connectors.runtime.request_handler import RESYNC, RESYNC_SINCE
 from connectors.runtime.takeover import Fenced, claimed, draw_start, ids_to_have, take_over
 
+
+class Since(Struct, frozen=True, kw_only=True):
+    """What a source is read again from: its first record since `time_ms`, or an `offset`; its start without both."""
+
+    time_ms: int | None = None
+    offset: int | None = None
+
+
+FROM_START: Final = Since()
 Report: TypeAlias = Callable[[tuple[ChangedLog, ...]], object]
 
 
@@ -53,20 +64,24 @@ def resync(
     timeout: RequestTimeout = DEFAULT_TIMEOUT,
     *,
     accepts_loss: bool = False,
+    since: Since = FROM_START,
     report: Report = _nothing,
 ) -> tuple[ChangedLog, ...]:
     """Begins a generation of all logs from the start of their source (or of those of `topic`, or its `partition`).
 
+    With `since` the generation is read from there on, and a key that does not come again gets a tombstone all the same.
     A live worker is asked for it, in whatever state the connector is; otherwise this process takes over, and the next
     run reads the source. `report` is called with what was changed if an error follows that. Raises OffsetChangeError if
     it cannot be done, and nothing was changed; UsageError if there is no such log, UnreachableError.
     """
 
     def here(wanted: Request, _lock: OwnerLock) -> dict[str, Any]:
-        choose = every_log(wanted.topic, wanted.partition, accepts_loss=wanted.accepts_loss)
-        return {"logs": msgspec.to_builtins(_change(worker, connector, choose, report))}
+        return {"logs": msgspec.to_builtins(_change(worker, connector, asked_by(wanted), report))}
 
-    asked = request(RESYNC, topic, partition, accepts_loss=accepts_loss)
+    kind = RESYNC if since == FROM_START else RESYNC_SINCE
+    asked = replace(
+        request(kind, topic, partition), accepts_loss=accepts_loss, since_ms=since.time_ms, since_offset=since.offset
+    )
     result = perform(worker, connector, asked, timeout, here)
     return msgspec.convert(result.get("logs", ()), tuple[ChangedLog, ...])
 

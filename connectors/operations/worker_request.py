@@ -9,6 +9,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from compactor.catalog import owner_lock, requests
 from compactor.catalog.owner_lock import OwnerLock
 from compactor.catalog.requests import Answer, Request
@@ -34,12 +36,9 @@ Here = Callable[[Request, OwnerLock], dict[str, Any]]
 """Carries a request out in this process, which holds the connector's lock; returns what a worker would answer."""
 
 
-def request(
-    kind: str, topic: str | None = None, partition: int | None = None, *, accepts_loss: bool = False
-) -> Request:
+def request(kind: str, topic: str | None = None, partition: int | None = None) -> Request:
     """Returns a request of now for all logs, or those of `topic`, or its `partition`; `ask` gives it an id."""
-    now_ms = SYSTEM_CLOCK.now_ms()
-    return Request(id="", kind=kind, asked_ms=now_ms, topic=topic, partition=partition, accepts_loss=accepts_loss)
+    return Request(id="", kind=kind, asked_ms=SYSTEM_CLOCK.now_ms(), topic=topic, partition=partition)
 
 
 def perform(
@@ -119,15 +118,7 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
     )
     until_ms = clock.now_ms() + round(timeout.seconds * 1000)
     with handled({signal.SIGTERM: _exit, signal.SIGHUP: _exit}):
-        left = requests.leave(
-            storage,
-            wanted.kind,
-            wanted.asked_ms,
-            wanted.topic,
-            wanted.partition,
-            until_ms,
-            accepts_loss=wanted.accepts_loss,
-        )
+        left = requests.leave_request(storage, replace(wanted, until_ms=until_ms))
         try:
             answer = _awaited(storage, left, timeout.seconds, clock)
         except BaseException:

@@ -5,7 +5,7 @@ Only then does no other process publish: the older owners' transactions are over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -13,7 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import PositionError
+from compactor.catalog.requests import Request
+from compactor.errors import OffsetChangeError, PositionError
 from compactor.failpoints import hit
 from compactor.generation.plan import (
     ChangePlan,
@@ -89,6 +90,17 @@ def every_log(
     return choose
 
 
+def asked_by(request: Request) -> Choose:
+    """Returns what a `resync` asks for: all logs that it names, from their start, or from its time or offset on."""
+    chosen = every_log(request.topic, request.partition, accepts_loss=request.accepts_loss)
+
+    def choose(state: CatalogState) -> OffsetChange:
+        change = chosen(state)
+        return replace(change, offsets=dict.fromkeys(change.offsets, request.since_offset), since_ms=request.since_ms)
+
+    return choose
+
+
 class OffsetChanger:
     """Changes the offsets of a connector that this process has just taken over, whose producers are fenced."""
 
@@ -119,6 +131,9 @@ class OffsetChanger:
         """
         self.changed, self.is_in_doubt = None, False
         change = replace(choose(self._catalog.state), order=self._connector.order)
+        change = (
+            change if change.since_ms is None else at_time(self._admin, self._catalog.state, change, change.since_ms)
+        )
         topics = self._topics(change)  # G1
         held = self._resolve(change, topics, now_ms)
         partitions = self._partitions(topics, held)
@@ -276,6 +291,33 @@ class OffsetChanger:
         publisher = self._broker.publisher(state)
         for one in bucket_plans(state, targets):
             publisher.publish(one, iter(()))
+
+
+def at_time(admin: Admin, state: CatalogState, change: OffsetChange, since_ms: int) -> OffsetChange:
+    """Returns `change` with the offset of the first record since `since_ms` of each partition that there is.
+
+    A partition without such a record begins at its end. The ends are asked for first: what comes later is read.
+    Raises OffsetChangeError if a topic has no such record, unless that loss is accepted; UnreachableError.
+    """
+    described = admin.describe({tp.topic for tp in change.offsets})
+    there = [tp for tp in change.offsets if tp.topic in described and tp.partition < described[tp.topic].partitions]
+    ends = admin.ends(there)
+    since = admin.offsets_since(there, since_ms)
+    if not change.accepts_loss:
+        _check_any_since(state, there, since)
+    return replace(change, offsets={**change.offsets, **ends, **since})
+
+
+def _check_any_since(state: CatalogState, there: Iterable[TopicPartition], since: Iterable[TopicPartition]) -> None:
+    """Raises OffsetChangeError if a topic has no record of the time that is asked for: all its keys would go."""
+    empty = sorted({tp.topic for tp in there} - {tp.topic for tp in since})
+    if empty:
+        raise OffsetChangeError(
+            f"Connector {state.connector}: topic {empty[0]}"
+            + (f", as {len(empty) - 1} others," if len(empty) > 1 else "")
+            + " has no record since the time that --since names: all keys of its output would get tombstones.",
+            "Look at the time and its zone. If the table is empty now, ask again with --accept-loss and --topic.",
+        )
 
 
 def _position(state: CatalogState, log: PartitionLog) -> Position:

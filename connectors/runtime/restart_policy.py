@@ -25,7 +25,7 @@ from connectors.errors import NoConnectionError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.progress.observer import Interval
-from connectors.runtime.request_handler import OF_A_RUN, RESYNC
+from connectors.runtime.request_handler import OF_A_RUN, RESYNCS
 
 POLL_MS: Final = 1_000
 """How often a connector that waits for its restart looks at requests and at the storage."""
@@ -161,7 +161,7 @@ class RestartRequests:
             ]
             begun = [request for request in waiting if requests.begin(self._storage, request.id)]
             self._begun |= {request.id: None for request in begun}
-            return tuple(request for request in begun if request.kind == RESYNC)
+            return tuple(request for request in begun if request.kind in RESYNCS)
         return ()
 
     def answer(self, request: Request, answer: Answer) -> None:

@@ -42,7 +42,7 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
-from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, OffsetChanger, every_log
+from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, OffsetChanger, asked_by
 from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -337,9 +337,8 @@ class Supervisor:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""
         changer = self._changers(*fenced)
         for request in asked:
-            choose = every_log(request.topic, request.partition, accepts_loss=request.accepts_loss)
             try:
-                changed = changer.change(choose, self._clock.now_ms())
+                changed = changer.change(asked_by(request), self._clock.now_ms())
             except OffsetChangeError as error:
                 _log.warning("offsets not changed", error=str(error))
                 self._requests.answer(request, Answer(ok=False, message=error.message, action=error.action))

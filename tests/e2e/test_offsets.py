@@ -10,10 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from connectors.clock import SYSTEM_CLOCK
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.cli import invoke
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment
-from tests.support.generations import broken, numbers
+from tests.support.generations import broken, numbers, time_text
 from tests.support.kafka import create_topic, delete_records, end_offsets, produce, wait_until
 from tests.support.records import random_records
 from tests.support.rest_process import RestProcess
@@ -183,7 +184,10 @@ def test_a_source_that_begins_above_the_position(worker: RestProcess, deployment
 
 
 def test_resync_of_what_runs(worker: RestProcess, deployment: Deployment) -> None:
-    """A worker is asked, while the connector is RUNNING, PAUSED or STOPPED; it goes on by itself where it ran."""
+    """A worker is asked, while the connector is RUNNING, PAUSED or STOPPED; it goes on by itself where it ran.
+
+    It is also asked to read from a time on.
+    """
     connector, worker_file = deployment.write()
     command = ("resync", connector, "--worker", worker_file)
     assert invoke(*command).exit_code == 0
@@ -201,3 +205,8 @@ def test_resync_of_what_runs(worker: RestProcess, deployment: Deployment) -> Non
     resume(worker, deployment)
     caught_up(deployment, 4, 4)
     assert broken(deployment) == []
+    assert invoke(*command, "--since", time_text(SYSTEM_CLOCK.now_ms()), "--accept-loss").exit_code == 0
+    produce(deployment.bootstrap, deployment.topic, random_records(4, 50))
+    caught_up(deployment, 5, 5)
+    assert broken(deployment) == []
+    assert all(log.generation and log.generation.start > 0 for log in deployment.state().logs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 
 from compactor.model.log import generation_of as generation_of_log
 from compactor.model.state import CatalogState
@@ -16,6 +17,11 @@ GENERATION, SYNTHETIC = "keyfold.generation", "keyfold.synthetic"
 def generation_of(record: Read) -> int:
     """Returns the generation that an output record names, 1 where it names none."""
     return int(dict(record.headers).get(GENERATION) or b"1")
+
+
+def time_text(time_ms: int) -> str:
+    """Returns a time as `keyfold resync --since` takes it."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
 
 
 def is_synthetic(record: Read) -> bool:

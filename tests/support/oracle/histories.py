@@ -207,7 +207,20 @@ class _Chance:
         return Tamper(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2)))
 
     def _change(self) -> ChangeOffset:
-        return ChangeOffset(self._of(range(len(PARTITIONS))), self._of((None, None, 0, 2, 5, 10, 1_000)))
+        offset, anew = self._of(
+            (
+                (None, False),
+                (0, False),
+                (2, False),
+                (5, False),
+                (10, False),
+                (1_000, False),
+                (2, True),
+                (10, True),
+                (1_000, True),
+            )
+        )
+        return ChangeOffset(self._of(range(len(PARTITIONS))), offset, anew)
 
     def _reorder(self) -> steps.ChangeOrder:
         return steps.ChangeOrder(self._of(("offset", "timestamp", RANK, RANK)))

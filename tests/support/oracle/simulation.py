@@ -240,7 +240,9 @@ class Simulation:
         tp = PARTITIONS[change.place]
         offset = None if change.offset is None else min(change.offset, self.source.ends[tp])
         return lambda state: OffsetChange(
-            offsets={tp: offset} if tp in state.by_partition() else {}, anew=offset is None, accepts_loss=True
+            offsets={tp: offset} if tp in state.by_partition() else {},
+            anew=offset is None or change.anew,
+            accepts_loss=True,
         )
 
     def _life(self, settings: Settings, catalog: Catalog) -> Components:

@@ -147,11 +147,13 @@ class Tamper(NamedTuple):
 class ChangeOffset(NamedTuple):
     """The connector is taken over, and an operator has a partition that it knows go on at `offset` of its source.
 
-    Beyond the source's end that is meant; None: the start, anew.
+    Beyond the source's end that is meant; None: the start, anew. `anew`: a generation begins there, as by
+    `resync --since`, also if the offset lies forward.
     """
 
     place: int
     offset: int | None = None
+    anew: bool = False
 
 
 class AnyCase(NamedTuple):
