@@ -310,7 +310,7 @@ def test_a_store_that_never_answers_is_an_error(storage: Storage, proxy: FaultyP
 
     with ThreadPoolExecutor(len(ASKS)) as askers:  # each waits until its time is over, so all of them do at once
         taken = dict(zip(ASKS, askers.map(taken_s, ASKS.values()), strict=True))
-    most_s = 1.5 * (times.request_s + times.retry_s)
+    most_s = 5 * (times.request_s + times.retry_s)  # this machine may have other work
     assert {name: seconds for name, seconds in taken.items() if seconds >= most_s} == {}
     assert proxy.counts["hangs"] >= len(ASKS)
 

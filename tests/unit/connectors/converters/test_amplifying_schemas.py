@@ -25,7 +25,7 @@ from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.test_amplifying_records import little_room
 
 LONG: Final = "n" * 200_000
-MOST_S: Final = 10
+MOST_S: Final = 20
 """Seconds of this thread, traced, for one case: what is seconds here is less than one without the tracing."""
 
 

@@ -457,7 +457,7 @@ def test_what_would_hold_or_fill_the_worker_is_refused(
         began = time.process_time()
         with pytest.raises(DataError, match=said):
             made.to_connect_data("t", [], framed(number, data, path))
-        assert time.process_time() - began < 2.0
+        assert time.process_time() - began < 6.0
 
 
 @pytest.mark.parametrize("said", ["9" * 5_000, "0", "19000", "-1", "x", "٣", str(1 << 29)])
@@ -484,5 +484,5 @@ def test_the_numbers_of_many_fields_take_no_time(memory: MemoryRegistry) -> None
     fields = tuple(Field(f"f{at}", INT32) for at in range(20_000))
     began = time.process_time()
     numbers = numbers_of(Schema(type=Type.STRUCT, fields=fields))
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 3.0
     assert (numbers[("f18998",)], numbers[("f18999",)], numbers[("f19999",)]) == (18_999, 20_000, 21_000)

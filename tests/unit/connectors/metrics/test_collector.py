@@ -27,7 +27,8 @@ from tests.support.rest import RestWorker, rest_worker
 
 SECRET: Final = "geheim-4711"
 TASKS: Final = 3
-QUICK_S: Final = 0.1
+QUICK_S: Final = 0.3
+"""CPU time that a scrape of a thousand partitions may take: 6 times what it does."""
 COUNTS: Final = {name: 1_000 + 7 * place for place, name in enumerate((*Counters().values(), "catalog_commits"))}
 """A number of its own for each count."""
 COUNTED: Final = {
@@ -311,7 +312,7 @@ def test_no_config_is_in_the_text() -> None:
 
 
 def test_a_scrape_is_quick() -> None:
-    """A thousand partitions take less than 100 ms of a processor, with values for each."""
+    """Of a thousand partitions, with values for each."""
     logs = [
         log(
             *(run(10 * place, 10 * place + 10, 30, arrived=NOW_MS - place) for place in range(1, 9)),

@@ -16,7 +16,9 @@ from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Transform
 from tests.unit.connectors.test_amplifying_records import little_room
 
-NAMES: Final = [f"f{number}" for number in range(15_000)]
+NAMES: Final = [f"f{number}" for number in range(25_000)]
+SOON_S: Final = 2.5
+"""CPU time that a transform may take: 8 times what the slowest does. To look for each name in a list takes more."""
 LISTED: Final = ",".join(reversed(NAMES))
 """All of them, the last first."""
 VALUE: Final = {**dict.fromkeys(NAMES, 1), "at": None}
@@ -69,14 +71,14 @@ UNCHANGED: Final = {"Filter", "RegexRouter", "TombstoneHandler"}
 def test_time_is_for_the_fields_alone(
     name: str, options: dict[str, str], schema: Schema | None, value: dict[str, Any]
 ) -> None:
-    """Of 15,000 fields and as many names in a setting, with a schema that no record had before."""
+    """Of 25,000 fields and as many names in a setting, with a schema that no record had before."""
     transform = made(ClassSpec(name, options), TRANSFORMS, str)
     assert isinstance(transform, Transform)
     headers = tuple(Header(name, 1, INT32) for name in NAMES)
     record = ConnectRecord("t", 0, 0, 7, None, None, schema, value, headers)
     began = time.thread_time()
     assert transform.apply(record) is not None
-    assert time.thread_time() - began < 1
+    assert time.thread_time() - began < SOON_S
 
 
 def test_every_transform_is_tried() -> None:
@@ -94,6 +96,6 @@ def test_what_settings_add_to_each_schema_has_a_bound() -> None:
     parts = tuple(Field(part, replace(SOURCE, fields=(Field("a", INT32),))) for part in ("after", "source"))
     value = {part: {"a": 1} for part in ("after", "source")}
     with little_room(HEAVIEST):
-        for number in range(30):
+        for number in range(22):
             schema = Schema(type=Type.STRUCT, name=f"s{number}.Envelope", fields=parts)
             assert transform.apply(ConnectRecord("t", 0, 0, 7, None, None, schema, value)) is not None
