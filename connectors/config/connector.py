@@ -22,8 +22,9 @@ from pydantic import (
 from connectors.chain.fill_settings import UNAVAILABLE
 from connectors.chain.routing import has_routers, only_routers, output_of, outputs_of
 from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
-from connectors.config import client_names, client_translate, flat_file, rules
-from connectors.config.client_translate import name_faults
+from connectors.config import flat_file, rules
+from connectors.config.clients import client_names, client_translate
+from connectors.config.clients.client_translate import name_faults
 from connectors.config.definitions import definitions, family, setting
 from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (

@@ -12,13 +12,13 @@ import structlog
 from compactor.storage.locations import azure_account
 from connectors.chain.fit import fit_faults
 from connectors.config import errors
-from connectors.config.client_check import client_faults
+from connectors.config.clients.client_check import client_faults
+from connectors.config.clients.override_policy import override_faults
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.errors import Fault, FaultyConfigError, raise_all, shown
 from connectors.config.flat_file import check_size
 from connectors.config.json_file import read_object
-from connectors.config.override_policy import override_faults
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
 from connectors.config.rules import loop_fault, pair_faults

@@ -18,8 +18,8 @@ from typing import Final, TypeAlias
 
 from pydantic import BaseModel
 
-from connectors.config.client_names import REFUSED
-from connectors.config.client_translate import JAVA
+from connectors.config.clients.client_names import REFUSED
+from connectors.config.clients.client_translate import JAVA
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import FIRST_RELEASE, Definition, definitions, families, paragraphs
 from connectors.config.errors import CONNECT_LATER

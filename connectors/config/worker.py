@@ -14,8 +14,10 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from connectors.chain.spec import chain_faults
-from connectors.config import client_names, client_translate, errors, flat_file
-from connectors.config.client_translate import name_faults
+from connectors.config import errors, flat_file
+from connectors.config.clients import client_names, client_translate
+from connectors.config.clients.client_translate import name_faults
+from connectors.config.clients.override_policy import POLICY, OverridePolicy
 from connectors.config.connector import ClassSettings, ConnectorConfig
 from connectors.config.definitions import definitions, family, family_of, setting
 from connectors.config.errors import Fault, SeveralFaultsError
@@ -38,7 +40,6 @@ from connectors.config.fields import (
     local_path,
 )
 from connectors.config.flat_file import family_texts
-from connectors.config.override_policy import POLICY, OverridePolicy
 from connectors.config.snapshot_places import ALLOWED
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 

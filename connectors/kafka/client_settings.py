@@ -79,7 +79,7 @@ class ClientSettings(Struct, frozen=True):
     @classmethod
     def of(cls, worker: WorkerConfig, connector: ConnectorConfig) -> ClientSettings:
         """Merges the settings of both files with those that keyfold pins and its defaults. Raises ConfigError."""
-        from connectors.config.clients import client_config  # not in Spark's tasks, which never merge anything
+        from connectors.config.clients.merged import client_config  # not in Spark's tasks, which never merge anything
 
         name = connector.name
         named: dict[str, Setting] = {"client.id": f"connector-consumer-{name}", "group.id": connector.group_id}

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from compactor.secret_forms import without
-from connectors.config.librdkafka import ClientKind
+from connectors.config.clients.librdkafka import ClientKind
 from connectors.config.secrets import credentials_of
 from connectors.errors import LoginRefusedError, NoConnectionError
 from connectors.kafka.admin import new_client

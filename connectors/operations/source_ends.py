@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from msgspec import Struct
 
 from compactor.model.record import TopicPartition
-from connectors.config.clients import client_config
+from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.admin import topic_id

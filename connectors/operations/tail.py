@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from compactor.errors import KeyfoldError
 from connectors.clock import Clock
-from connectors.config.clients import client_config
+from connectors.config.clients.merged import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConnectorError, NotAllowedError, UnreachableError, UsageError
 from connectors.kafka.broker_text import broker_text

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from compactor.errors import KeyfoldError
-from connectors.config.clients import client_config
+from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector, load_valid_part, load_worker, other_file

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from compactor.errors import KeyfoldError
 from connectors.clock import SYSTEM_CLOCK
-from connectors.config.clients import client_config
+from connectors.config.clients.merged import client_config
 from connectors.config.worker import WorkerConfig
 from connectors.dev.revision import revision
 from connectors.rest.listeners import LIMITS, BoundListener, ClientLimits, advertised

@@ -11,9 +11,9 @@ from msgspec import json
 from compactor.model.state import Topic
 from compactor.model.times import moment
 from compactor.secret_forms import HIDDEN
+from connectors.config.clients.override_policy import protection_of
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.fields import CONNECTOR_CLASS
-from connectors.config.override_policy import protection_of
 from connectors.config.secrets import masked, printable_text
 from connectors.rest import shapes
 from connectors.rest.answers import Share, check_length

@@ -7,8 +7,8 @@ from itertools import cycle
 from typing import Any
 
 from connectors.class_names import ClassNames
-from connectors.config.client_names import CLIENT_SETTINGS
-from connectors.config.client_translate import JAVA, STORE_TYPES
+from connectors.config.clients.client_names import CLIENT_SETTINGS
+from connectors.config.clients.client_translate import JAVA, STORE_TYPES
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.converters.names import CONVERTERS, HEADER_CONVERTERS

@@ -19,8 +19,8 @@ from compactor.secret_forms import HIDDEN
 from connectors import known_values, logging_setup
 from connectors.chain.chain import Chain
 from connectors.chain.spec import chain_spec
-from connectors.config.client_names import ALIASES, CLIENT_SETTINGS
-from connectors.config.client_translate import JAVA, parse_jaas
+from connectors.config.clients.client_names import ALIASES, CLIENT_SETTINGS
+from connectors.config.clients.client_translate import JAVA, parse_jaas
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
 from connectors.config.secrets import credentials_of, is_secret, logged_text, masked, text_of_connector

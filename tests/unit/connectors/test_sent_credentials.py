@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from compactor.secret_forms import HIDDEN, without
-from connectors.config.clients import client_config
+from connectors.config.clients.merged import client_config
 from connectors.config.files import load_connector, load_worker
 from connectors.config.secrets import credentials_of, logged_text, text_of_connector
 from connectors.known_values import remember_setting, without_credentials

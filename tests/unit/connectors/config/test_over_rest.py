@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from compactor.secret_forms import HIDDEN
-from connectors.config import librdkafka
-from connectors.config.client_names import CLIENT_SETTINGS, FILES, NOT_OVER_REST
-from connectors.config.clients import client_config
+from connectors.config.clients import librdkafka
+from connectors.config.clients.client_names import CLIENT_SETTINGS, FILES, NOT_OVER_REST
+from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked, load_worker

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from connectors.config.librdkafka import ClientKind
+from connectors.config.clients.librdkafka import ClientKind
 from connectors.errors import NoConnectionError, UnreachableError
 from connectors.kafka.client_settings import ClientSettings, Setting
 from connectors.kafka.probe import SURE_S, BrokerProbe, ErrorListener, first_answer, probe, probe_all, refused

@@ -9,14 +9,14 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from connectors.config import librdkafka
-from connectors.config.client_check import client_faults, without_secrets
-from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, WORDS
-from connectors.config.client_translate import JAVA, name_faults, parse_jaas
-from connectors.config.clients import client_config
+from connectors.config.clients import librdkafka
+from connectors.config.clients.client_check import client_faults, without_secrets
+from connectors.config.clients.client_names import ALIASES, CLIENT_SETTINGS, WORDS
+from connectors.config.clients.client_translate import JAVA, name_faults, parse_jaas
+from connectors.config.clients.librdkafka import ClientKind
+from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import RefusedValueError
-from connectors.config.librdkafka import ClientKind
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError
 

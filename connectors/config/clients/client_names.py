@@ -1,6 +1,6 @@
 """Settings of Kafka clients by name: those that go on to librdkafka, and those that are refused, with the reason.
 
-Which values a setting takes is not said here: librdkafka is asked (`connectors.config.librdkafka`).
+Which values a setting takes is not said here: librdkafka is asked (`connectors.config.clients.librdkafka`).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Final
 
-from connectors.config.librdkafka import ClientKind
+from connectors.config.clients.librdkafka import ClientKind
 
 _ANY_CLIENTS: Final = """
     client.id message.max.bytes message.copy.max.bytes receive.message.max.bytes

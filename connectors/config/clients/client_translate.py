@@ -11,10 +11,11 @@ from typing import Final
 
 from compactor.digits import whole
 from connectors import jaas
-from connectors.config import client_names, errors, librdkafka
-from connectors.config.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
+from connectors.config import errors
+from connectors.config.clients import client_names, librdkafka
+from connectors.config.clients.client_names import ALIASES, CLIENT_SETTINGS, TRANSACTIONAL, WORDS
+from connectors.config.clients.librdkafka import ClientKind
 from connectors.config.errors import Fault, RefusedValueError, refused
-from connectors.config.librdkafka import ClientKind
 from connectors.jaas import JaasError
 from connectors.placeholders import has_placeholder
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from connectors.config import librdkafka
-from connectors.config.client_translate import JAVA, in_lines, parse_jaas
-from connectors.config.clients import client_config
+from connectors.config.clients import librdkafka
+from connectors.config.clients.client_translate import JAVA, in_lines, parse_jaas
+from connectors.config.clients.inline_pem import KEYS, LONGEST_PEM, LONGEST_TEXT, PEM, check_text
+from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError, RefusedValueError
 from connectors.config.files import checked, load_worker
-from connectors.config.inline_pem import KEYS, LONGEST_PEM, LONGEST_TEXT, PEM, check_text
 from connectors.config.worker import WorkerConfig
 from connectors.placeholders import FILES
 from tests.support.cli import worker_file

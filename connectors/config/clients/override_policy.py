@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, get_args
 
-from connectors.config import client_translate
+from connectors.config.clients import client_translate
+from connectors.config.clients.librdkafka import ClientKind
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
-from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import is_secret
 
 POLICY: Final = "connector.client.config.override.policy"

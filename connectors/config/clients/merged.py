@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from connectors.config import client_translate
-from connectors.config.client_names import ALIASES, FILES, NOT_OVER_REST, SYSTEMS
-from connectors.config.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
+from connectors.config.clients import client_translate
+from connectors.config.clients.client_names import ALIASES, FILES, NOT_OVER_REST, SYSTEMS
+from connectors.config.clients.client_translate import EXPORT_KEYS, EXPORT_TRUST, STORE_TYPES
+from connectors.config.clients.inline_pem import check_text
+from connectors.config.clients.librdkafka import ClientKind
+from connectors.config.clients.override_policy import weakened
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError, RefusedValueError, refused
-from connectors.config.inline_pem import check_text
-from connectors.config.librdkafka import ClientKind
-from connectors.config.override_policy import weakened
 from connectors.config.secrets import is_placeholder, is_secret
 from connectors.config.worker import WorkerConfig
 from connectors.credentials import logins

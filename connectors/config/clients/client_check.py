@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from compactor.secret_forms import forms_of, without
-from connectors.config import librdkafka
-from connectors.config.client_names import FILES, SYSTEMS
-from connectors.config.client_translate import JAVA
-from connectors.config.clients import client_config
+from connectors.config.clients import librdkafka
+from connectors.config.clients.client_names import FILES, SYSTEMS
+from connectors.config.clients.client_translate import JAVA
+from connectors.config.clients.librdkafka import ClientKind
+from connectors.config.clients.merged import client_config
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault, FaultyConfigError
-from connectors.config.librdkafka import ClientKind
 from connectors.config.secrets import credentials_of, is_secret
 from connectors.config.worker import WorkerConfig
 from connectors.credentials import is_of_login

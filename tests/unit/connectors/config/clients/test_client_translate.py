@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.config.client_translate import in_lines, to_librdkafka
+from connectors.config.clients.client_translate import in_lines, to_librdkafka
 
 BODY = "MIIB" + "a" * 80 + "=="
 IN_LINES = f"-----BEGIN CERTIFICATE-----\n{BODY[:64]}\n{BODY[64:]}\n-----END CERTIFICATE-----"

@@ -1,0 +1,1 @@
+"""Settings of Kafka clients: their names, their translation to librdkafka, who may set them."""
