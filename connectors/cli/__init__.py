@@ -1,1 +1,1 @@
-"""The command line: one file a command; main.py knows all of them, and how each ends."""
+"""The command line: main.py knows all commands and how each ends, `commands` has a file for each."""

@@ -23,28 +23,28 @@ from typer.core import TyperCommand, TyperGroup
 from compactor.errors import KeyfoldError
 from compactor.spark.errors import briefly
 from connectors import logging_setup
-from connectors.cli.analyze import analyze
-from connectors.cli.clean import clean
-from connectors.cli.connectors import app as connectors_app
-from connectors.cli.delete import delete
-from connectors.cli.demo import demo
-from connectors.cli.describe import describe
-from connectors.cli.dlq import app as dlq_app
-from connectors.cli.dump import dump
-from connectors.cli.failpoints import failpoints
-from connectors.cli.get import get
-from connectors.cli.kafka import kafka
+from connectors.cli.commands.analyze import analyze
+from connectors.cli.commands.clean import clean
+from connectors.cli.commands.connectors import app as connectors_app
+from connectors.cli.commands.delete import delete
+from connectors.cli.commands.demo import demo
+from connectors.cli.commands.describe import describe
+from connectors.cli.commands.dlq import app as dlq_app
+from connectors.cli.commands.dump import dump
+from connectors.cli.commands.failpoints import failpoints
+from connectors.cli.commands.get import get
+from connectors.cli.commands.kafka import kafka
+from connectors.cli.commands.package import package
+from connectors.cli.commands.rebuild import rebuild
+from connectors.cli.commands.release import release
+from connectors.cli.commands.restart import restart
+from connectors.cli.commands.resync import resync
+from connectors.cli.commands.run import run
+from connectors.cli.commands.snapshot import snapshot
+from connectors.cli.commands.tail import tail
+from connectors.cli.commands.validate import validate
+from connectors.cli.commands.version import installed, version
 from connectors.cli.output import note, say
-from connectors.cli.package import package
-from connectors.cli.rebuild import rebuild
-from connectors.cli.release import release
-from connectors.cli.restart import restart
-from connectors.cli.resync import resync
-from connectors.cli.run import run
-from connectors.cli.snapshot import snapshot
-from connectors.cli.tail import tail
-from connectors.cli.validate import validate
-from connectors.cli.version import installed, version
 from connectors.config.secrets import logged_text
 from connectors.errors import EXIT_INTERRUPTED, EXIT_OK, exit_code
 

@@ -11,8 +11,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from compactor.errors import KeyfoldError
-from connectors.rest import connectors, errors, lifecycle, loggers, offsets, plugins, records, worker_info
+from connectors.rest import errors
 from connectors.rest.context import RestContext
+from connectors.rest.endpoints import connectors, lifecycle, loggers, offsets, plugins, records, worker_info
 from connectors.rest.views import VERSION
 
 _JSON: Final = ("*/*", "application/*", "application/json")

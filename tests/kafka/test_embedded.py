@@ -19,7 +19,7 @@ from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
 from connectors.errors import EXIT_UNREACHABLE, UnreachableError, exit_code
 from tests.support.kafka import ToSend, consume_all, create_topic, produce, produce_transaction, wait_until
 
-_COMMAND = "import typer; from connectors.cli.kafka import kafka; typer.run(kafka)"
+_COMMAND = "import typer; from connectors.cli.commands.kafka import kafka; typer.run(kafka)"
 
 
 Run = Callable[..., "tuple[subprocess.Popen[str], list[psutil.Process], str]"]

@@ -14,7 +14,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_lock import OwnerLock, this_process
 from compactor.model.actions import AddPartition, AddTopic, AnyAction, Append, Clean, CloseTopic, Publish, Quarantine
 from compactor.model.log import BASE, Quarantined
-from connectors.cli import analyze
+from connectors.cli.commands import analyze
 from connectors.cli.options import CommandParts
 from connectors.errors import ConfigError
 from connectors.operations import analyze as operation

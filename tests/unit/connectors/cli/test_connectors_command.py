@@ -16,8 +16,8 @@ from typer.testing import Result
 
 from compactor.errors import StorageError
 from compactor.model.record import TopicPartition
-from connectors.cli import connectors
-from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.cli.commands import connectors
+from connectors.cli.commands.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.config.files import load_connector
 from connectors.rest import client
 from tests.support.cli import NAME, connector_file, invoke, worker_file
@@ -75,7 +75,7 @@ def state_of(worker: RestWorker, name: str) -> str:
 
 def test_every_subcommand_is_here() -> None:
     """Those of the help are those that are tried."""
-    from connectors.cli.connectors import app
+    from connectors.cli.commands.connectors import app
 
     assert [command.name for command in app.registered_commands] == list(WORDS)
 

@@ -13,7 +13,7 @@ import bcrypt
 import pytest
 from typer.testing import CliRunner, Result
 
-from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.cli.commands.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.cli.main import app
 from tests.support.cli import connector_file, own_logging
 from tests.support.echo_server import echo_server

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from connectors.cli.connectors import PASSWORD_VARIABLE, URL_VARIABLE
+from connectors.cli.commands.connectors import PASSWORD_VARIABLE, URL_VARIABLE
 from connectors.rest.client import ANSWER_BYTES
 from tests.support.cli import invoke
 from tests.support.echo_server import echo_server

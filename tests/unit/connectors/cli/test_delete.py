@@ -12,7 +12,7 @@ import pytest
 from compactor.catalog import owner_lock
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from connectors.cli import delete as command
+from connectors.cli.commands import delete as command
 from connectors.cli.options import CommandParts
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_worker

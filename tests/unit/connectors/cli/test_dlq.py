@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from connectors.cli import dlq
+from connectors.cli.commands import dlq
 from connectors.cli.options import CommandParts
 from connectors.errors import ConflictError
 from connectors.operations.redrive.letters import Letter, LetterFilter

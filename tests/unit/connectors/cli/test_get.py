@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.model.actions import Publish
-from connectors.cli.get import parsed
+from connectors.cli.commands.get import parsed
 from connectors.errors import UsageError
 from tests.support.cli import connector_file, execute, invoke, keep, row, worker_file
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from connectors.cli import connectors
 from connectors.cli import main as commands
+from connectors.cli.commands import connectors
+from connectors.cli.commands.run import run
 from connectors.cli.main import COMMANDS
-from connectors.cli.run import run
 from tests.support.cli import ROOT, connector_file, environment, execute, invoke, keep, row, worker_file
 
 QUICK_S = 2.0
@@ -42,7 +42,7 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
 
 def test_every_command_is_a_file_of_its_name() -> None:
     """A module whose docstring begins with `keyfold NAME` is that command, and main.py lists it."""
-    files = (ROOT / "connectors" / "cli").glob("*.py")
+    files = (ROOT / "connectors" / "cli" / "commands").glob("*.py")
     assert {path.stem for path in files if path.read_text().startswith(f'"""`keyfold {path.stem}`')} == {
         *NAMES,
         *("connectors", "dlq"),

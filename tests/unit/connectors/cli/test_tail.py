@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
-from connectors.cli import tail as command
+from connectors.cli.commands import tail as command
 from connectors.errors import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, ConnectorError, UsageError, exit_code
 from connectors.operations import tail
 from tests.support.cli import invoke, own_logging, worker_file

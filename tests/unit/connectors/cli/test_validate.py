@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectors.cli.validate import validate
+from connectors.cli.commands.validate import validate
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
 from connectors.errors import EXIT_CONFIG, ConfigError, exit_code

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from connectors.cli.demo import own_command
+from connectors.cli.commands.demo import own_command
 from connectors.config.files import load_connector, load_worker
 from connectors.dev.demo import data, steps
 from connectors.dev.demo.folder import DemoFolder, shown

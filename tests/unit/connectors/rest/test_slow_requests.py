@@ -17,7 +17,8 @@ from fastapi.routing import APIRoute
 
 from compactor.catalog.catalog import Catalog
 from compactor.model.log import PartitionLog
-from connectors.rest import connectors, lifecycle, loggers, offsets, plugins, security, worker_info
+from connectors.rest import security
+from connectors.rest.endpoints import connectors, lifecycle, loggers, offsets, plugins, worker_info
 from connectors.rest.listeners import ClientLimits
 from connectors.rest.slow_calls import Slow
 from tests.support.kafka import wait_until

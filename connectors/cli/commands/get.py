@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import Struct
 
-from connectors.cli.dump import TextOption, writes_to_terminal
+from connectors.cli.commands.dump import TextOption, writes_to_terminal
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
 from connectors.cli.output import JsonLines, Readable, note, readable
 from connectors.errors import UsageError
