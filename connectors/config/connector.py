@@ -23,7 +23,6 @@ from connectors.chain.fill_settings import UNAVAILABLE
 from connectors.chain.routing import has_routers, only_routers, output_of, outputs_of
 from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
 from connectors.config import flat_file, rules
-from connectors.config.clients import client_names, client_translate
 from connectors.config.clients.client_translate import name_faults
 from connectors.config.definitions import definitions, family, setting
 from connectors.config.errors import Fault, SeveralFaultsError
@@ -71,6 +70,7 @@ _pace: Final = partial(setting, group="Pace, and what to do when the source has 
 _errors: Final = partial(setting, group="Errors")
 
 
+@flat_file.model_of("connector")
 class ConnectorConfig(BaseModel):
     """Every setting of one connector, checked. Times in ms, sizes in bytes; None if nothing is set.
 
@@ -338,7 +338,8 @@ class ConnectorConfig(BaseModel):
 
         if isinstance(raw, Mapping):
             check_size(texts := flat_file.texts_of(raw), subject(texts))
-        return flat_file.read(cls, raw, handler, subject, _hint, {"limits": limits_of(info)})
+        clients = "consumer.override.{0}, producer.override.{0} or admin.override.{0}"
+        return flat_file.read(cls, raw, handler, subject, clients, {"limits": limits_of(info)})
 
     @field_validator("given")
     @classmethod
@@ -431,18 +432,6 @@ def _from_placeholders(given: Mapping[str, str]) -> dict[str, str]:
     named = [keys_by_field[field] for field in ("topics", "output_topic_template") if field in keys_by_field]
     made_of = named + routing
     return {**keys_by_field, "outputs": made_of[0]} if made_of else keys_by_field
-
-
-def _hint(name: str) -> str | None:
-    if (why := client_names.reason(name)) is not None:
-        return f"cannot be set: {why}."
-    if client_translate.is_known(name):
-        return f"a client's setting; write consumer.override.{name}, producer.override.{name} or admin.override.{name}."
-    from connectors.config.worker import WorkerConfig  # here, as worker.py needs this module
-
-    if name in definitions(WorkerConfig):
-        return "is a key of the worker file, not of the connector file; move it there."
-    return None
 
 
 def with_settings(config: ConnectorConfig, changes: Mapping[str, object]) -> ConnectorConfig:

@@ -28,10 +28,10 @@ SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 _MOST_TASKS: Final = 10_000
+"""As many transactional ids as a committed position names (`compactor.model.position.MOST_BUCKETS`), one a task."""
 _MOST_EXCLUDED: Final = 50
 """Patterns of `topics.exclude`: each is matched against every topic of the cluster that `topics.regex` matches, some
 2 µs each, which is 1 s for 10,000 topics. Fewer would be too few for a database's own topics of every kind."""
-"""As many transactional ids as a committed position names (`compactor.model.position.MOST_BUCKETS`), one a task."""
 _WHOLE = re.compile(r"\+?\d{1,19}|-(?!0\d)\d{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _CONNECTOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}(?<!\.)", re.ASCII)

@@ -21,9 +21,9 @@ from connectors.config.flat_file import check_size
 from connectors.config.json_file import read_object
 from connectors.config.relative_paths import anchored, folder_of
 from connectors.config.rest_rules import rest_faults
-from connectors.config.rules import loop_fault, pair_faults
 from connectors.config.secrets import is_secret
 from connectors.config.snapshot_places import place_clash, place_of, rest_fault_of_account, rest_faults_of_place
+from connectors.config.topic_clashes import loop_fault, pair_faults
 from connectors.config.worker import WorkerConfig
 from connectors.credentials import logins
 from connectors.known_values import remember_setting

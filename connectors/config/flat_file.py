@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, BeforeValidator, ModelWrapValidatorHandler, ValidationError, ValidationInfo
 
 from connectors.config import errors
+from connectors.config.clients import client_names, client_translate
 from connectors.config.definitions import definitions, families, family_of
 from connectors.config.errors import Fault, FaultyConfigError, SeveralFaultsError
 from connectors.config.fields import RefusalError, as_text, limits_of, text_of
@@ -15,6 +16,18 @@ from connectors.config.secrets import masked
 from connectors.placeholders import SecretError
 
 Model = TypeVar("Model", bound=BaseModel)
+_MODELS: Final[dict[str, type[BaseModel]]] = {}
+"""The model of each kind of file, as `model_of` is told: a key in the wrong one is known by it."""
+
+
+def model_of(file: str) -> Callable[[type[Model]], type[Model]]:
+    """Makes the decorator of the model of a kind of file, `worker` or `connector`."""
+
+    def keep(model: type[Model]) -> type[Model]:
+        _MODELS[file] = model
+        return model
+
+    return keep
 
 
 def read(
@@ -22,14 +35,14 @@ def read(
     raw: object,
     handler: ModelWrapValidatorHandler[Model],
     subject: Callable[[Mapping[str, str]], str],
-    hint: Callable[[str], str | None],
+    clients: str,
     more: Mapping[str, Any] | None = None,
 ) -> Model:
     """Validates the mapping `raw` of a file: the body of a model's wrap validator.
 
     The model's last field before its families is `given`: the settings as texts, placeholders unresolved. `subject`
-    names the file; `hint` gives a sentence for an unknown key that deserves more than the nearest name. `more` are
-    fields that are no settings. Raises FaultyConfigError with every fault.
+    names the file; `clients` has, with `{0}` for its name, the keys that set a setting of clients. `more` are fields
+    that are no settings. Raises FaultyConfigError with every fault.
     """
     if not isinstance(raw, Mapping):
         text = "must be a JSON object of settings, or one with name and config."
@@ -37,7 +50,7 @@ def read(
     values = {str(name): as_text(value) for name, value in raw.items()}
     given = {name: text for name, text in values.items() if isinstance(text, str)}
     by_alias, strange = _by_alias(model, values)
-    faults = [_strange(model, name, values[name], hint) for name in strange]
+    faults = [_strange(model, name, values[name], clients) for name in strange]
     try:
         config = handler({**by_alias, "given": given, **(more or {})})
     except ValidationError as error:
@@ -64,11 +77,28 @@ def _by_alias(
     return by_alias, tuple(strange)
 
 
-def _strange(model: type[BaseModel], name: str, value: str | RefusalError, hint: Callable[[str], str | None]) -> Fault:
+def _strange(model: type[BaseModel], name: str, value: str | RefusalError, clients: str) -> Fault:
     if isinstance(value, RefusalError):
         return Fault(name, str(value))
     known = (*definitions(model), *families(model))
-    return Fault(name, errors.not_yet(name) or hint(name) or errors.unknown(name, known))
+    return Fault(name, errors.not_yet(name) or _hint(model, name, clients) or errors.unknown(name, known))
+
+
+def _hint(model: type[BaseModel], name: str, clients: str) -> str | None:
+    """Returns a sentence for a key that `model` does not have and that deserves more than the nearest name."""
+    if (why := client_names.reason(name)) is not None:
+        return f"cannot be set: {why}."
+    if client_translate.is_known(name):
+        return f"a client's setting; write {clients.format(name)}."
+    own = next(file for file, each in _MODELS.items() if each is model)
+    return next(
+        (
+            f"is a key of the {file} file, not of the {own} file; move it there."
+            for file, each in _MODELS.items()
+            if name in definitions(each)
+        ),
+        None,
+    )
 
 
 def texts_of(raw: Mapping[Any, Any]) -> dict[str, str]:

@@ -16,9 +16,9 @@ from compactor.storage.locations import azure_account
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
 from connectors.config.fields import is_folder, store_location
+from connectors.config.worker import ALLOWED
 
 KEY: Final = "snapshot.location"
-ALLOWED: Final = "snapshot.location.allowed.prefixes"
 
 Place = tuple[str, ...]
 """The parts of a location: what it is of (a machine's folders, or a bucket), then one for each folder."""

@@ -15,10 +15,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from connectors.chain.spec import chain_faults
 from connectors.config import errors, flat_file
-from connectors.config.clients import client_names, client_translate
 from connectors.config.clients.client_translate import name_faults
-from connectors.config.clients.override_policy import POLICY, OverridePolicy
-from connectors.config.connector import ClassSettings, ConnectorConfig
+from connectors.config.connector import ClassSettings
 from connectors.config.definitions import definitions, family, family_of, setting
 from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (
@@ -40,7 +38,6 @@ from connectors.config.fields import (
     local_path,
 )
 from connectors.config.flat_file import family_texts
-from connectors.config.snapshot_places import ALLOWED
 from connectors.placeholders import DIRECTORIES, FILES, VARIABLES, Limits, SecretError, resolve
 
 PREFIX: Final = "KEYFOLD_"
@@ -51,6 +48,9 @@ OTHERS: Final = frozenset(
     }
 )
 """Variables of keyfold that are no settings of a worker."""
+POLICY: Final = "connector.client.config.override.policy"
+OverridePolicy = Literal["all", "principal", "none"]
+ALLOWED: Final = "snapshot.location.allowed.prefixes"
 PINNED: Final[dict[str, tuple[str, str]]] = {
     "spark.speculation": ("false", "two attempts of one publish task would fence each other"),
     "spark.scheduler.mode": ("FAIR", "a full fold must not hold all slots"),
@@ -93,6 +93,7 @@ class EnvironmentSource(PydanticBaseSettingsSource):
         return settings_of(os.environ)
 
 
+@flat_file.model_of("worker")
 class WorkerConfig(BaseSettings):
     """Every setting of a worker, checked. Times in ms.
 
@@ -306,7 +307,8 @@ class WorkerConfig(BaseSettings):
     @model_validator(mode="wrap")
     @classmethod
     def _read(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        return flat_file.read(cls, raw, handler, lambda _: "worker", _hint)
+        clients = "consumer.{0}, producer.{0} and admin.{0}"
+        return flat_file.read(cls, raw, handler, lambda _: "worker", clients)
 
     @field_validator("given")
     @classmethod
@@ -354,16 +356,6 @@ def _open_endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         endpoint = values.get(f"storage_{store}_endpoint") or ""
         if endpoint.lower().startswith("http://") and not values.get(f"storage_{store}_allow_http"):
             yield store, f"is without TLS; write https://, or set storage.{store}.allow.http to true."
-
-
-def _hint(name: str) -> str | None:
-    if name in definitions(ConnectorConfig):
-        return "is a key of the connector file, not of the worker file; move it there."
-    if (why := client_names.reason(name)) is not None:
-        return f"cannot be set: {why}."
-    if client_translate.is_known(name):
-        return f"a client's setting; write consumer.{name}, producer.{name} and admin.{name}."
-    return None
 
 
 def variable(name: str) -> str:

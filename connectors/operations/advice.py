@@ -18,7 +18,7 @@ from connectors.chain.spec import ChainSpec, Resolve, made_converter, options_of
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
 from connectors.config.files import OtherFile
-from connectors.config.topics import is_source
+from connectors.config.selection import is_source
 from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.converters.registered import RegisteredConverter

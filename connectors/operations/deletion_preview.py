@@ -27,7 +27,7 @@ from compactor.snapshot import manifest
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 from connectors.config.connector import ConnectorConfig
-from connectors.config.topics import select
+from connectors.config.selection import select
 from connectors.kafka.admin import Admin, TopicInfo
 from connectors.operations.redrive import floor
 from connectors.runtime import status

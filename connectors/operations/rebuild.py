@@ -27,8 +27,8 @@ from compactor.runs import paths
 from compactor.runs.writer import RunTarget, write_run
 from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
+from connectors.config.selection import select
 from connectors.config.stores import connector_storage
-from connectors.config.topics import select
 from connectors.config.worker import WorkerConfig
 from connectors.kafka import groups
 from connectors.kafka.admin import TopicInfo

@@ -16,7 +16,7 @@ from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.files import OtherFile, clashes, load_connector, load_valid_part, load_worker, other_file
 from connectors.config.folder_checks import snapshot_faults, storage_faults
 from connectors.config.secrets import logged_text
-from connectors.config.topics import missing, select
+from connectors.config.selection import missing, select
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConfigError, UnreachableError
 from connectors.jvm.java import find_java

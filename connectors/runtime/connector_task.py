@@ -25,8 +25,8 @@ from compactor.failpoints import hit
 from compactor.metrics import Freshness
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
+from connectors.config.selection import matches
 from connectors.config.stores import connector_storage, snapshot_storage
-from connectors.config.topics import matches
 from connectors.config.worker import WorkerConfig
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer

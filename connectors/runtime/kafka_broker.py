@@ -20,8 +20,8 @@ from compactor.model.state import CatalogState, Topic, deal
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
-from connectors.config.rules import refuse_loop
-from connectors.config.topics import matches, missing, select
+from connectors.config.selection import matches, missing, select
+from connectors.config.topic_clashes import refuse_loop
 from connectors.errors import PUBLISH_ANEW, NotAllowedError, OutputError, SourceMissingError, UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings

@@ -11,7 +11,8 @@ from compactor.ingest.ingest import Intake
 from compactor.model.state import BY_OFFSET
 from connectors.chain.spec import ChainSpec, is_plain
 from connectors.chain.task_growth import GROWTH_MAX
-from connectors.config.topics import TopicPattern, pattern
+from connectors.config.selection import pattern
+from connectors.config.topics import TopicPattern
 from connectors.data.bounds import MOST_READ
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.plan import TopicOffsets

@@ -9,9 +9,11 @@ import subprocess
 import sysconfig
 from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TypeAlias
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +93,12 @@ def test_imports_go_one_way() -> None:
     command = Path(sysconfig.get_path("scripts"), "lint-imports")
     done = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_no_module_needs_itself() -> None:
+    """No module imports, through others and within functions too, what imports it."""
+    graph = grimp.build_graph("compactor", "connectors", cache_dir=None)
+    TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in graph.modules}).prepare()
 
 
 def test_engine_reads_no_clock() -> None:

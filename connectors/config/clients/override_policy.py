@@ -10,16 +10,15 @@ login on its way, and keeps the login, would have it sent to anyone who listens 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from connectors.config.clients import client_translate
 from connectors.config.clients.librdkafka import ClientKind
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import Fault
 from connectors.config.secrets import is_secret
+from connectors.config.worker import POLICY, OverridePolicy
 
-POLICY: Final = "connector.client.config.override.policy"
-OverridePolicy = Literal["all", "principal", "none"]
 PRINCIPAL: Final = frozenset(
     {
         "sasl.jaas.config",

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from compactor.model.record import TopicPartition
 from connectors.chain.spec import changes_records
 from connectors.config.connector import ConnectorConfig
+from connectors.config.selection import is_source, matches
 from connectors.config.stores import connector_storage
-from connectors.config.topics import is_source, matches
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, UsageError
 from connectors.kafka import groups

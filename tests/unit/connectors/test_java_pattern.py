@@ -18,7 +18,8 @@ from connectors.chain.chain import Chain
 from connectors.chain.spec import chain_spec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
-from connectors.config.topics import TopicPattern, select
+from connectors.config.selection import select
+from connectors.config.topics import TopicPattern
 from connectors.errors import PatternError
 from connectors.java_pattern import LONGEST_TEXT, JavaPattern, java_pattern
 from connectors.source.topics import SourceTopics

@@ -20,7 +20,8 @@ from connectors.chain.spec import chain_spec
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import OtherFile, clashes
-from connectors.config.topics import TopicPattern, select
+from connectors.config.selection import select
+from connectors.config.topics import TopicPattern
 from connectors.data.record import ConnectRecord
 from connectors.errors import PatternError
 from connectors.java_pattern import JavaPattern, java_pattern

@@ -10,7 +10,7 @@ import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector
-from connectors.config.topics import select
+from connectors.config.selection import select
 
 ROOT: Final = Path(__file__).parents[4]
 FILE: Final = ROOT / "configs" / "database-rows.json"

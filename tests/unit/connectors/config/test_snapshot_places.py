@@ -9,8 +9,8 @@ import pytest
 from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import OtherFile, checked, clashes, load_connector, load_worker
-from connectors.config.snapshot_places import ALLOWED, place_of, rest_faults_of_place
-from connectors.config.worker import WorkerConfig
+from connectors.config.snapshot_places import place_of, rest_faults_of_place
+from connectors.config.worker import ALLOWED, WorkerConfig
 from connectors.placeholders import Limits
 from tests.support.cli import connector_file, worker_file
 from tests.support.settings import LEAST

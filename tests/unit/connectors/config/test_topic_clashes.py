@@ -8,7 +8,7 @@ import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import OtherFile, clashes
-from connectors.config.rules import refuse_loop
+from connectors.config.topic_clashes import refuse_loop
 from connectors.errors import OutputError
 
 TOLERANT = {"errors.tolerance": "all"}

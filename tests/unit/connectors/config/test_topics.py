@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from connectors.config.connector import ConnectorConfig
-from connectors.config.topics import matches, missing, select
+from connectors.config.selection import matches, missing, select
 from connectors.errors import ConfigError, PatternError
 from connectors.java_pattern import java_pattern
 

@@ -10,8 +10,7 @@ import pytest
 
 from compactor.catalog.owner_lock import Owner, OwnerLock, this_process
 from compactor.model.state import CatalogState, Topic
-from connectors.config.clients.override_policy import POLICY
-from connectors.config.snapshot_places import ALLOWED
+from connectors.config.worker import ALLOWED, POLICY
 from connectors.runtime import connectors
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
 from tests.support.rest import BUCKETS, RestWorker, message, rest_worker

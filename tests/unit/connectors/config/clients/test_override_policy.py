@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.config.clients.override_policy import POLICY
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import checked, load_connector, load_worker
+from connectors.config.worker import POLICY
 from tests.support.cli import connector_file, worker_file
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
