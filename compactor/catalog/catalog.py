@@ -67,15 +67,16 @@ from compactor.catalog.commits import (
     decoded,
     encode,
     format_of,
+    is_of,
     is_of_another,
     list_versions,
     read,
+    trimmable,
     unlisted,
 )
 from compactor.catalog.history import ATTEMPTS, History
 from compactor.catalog.owner_lock import shown
 from compactor.catalog.rules import Rules, refuse_others
-from compactor.catalog.trim import is_of, trimmable
 from compactor.errors import (
     DEFECT,
     CatalogError,

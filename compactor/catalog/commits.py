@@ -24,7 +24,7 @@ from compactor.errors import (
 )
 from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Reorder, RestoreLog, Skip
 from compactor.model.state import CatalogState, apply
-from compactor.storage.base import Storage
+from compactor.storage.base import FileInfo, Storage
 from compactor.storage.limits import MOST_BYTES
 
 # The first format: what a keyfold without generations understands. It is written as long as it suffices.
@@ -35,6 +35,11 @@ FOLDER: Final = "catalog"
 # Commits between two checkpoints. With more, a start replays more files; with fewer, the whole state is written
 # more often: 0.23 s for a state with 100,000 runs.
 CHECKPOINT_EVERY: Final = 50
+# Old versions stay this long for readers that began with an older listing; a reader that is slower starts over.
+TRIM_GRACE_MS: Final = 300_000
+# Versions that far below the second newest checkpoint go whatever their age: commits may follow one another in ms,
+# and each of them lists the folder.
+TRIM_KEEP: Final = 100
 
 RESTORE: Final = (
     "See whether storage.location is mounted and complete; if it is, restore the connector's folder from a backup, or "
@@ -136,6 +141,25 @@ def version_of(name: str) -> tuple[int, bool] | None:
     if kind not in (_COMMIT, _CHECKPOINT) or not _is_number(number):
         return None
     return int(number), kind == _CHECKPOINT
+
+
+def trimmable(files: Sequence[FileInfo], now_ms: int, newest: int) -> list[str]:
+    """Returns the catalog files that may go: below the second newest checkpoint, and past a grace or far below it.
+
+    `newest`: the catalog's newest version. A checkpoint above it is of a catalog that is gone (`catalog.catalog`).
+    A reader that still wants one starts over; the grace keeps that rare, and the second newest
+    checkpoint is there for the day on which the newest turns out to be damaged.
+    """
+    named = [(info, parsed) for info in files if (parsed := version_of(info.path))]
+    checkpoints = sorted(version for _, (version, checkpoint) in named if checkpoint and version <= newest)
+    if len(checkpoints) < 2:
+        return []
+    keep = checkpoints[-2]
+    return [
+        info.path
+        for info, (version, _) in named
+        if version < keep and (now_ms - info.modified_ms > TRIM_GRACE_MS or version < keep - TRIM_KEEP)
+    ]
 
 
 def list_versions(storage: Storage) -> Listing:
@@ -283,6 +307,24 @@ def _link(storage: Storage, listing: Listing, version: int) -> _Link:
 def is_of_another(head: Head, catalog_id: str | None) -> bool:
     """Returns whether a file names another catalog than `catalog_id`. One of an earlier version names none."""
     return catalog_id is not None and head.catalog not in (None, catalog_id)
+
+
+class _Named(Struct):
+    catalog: str | None = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Named)
+
+
+def is_of(catalog_id: str, data: bytes) -> bool:
+    """Returns whether a catalog's file with the content `data` names no other catalog than `catalog_id`.
+
+    What cannot be read names none, as files of earlier versions do not.
+    """
+    try:
+        return _DECODER.decode(data).catalog in (None, catalog_id)
+    except UNDECODABLE:
+        return True
 
 
 def newest_head(storage: Storage, listing: Listing) -> Head | None:

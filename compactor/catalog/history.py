@@ -1,4 +1,4 @@
-"""Reads a catalog: from its newest checkpoint on, or from the version that is held already.
+"""Reads a catalog: from its newest checkpoint on, or from the version that is held already; or its epoch alone.
 
 A reader relies on three things.
 
@@ -12,7 +12,7 @@ A reader relies on three things.
   file is missing below one that names no other catalog, the catalog has a hole.
 
 Instead of a damaged checkpoint the one before it is read, and the commits since: they say the same, and are kept
-(`compactor.catalog.trim`). A damaged commit has nothing in its place.
+(`commits.trimmable`). A damaged commit has nothing in its place.
 """
 
 from __future__ import annotations
@@ -261,3 +261,26 @@ def _changed_paths(before: CatalogState, after: CatalogState) -> frozenset[str]:
     """Returns the files of the logs that a commit has changed, as they were before it."""
     now = {id(log) for log in after.logs}
     return frozenset().union(*(log.paths for log in before.logs if id(log) not in now))
+
+
+def newest_epoch(storage: Storage, catalog_id: str | None = None) -> int:
+    """Reads the epoch of the newest commit in a connector's folder, 0 if there is none: one listing, two small files.
+
+    Every publish does so (step 6 of docs/protocol.md); it needs no state.
+
+    Raises ReplacedCatalogError if the folder holds another catalog than `catalog_id`, if that is given; StorageError;
+    CatalogError if the file is damaged.
+    """
+    for _ in range(ATTEMPTS):
+        listing = list_versions(storage)
+        try:
+            newest = newest_head(storage, listing)
+        except MissingFileError as error:
+            failure = error  # overtaken by many commits between the two calls
+            continue
+        if newest is not None and is_of_another(newest, catalog_id):
+            raise ReplacedCatalogError(
+                f"{storage.location}/{FOLDER} holds catalog {newest.catalog} now; catalog {catalog_id} is gone.", STOP
+            )
+        return 0 if newest is None else newest.epoch
+    raise failure

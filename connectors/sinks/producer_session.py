@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compactor.catalog.newest_epoch import newest_epoch
+from compactor.catalog.history import newest_epoch
 from compactor.errors import (
     FencedError,
     KeyfoldError,

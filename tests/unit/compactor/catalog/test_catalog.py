@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, list_versions
-from compactor.catalog.newest_epoch import newest_epoch
-from compactor.catalog.trim import TRIM_GRACE_MS, trimmable
+from compactor.catalog.commits import (
+    CHECKPOINT_EVERY,
+    FOLDER,
+    TRIM_GRACE_MS,
+    checkpoint_path,
+    commit_path,
+    list_versions,
+    trimmable,
+)
+from compactor.catalog.history import newest_epoch
 from compactor.errors import CatalogError, FencedError, GapError, StorageError
 from compactor.model.actions import Create, SetBuckets, TakeOver
 from compactor.model.state import CatalogState

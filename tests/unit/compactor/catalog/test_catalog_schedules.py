@@ -13,10 +13,8 @@ import pytest
 from compactor import failpoints
 from compactor.catalog.aside import LOST, set_aside
 from compactor.catalog.catalog import CREATE_ATTEMPTS, Catalog
-from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, commit_path, list_versions
-from compactor.catalog.history import ATTEMPTS
-from compactor.catalog.newest_epoch import newest_epoch
-from compactor.catalog.trim import TRIM_GRACE_MS
+from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, TRIM_GRACE_MS, commit_path, list_versions
+from compactor.catalog.history import ATTEMPTS, newest_epoch
 from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
 from compactor.model.actions import AnyAction, SetBuckets
 from compactor.model.state import CatalogState

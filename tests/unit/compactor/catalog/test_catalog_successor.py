@@ -18,9 +18,15 @@ from typing import Final
 import pytest
 
 from compactor.catalog.catalog import Catalog
-from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, checkpoint_path, commit_path, list_versions
-from compactor.catalog.newest_epoch import newest_epoch
-from compactor.catalog.trim import TRIM_GRACE_MS
+from compactor.catalog.commits import (
+    CHECKPOINT_EVERY,
+    FOLDER,
+    TRIM_GRACE_MS,
+    checkpoint_path,
+    commit_path,
+    list_versions,
+)
+from compactor.catalog.history import newest_epoch
 from compactor.clean.vacuum import vacuum
 from compactor.errors import FencedError, KeyfoldError
 from compactor.storage.base import Storage
