@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -141,3 +142,16 @@ def typed(error: KafkaError, doing: str, bootstrap: str, right: str | None = Non
             CHECK_BROKERS,
         )
     return PublishInterruptedError(f"{doing}: {broker_text(error)}.", "It is tried again.")
+
+
+@contextmanager
+def reading(config: Mapping[str, Any], what: str, topic: str) -> Iterator[None]:
+    """Raises what librdkafka raises in the block as `typed` says: that `what`, of `topic`, cannot be read.
+
+    `config` is that of the consumer.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        bootstrap = str(config.get("bootstrap.servers"))
+        raise typed(cause(error), f"{what} cannot be read", bootstrap, f"Read on topic {topic}") from error

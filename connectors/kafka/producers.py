@@ -102,10 +102,8 @@ def initialised(
         call_until_answered(producer.init_transactions, deadline_s, stopped)
     except KafkaException as error:
         name = config["transactional.id"]
-        doing, right = (
-            f"Transactional id {name} cannot be initialised",
-            f"Write and Describe on transactional id {name}",
-        )
+        doing = f"Transactional id {name} cannot be initialised"
+        right = f"Write and Describe on transactional id {name}"
         raise typed(cause(error), doing, str(config.get("bootstrap.servers")), right) from error
     return producer
 

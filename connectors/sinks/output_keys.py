@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import structlog
-from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.model.record import TopicPartition
 from connectors.kafka.client_settings import Setting
-from connectors.kafka.errors import cause, typed
+from connectors.kafka.errors import reading
 from connectors.sinks.output_reader import OutputPartitionReader, header_pairs, keyfold_source, named_generation
 
 _STEP: Final = 1_000_000
@@ -36,7 +35,7 @@ def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, en
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     live: dict[bytes, bool] = {}
     newest = 1
-    try:
+    with reading(config, f"The keys of output partition {output}-{tp.partition}", output):
         low, _ = reader.bounds()
         for start in range(low, end, _STEP):
             for message in reader.read(start, min(start + _STEP, end)):
@@ -46,7 +45,4 @@ def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, en
                     live[bytes(key)] = message.value() is not None
                     newest = max(newest, named_generation(headers))
             _log.info("reading the keys of an output", output=output, partition=tp.partition, offset=start, end=end)
-    except KafkaException as error:
-        doing = f"The keys of output partition {output}-{tp.partition} cannot be read"
-        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
     return OutputKeys(sorted(key for key, is_live in live.items() if is_live), newest)

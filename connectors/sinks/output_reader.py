@@ -30,7 +30,7 @@ from connectors.kafka.broker_text import broker_text
 from connectors.kafka.client_log import logged
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.consumers import every_latest_offset, headers_of
-from connectors.kafka.errors import cause, is_settling, typed
+from connectors.kafka.errors import cause, is_settling, reading, typed
 from connectors.kafka.retry import call_again
 from connectors.sinks.encode import GENERATION, IDENTITY, OFFSET, PARTITION, SYNTHETIC, TOPIC
 
@@ -70,12 +70,9 @@ def last_source_offset(
     record. Raises UnreachableError; PositionError if the output holds a later generation.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
-    try:
+    with reading(config, f"The end of output partition {output}-{tp.partition}", output):
         low, end = reader.bounds()
         return _search(reader, tp, max(low, _start_of(generation)), end, generation.number if generation else 1)
-    except KafkaException as error:
-        doing = f"The end of output partition {output}-{tp.partition} cannot be read"
-        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
 
 
 def _start_of(generation: Generation | None) -> int:
@@ -90,12 +87,9 @@ def holds_records(
     Raises as `last_source_offset`.
     """
     reader = OutputPartitionReader(config, Partition(output, partition))
-    try:
+    with reading(config, f"Output partition {output}-{partition}", output):
         low, end = reader.bounds()
         return any(True for _ in reader.read(max(low, _start_of(generation)), end))
-    except KafkaException as error:
-        doing = f"Output partition {output}-{partition} cannot be read"
-        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
 
 
 def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: int, generation: int) -> Tail:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import structlog
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import Message
 from confluent_kafka import TopicPartition as Partition
 
 from compactor.digits import whole
@@ -15,7 +15,7 @@ from compactor.errors import RebuildError
 from compactor.model import record
 from compactor.model.record import OWN_HEADERS, TopicPartition
 from connectors.kafka.client_settings import Setting
-from connectors.kafka.errors import cause, typed
+from connectors.kafka.errors import reading
 from connectors.sinks.encode import TIMESTAMP
 from connectors.sinks.output_reader import (
     Headers,
@@ -62,7 +62,7 @@ def last_records(
     raises, which finds by what a key is compared.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
-    try:
+    with reading(config, f"The records of output partition {output}-{tp.partition}", output):
         low, _ = reader.bounds()
         last: dict[bytes, int] = {}
         for message, _, offset in _own(reader, low, end, tp, generation):
@@ -76,9 +76,6 @@ def last_records(
             if offset is not None and last.get(_key(message)) == offset
         )
         yield from _batches(rows)
-    except KafkaException as error:
-        doing = f"The records of output partition {output}-{tp.partition} cannot be read"
-        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {output}") from error
 
 
 def _own(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from confluent_kafka import TopicPartition as Partition
 from msgspec import Struct
 
 from compactor.digits import whole
 from connectors.kafka.client_settings import Setting
-from connectors.kafka.errors import cause, typed
+from connectors.kafka.errors import reading
 from connectors.sinks.dead_letter import PREFIX
 from connectors.sinks.encode import TIMESTAMP, Header, Row, sendable
 from connectors.sinks.output_reader import OutputPartitionReader, header_pairs
@@ -103,22 +103,16 @@ def read_letters(
     UnreachableError, NotAllowedError.
     """
     reader = read(config, Partition(topic, partition))
-    try:
+    with reading(config, f"The dead letters in {topic}-{partition}", topic):
         for first in range(start, end, _STEP):
             messages = reader.read(first, min(first + _STEP, end))
             yield from (_letter(message, context_headers=context_headers) for message in messages)
-    except KafkaException as error:
-        doing = f"The dead letters in {topic}-{partition} cannot be read"
-        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {topic}") from error
 
 
 def bounds(config: Mapping[str, Setting], topic: str, partition: int) -> tuple[int, int]:
     """Returns the first offset of a partition and its last stable offset. Raises as `read_letters`."""
-    try:
+    with reading(config, f"The ends of {topic}-{partition}", topic):
         return OutputPartitionReader(config, Partition(topic, partition)).bounds()
-    except KafkaException as error:
-        doing = f"The ends of {topic}-{partition} cannot be read"
-        raise typed(cause(error), doing, str(config.get("bootstrap.servers")), f"Read on topic {topic}") from error
 
 
 def _letter(message: Message, *, context_headers: bool) -> Letter:
