@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 _STYLES: Final = re.compile(r"(\x1b\[[01]m)")
 """Bold and its end, as tables have them; cells have none of their own."""
+
+
+class Base64(Struct, frozen=True):
+    """Bytes that are no UTF-8 text."""
+
+    base64: bytes
+
+
+Readable: TypeAlias = str | Base64 | None
+"""Bytes for a person: text, or `{"base64": …}`."""
+
+
+def readable(data: bytes | str | None) -> Readable:
+    """Returns `data` as text if it is UTF-8."""
+    if not isinstance(data, bytes):
+        return data
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return Base64(data)
 
 
 def printable(text: str) -> str:

@@ -8,33 +8,13 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import typer
 
 from connectors.progress.terminal import is_terminal
 from connectors.terminal_text import printable, printable_json, printable_with_styles
-
-
-class Base64(msgspec.Struct, frozen=True):
-    """Bytes that are no UTF-8 text."""
-
-    base64: bytes
-
-
-Readable: TypeAlias = str | Base64 | None
-"""Bytes for a person: text, or `{"base64": …}`."""
-
-
-def readable(data: bytes | str | None) -> Readable:
-    """Returns `data` as text if it is UTF-8."""
-    if not isinstance(data, bytes):
-        return data
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return Base64(data)
 
 
 def say(text: str = "") -> None:
@@ -61,7 +41,7 @@ def show(value: Any, text: Callable[[], str], *, as_json: bool) -> None:
 
 
 class JsonLines:
-    """Writes one JSON object a line to stdout; bytes as base64, fields in the order of their struct."""
+    """Writes one JSON object a line to stdout; bytes as base64, fields in the order that they have."""
 
     def __init__(self) -> None:
         self._encoder = msgspec.json.Encoder()
@@ -69,7 +49,7 @@ class JsonLines:
         # A program reads bytes faster than they are looked through; a person sees some of them only.
         self._is_terminal = sys.stdout.isatty()
 
-    def write(self, values: Iterable[msgspec.Struct]) -> None:
+    def write(self, values: Iterable[Any]) -> None:
         """Writes `values`, buffered; `flush` at the end. With PYTHONUNBUFFERED one write may take only a part."""
         encoded = self._encoder.encode_lines(values)
         left = memoryview(printable_json(encoded.decode()).encode() if self._is_terminal else encoded)

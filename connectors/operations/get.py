@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from compactor.errors import MissingFileError
 from compactor.lookup.latest import OUTLINES, LookUpRoom, latest_records
@@ -19,6 +19,7 @@ from compactor.model.record import KEY_IDENTITY, TIMESTAMP_TYPES
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
 from connectors.errors import UsageError
+from connectors.terminal_text import readable
 
 if TYPE_CHECKING:
     from connectors.config.connector import ConnectorConfig
@@ -42,6 +43,14 @@ class KeyRecord(Struct, frozen=True, kw_only=True):
     delete_horizon: int | None
     published: bool
     end: int
+
+    def shown(self, *, text: bool) -> dict[str, Any]:
+        """Returns the fields as they are encoded; bytes become base64, or with `text` what `readable` gives."""
+        fields = structs.asdict(self)
+        if text:
+            fields["key"], fields["value"] = readable(self.key), readable(self.value)
+            fields["headers"] = [(name, readable(value)) for name, value in self.headers]
+        return fields
 
 
 class KeyAnswer(Struct, frozen=True):

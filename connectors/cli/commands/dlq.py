@@ -19,11 +19,11 @@ from connectors.cli.options import (
     configs_of,
     parts_of,
 )
-from connectors.cli.output import note, readable, say, say_json
+from connectors.cli.output import note, say, say_json
 from connectors.errors import UsageError
 from connectors.progress.terminal import table
 from connectors.rejection import Stage
-from connectors.terminal_text import one_line
+from connectors.terminal_text import one_line, readable
 
 if TYPE_CHECKING:
     from connectors.operations.redrive.counts import LetterCount

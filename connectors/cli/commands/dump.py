@@ -10,8 +10,9 @@ import typer
 from msgspec import Struct
 
 from connectors.cli.options import ConnectorArgument, KeyOption, MaxOption, WorkerOption, configs_of
-from connectors.cli.output import JsonLines, Readable, note, readable
+from connectors.cli.output import JsonLines, note
 from connectors.errors import UsageError
+from connectors.terminal_text import Readable, readable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,40 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from msgspec import Struct
 
 from connectors.cli.commands.dump import TextOption, writes_to_terminal
 from connectors.cli.options import ConnectorArgument, SomePartitionOption, SomeTopicOption, WorkerOption, configs_of
-from connectors.cli.output import JsonLines, Readable, note, readable
+from connectors.cli.output import JsonLines, note
 from connectors.errors import UsageError
-
-if TYPE_CHECKING:
-    from connectors.operations.get import KeyRecord
 
 KeysArgument = Annotated[list[str], typer.Argument(help="The keys, as text.", metavar="KEY...")]
 HexOption = Annotated[bool, typer.Option("--hex", help="The keys are bytes in hexadecimal digits.")]
 JsonKeyOption = Annotated[
     bool, typer.Option("--json", help="The keys are JSON, and kept as keyfold.Json writes it: without spaces.")
 ]
-
-
-class LookedUp(Struct, frozen=True):
-    """A kept record as it is printed; bytes appear as base64 or as `readable` gives them, times in ms."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    timestamp_type: str
-    key: bytes | Readable
-    value: bytes | Readable
-    headers: tuple[tuple[str, bytes | Readable], ...]
-    delete_horizon: int | None
-    published: bool
-    end: int
 
 
 def get(
@@ -74,7 +54,7 @@ def get(
     )
     out = JsonLines()
     is_text = writes_to_terminal() if text is None else text
-    out.write(shown(record, text=is_text) for record in answer.records)
+    out.write(record.shown(text=is_text) for record in answer.records)
     out.flush()
     for key in answer.absent:
         note(f"Nothing is kept of {_printable(key)}.")
@@ -133,25 +113,3 @@ def _of_json(key: str) -> bytes:
 def _printable(key: bytes) -> str:
     """Returns a key as a message shows it: at most 100 characters, in quotes, nothing that a terminal obeys."""
     return json.dumps(key.decode(errors="backslashreplace")[:100], ensure_ascii=False)
-
-
-def shown(record: KeyRecord, *, text: bool) -> LookedUp:
-    """Returns `record` as it is printed, with `text` as a person reads it."""
-    form = readable if text else _as_it_is
-    return LookedUp(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        timestamp_type=record.timestamp_type,
-        key=form(record.key),
-        value=form(record.value),
-        headers=tuple((name, form(value)) for name, value in record.headers),
-        delete_horizon=record.delete_horizon,
-        published=record.published,
-        end=record.end,
-    )
-
-
-def _as_it_is(data: bytes | None) -> bytes | None:
-    return data

@@ -12,8 +12,9 @@ import typer
 from msgspec import Struct
 
 from connectors.cli.options import KeyOption, MaxOption, SomePartitionOption, WorkerOption, worker_of
-from connectors.cli.output import JsonLines, Readable, note, readable
+from connectors.cli.output import JsonLines, note
 from connectors.clock import SYSTEM_CLOCK
+from connectors.terminal_text import Readable, readable
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -210,19 +210,6 @@ def _json_bytes(data: bytes, *, is_text: bool) -> int:
 
 def _shown(record: operation.KeyRecord, *, is_text: bool) -> dict[str, Any]:
     """Returns a shapes.KeptRecordEntity, of which bytes are written as base64."""
-    fields = msgspec.structs.asdict(record)
+    fields = record.shown(text=is_text)
     del fields["end"]
-    if is_text:
-        fields["key"], fields["value"] = _readable(record.key), _readable(record.value)
-        fields["headers"] = [(name, _readable(value)) for name, value in record.headers]
     return fields
-
-
-def _readable(data: bytes | None) -> str | dict[str, bytes] | None:
-    """Returns `data` as text if it is UTF-8, else as `{"base64": …}`."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": data}

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from connectors.cli.output import JsonLines, readable
+from connectors.cli.output import JsonLines
+from connectors.terminal_text import readable
 
 
 def test_a_reader_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
