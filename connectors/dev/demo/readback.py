@@ -6,22 +6,17 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
-from uuid import uuid4
 
 import msgspec
-from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import Message, TopicPartition
 from msgspec import Struct
 
 from connectors.dev.demo.data import INSTALL
-from connectors.errors import ConfigError, UnreachableError
-from connectors.kafka.admin import new_client
-from connectors.kafka.client_log import logged
-
-# How long (s) the broker may take to answer for the ends of a topic.
-_TIMEOUT_S: Final = 30.0
-# Records that one call of the consumer returns at most.
-_BATCH: Final = 10_000
+from connectors.errors import ConfigError
+from connectors.kafka.admin import Admin
+from connectors.kafka.client_settings import Setting
+from connectors.kafka.errors import reading
+from connectors.sinks.output_reader import OutputPartitionReader
 
 _CARRIERS: Final = """\
 SELECT decode(value) ->> 'carrier' AS carrier, count(*) AS aircraft,
@@ -39,7 +34,7 @@ class TopicCount(Struct, frozen=True):
 
 
 def count(bootstrap: str, topic: str) -> TopicCount:
-    """Reads `topic` from start to end; UnreachableError when the end does not come in time."""
+    """Reads `topic` from start to end; raises UnreachableError if its end does not come in time."""
     records = tombstones = 0
     keys: set[bytes] = set()
     for message in read(bootstrap, topic):
@@ -52,50 +47,13 @@ def count(bootstrap: str, topic: str) -> TopicCount:
 
 
 def read(bootstrap: str, topic: str) -> Iterator[Message]:
-    """Yields every record of `topic` up to its last stable offsets of now, in offset order per partition."""
-    ends = _ends(bootstrap, topic)
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": f"keyfold-demo-{uuid4().hex}",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "log_level": 0,
-    }
-    consumer = Consumer(logged(settings))
-    try:
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition, end in ends.items() if end])
-        yield from _until(consumer, topic, {partition: end for partition, end in ends.items() if end})
-    finally:
-        consumer.close()
-
-
-def _until(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Message]:
-    """Yields records until the position is at the end: the last offset may be a marker, which no reader sees."""
-    while _behind(consumer, topic, ends):
-        messages = consumer.consume(_BATCH, timeout=1.0)
-        for message in messages:
-            if message.error():
-                raise KafkaException(message.error())
-            if (message.offset() or 0) < ends[message.partition() or 0]:
-                yield message
-
-
-def _behind(consumer: Consumer, topic: str, ends: dict[int, int]) -> bool:
-    positions = consumer.position([TopicPartition(topic, partition) for partition in ends])
-    return any(each.offset < ends[each.partition] for each in positions)
-
-
-def _ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """Returns partition → last stable offset."""
-    admin = new_client({"bootstrap.servers": bootstrap, "log_level": 0})
-    try:
-        partitions = admin.list_topics(topic, _TIMEOUT_S).topics[topic].partitions
-        asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
-        answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
-        return {each.partition: future.result(_TIMEOUT_S).offset for each, future in answers.items()}
-    except KafkaException as error:
-        raise UnreachableError(f"The demo's topic {topic} could not be read: {error.args[0]}.") from error
+    """Yields every record of `topic` up to its last stable offsets of now, partition by partition."""
+    config: dict[str, Setting] = {"bootstrap.servers": bootstrap}
+    partitions = Admin(config).describe([topic])[topic].partitions
+    with reading(config, f"The demo's topic {topic}", topic):
+        for partition in range(partitions):
+            reader = OutputPartitionReader(config, TopicPartition(topic, partition))
+            yield from reader.read(*reader.bounds())
 
 
 class Snapshot(Struct, frozen=True):
