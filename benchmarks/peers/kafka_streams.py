@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,20 +15,13 @@ from uuid import uuid4
 from benchmarks.harness.process import Running, Used, running
 from benchmarks.harness.row import HEAP, MissingError
 from benchmarks.harness.topics import committed_to_end, create_topic, end_offsets
-from connectors.jvm.artifacts import KAFKA_VERSION, retrieve
-from connectors.jvm.cache import default_cache
+from connectors.jvm.artifacts import KAFKA_VERSION
+from tests.support.fetched import dependency, ensure_jars, ivy_module
 
 _PROGRAM: Final = Path(__file__).with_name("Latest.java")
 _OWN_COMMIT_MS: Final = 100
 """Its default with exactly-once."""
-_MODULE: Final = f"""<ivy-module version="2.0">
-  <info organisation="keyfold" module="benchmarks"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="kafka-streams" rev="{KAFKA_VERSION}" conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
+_MODULE: Final = ivy_module("benchmarks", dependency("org.apache.kafka", "kafka-streams", KAFKA_VERSION))
 
 
 class KafkaStreams:
@@ -62,7 +54,7 @@ class KafkaStreams:
         """
         if shutil.which("javac") is None:
             raise MissingError("there is no JDK: javac is not on the PATH")
-        jars = str(_streams_jars(default_cache()) / "*")
+        jars = str(ensure_jars(f"kafka-streams-{KAFKA_VERSION}", _MODULE) / "*")
         subprocess.run(["javac", "-cp", jars, "-d", str(folder), str(_PROGRAM)], check=True)
         group = f"streams-{uuid4().hex[:8]}"
         output, path = f"{group}-out", os.pathsep.join((jars, str(folder)))
@@ -89,18 +81,3 @@ def _name(topology: str, commit_ms: int) -> str:
         *([f"commits each {commit_ms / 1000:g} s"] if commit_ms != _OWN_COMMIT_MS else []),
     ]
     return ", ".join(parts)
-
-
-def _streams_jars(cache: Path) -> Path:
-    """Returns the folder with the JAR files below `cache`.
-
-    Raises:
-        UnreachableError: Maven's repository cannot be reached.
-    """
-    target = cache / f"kafka-streams-{KAFKA_VERSION}"
-    if not target.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as scratch:
-            retrieve(_MODULE, Path(scratch), Path(scratch, "jars"))
-            Path(scratch, "jars").rename(target)
-    return target

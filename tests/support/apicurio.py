@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
-import tarfile
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
 import httpx
 
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import retrieve
-from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
+from tests.support.fetched import ensure_unpacked, ivy_module
 from tests.support.kafka import wait_until
 
 VERSION: Final = "3.0.9"
 SHA256: Final = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 STARTED_S: Final = 90.0
 _NAME: Final = "apicurio-registry-app"
-_MODULE: Final = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="keyfold" module="apicurio"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="io.apicurio" name="{_NAME}" rev="{VERSION}" conf="default->default" transitive="false">
+_MODULE: Final = ivy_module(
+    "apicurio",
+    f"""<dependency org="io.apicurio" name="{_NAME}" rev="{VERSION}" conf="default->default" transitive="false">
       <artifact name="{_NAME}" type="tar.gz" ext="tar.gz" m:classifier="all"/>
-    </dependency>
-  </dependencies>
-</ivy-module>
-"""
+    </dependency>""",
+)
 _SETTINGS: Final = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
@@ -45,22 +36,7 @@ _SETTINGS: Final = """<ivysettings>
 
 def ensure_apicurio() -> Path:
     """Returns the folder with the registry, which is fetched now (109 MB) where it is not there."""
-    target = default_cache() / f"apicurio-{VERSION}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-        fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "registry")
-        retrieve(_MODULE, Path(scratch), fetched, _SETTINGS)
-        (archive,) = fetched.iterdir()
-        with archive.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        assert digest == SHA256, "the archive is not the one that is pinned here"
-        with tarfile.open(archive) as opened:
-            opened.extractall(unpacked, filter="data")
-        with suppress(FileExistsError):  # another process was quicker
-            shutil.move(unpacked, target)
-    return target
+    return ensure_unpacked(f"apicurio-{VERSION}", _MODULE, SHA256, _SETTINGS)
 
 
 class Apicurio:

@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from connectors.jvm.artifacts import retrieve
-from connectors.jvm.cache import default_cache
+from tests.support.fetched import dependency, ensure_jars, ivy_module
 
 VERSION: Final = "2.6.13.Final"
 """Apicurio's newest converter that Ivy finds: the parent of 3.0.9 is not on Maven Central. It speaks to the registry
 3.0.9 by its interface of version 2. 2.6.8 keeps schemas by their names alone, and fails once a column is added."""
-_IVY: Final = f"""<ivy-module version="2.0">
-  <info organisation="keyfold" module="apicurio-converter"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="io.apicurio" name="apicurio-registry-utils-converter" rev="{VERSION}" conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
+_IVY: Final = ivy_module("apicurio-converter", dependency("io.apicurio", "apicurio-registry-utils-converter", VERSION))
 
 
 def ensure_converter() -> Path:
     """Returns the folder with the converter's JARs, which are fetched now (26 MB) if they are not there."""
-    target = default_cache() / f"apicurio-converter-{VERSION}"
-    if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-            fetched = Path(scratch, "jars")
-            retrieve(_IVY, Path(scratch), fetched)
-            with suppress(FileExistsError):  # another process was quicker
-                shutil.move(fetched, target)
-    return target
+    return ensure_jars(f"apicurio-converter-{VERSION}", _IVY)
 
 
 def avro_settings(side: str, ccompat_url: str) -> dict[str, str]:

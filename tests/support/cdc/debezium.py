@@ -2,59 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-import tarfile
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import httpx
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
-from connectors.jvm.artifacts import retrieve
-from connectors.jvm.cache import default_cache
 from tests.support.apicurio_converter import ensure_converter
 from tests.support.connect.real_worker import ConnectWorker
+from tests.support.fetched import ensure_unpacked, ivy_module
 from tests.support.kafka import wait_until
 
 VERSION: Final = "3.5.0.Final"
 """The newest of which Ivy finds the plugin: 3.5.2 has a parent that is not on Maven Central, later ones no plugin."""
 SHA256: Final = "cf32d3dbc52ad89ce4f539173f4fe7ca62485f64ce218d9f674bfd24be96cd21"
 _NAME: Final = "debezium-connector-postgres"
-_MODULE: Final = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="keyfold" module="debezium-postgres"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="io.debezium" name="{_NAME}" rev="{VERSION}" conf="default->master" transitive="false">
+_MODULE: Final = ivy_module(
+    "debezium-postgres",
+    f"""<dependency org="io.debezium" name="{_NAME}" rev="{VERSION}" conf="default->master" transitive="false">
       <artifact name="{_NAME}" type="tar.gz" ext="tar.gz" m:classifier="plugin"/>
-    </dependency>
-  </dependencies>
-</ivy-module>
-"""
+    </dependency>""",
+)
 CLASS: Final = "io.debezium.connector.postgresql.PostgresConnector"
 STARTED_S: Final = 120.0
 
 
 def ensure_plugin() -> Path:
     """Returns the folder with Debezium's plugin, which is fetched now (24 MB) if it is not there."""
-    target = default_cache() / f"debezium-postgres-{VERSION}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-        fetched, unpacked = Path(scratch, "fetched"), Path(scratch, "plugin")
-        retrieve(_MODULE, Path(scratch), fetched)
-        (archive,) = fetched.iterdir()
-        with archive.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        assert digest == SHA256, "the archive is not the one that is pinned here"
-        with tarfile.open(archive) as opened:
-            opened.extractall(unpacked, filter="data")
-        with suppress(FileExistsError):  # another process was quicker
-            shutil.move(unpacked, target)
-    return target
+    return ensure_unpacked(f"debezium-postgres-{VERSION}", _MODULE, SHA256)
 
 
 class Debezium:

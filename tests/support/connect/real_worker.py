@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
 import httpx
 
 from connectors.dev.embedded_kafka import EmbeddedKafka, free_port
-from connectors.jvm.artifacts import KAFKA_VERSION, retrieve
-from connectors.jvm.cache import default_cache
+from connectors.jvm.artifacts import KAFKA_VERSION
 from connectors.jvm.java import find_java
 from tests.support.connect.asking import Sink
+from tests.support.fetched import dependency, ensure_jars, ivy_module
 from tests.support.kafka import wait_until
 
 SINK: Final = Sink("org.apache.kafka.connect.file.FileStreamSinkConnector", "FileStreamSink")
 STARTED_S: Final = 120.0
 _MAIN: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
-_MODULES: Final = ("connect-runtime", "connect-file", "connect-json")
-_IVY: Final = """<ivy-module version="2.0">
-  <info organisation="keyfold" module="connect"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    {dependencies}
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="2.25.4" conf="default->default"/>
-  </dependencies>
-</ivy-module>
-"""
-_DEPENDENCY: Final = '<dependency org="org.apache.kafka" name="{name}" rev="{version}" conf="default->default"/>'
+_IVY: Final = ivy_module(
+    "connect",
+    *(
+        dependency("org.apache.kafka", name, KAFKA_VERSION)
+        for name in ("connect-runtime", "connect-file", "connect-json")
+    ),
+    dependency("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+)
 
 
 def ensure_connect() -> Path:
     """Returns the folder with Kafka Connect's JARs, which are fetched now where they are not there."""
-    target = default_cache() / f"connect-{KAFKA_VERSION}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    lines = "\n    ".join(_DEPENDENCY.format(name=name, version=KAFKA_VERSION) for name in _MODULES)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-        fetched = Path(scratch, "jars")
-        retrieve(_IVY.format(dependencies=lines), Path(scratch), fetched)
-        with suppress(FileExistsError):  # another process was quicker
-            shutil.move(fetched, target)
-    return target
+    return ensure_jars(f"connect-{KAFKA_VERSION}", _IVY)
 
 
 class ConnectWorker:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from connectors.jvm.artifacts import KAFKA_VERSION, retrieve
-from connectors.jvm.cache import default_cache
+from connectors.jvm.artifacts import KAFKA_VERSION
 from tests.support.connect.real_worker import ensure_connect
 from tests.support.connect_classes.asking import ask_java
 from tests.support.connect_classes.cases import Case
@@ -21,19 +17,17 @@ from tests.support.connect_classes.converter_cases import CASES as CONVERTERS
 from tests.support.connect_classes.converter_cases import ConverterCase
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
+from tests.support.fetched import ensure_jars, ivy_module
 
 DEBEZIUM_VERSION: Final = "3.2.0.Final"
-_MODULES: Final = ("debezium-core", "debezium-api", "debezium-common", "debezium-openlineage-api")
-_DEPENDENCIES: Final = "".join(
-    f'<dependency org="io.debezium" name="{name}" rev="{DEBEZIUM_VERSION}" conf="default->master" transitive="false"/>'
-    for name in _MODULES
+_IVY: Final = ivy_module(
+    "debezium",
+    *(
+        f'<dependency org="io.debezium" name="debezium-{name}" rev="{DEBEZIUM_VERSION}" conf="default->master" '
+        'transitive="false"/>'
+        for name in ("core", "api", "common", "openlineage-api")
+    ),
 )
-_IVY: Final = f"""<ivy-module version="2.0">
-  <info organisation="keyfold" module="debezium"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>{_DEPENDENCIES}</dependencies>
-</ivy-module>
-"""
 CASES: Final[tuple[Case, ...]] = (*KAFKA, *DEBEZIUM)
 EVERY: Final[tuple[Case | ConverterCase, ...]] = (*CASES, *CONVERTERS)
 FOLDER: Final = Path(__file__).parents[2] / "data" / f"connect-classes-{KAFKA_VERSION}"
@@ -67,14 +61,7 @@ def without_schema_of_null(answer: dict[str, Any]) -> dict[str, Any]:
 
 def ensure_debezium() -> Path:
     """Returns the folder with the JARs of Debezium's transforms, which are fetched now where they are not there."""
-    target = default_cache() / f"debezium-{DEBEZIUM_VERSION}"
-    if not target.is_dir():
-        with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-            fetched = Path(scratch, "jars")
-            retrieve(_IVY, Path(scratch), fetched)
-            with suppress(FileExistsError):  # another process was quicker
-                shutil.move(fetched, target)
-    return target
+    return ensure_jars(f"debezium-{DEBEZIUM_VERSION}", _IVY)
 
 
 def _file(case: Case | ConverterCase) -> Path:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import httpx
 
 from connectors.dev.embedded_kafka import free_port
-from connectors.jvm.artifacts import retrieve
-from connectors.jvm.cache import default_cache
 from connectors.jvm.java import find_java
+from tests.support.fetched import dependency, ensure_jars, ivy_module
 from tests.support.kafka import wait_until
 from tests.support.stores.running import BUCKET, RunningStore, s3_keys
 
@@ -25,12 +22,7 @@ SHA256: Final = "1cfd2e2f9408463bc71aa2dd0d6bcd544e1798fba7aed6706990d59ed13ac12
 """Of the list of all of its files, as `fingerprint` makes it."""
 STARTED_S: Final = 60.0
 
-_IVY_MODULE: Final = f"""<ivy-module version="2.0">
-  <info organisation="keyfold" module="s3proxy"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies><dependency org="org.gaul" name="s3proxy" rev="{VERSION}" conf="default->default"/></dependencies>
-</ivy-module>
-"""
+_IVY_MODULE: Final = ivy_module("s3proxy", dependency("org.gaul", "s3proxy", VERSION))
 _LOG: Final = """<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %level %logger %msg%n</pattern></encoder></appender>
   <root level="WARN"><appender-ref ref="out"/></root>
@@ -40,17 +32,11 @@ _LOG: Final = """<configuration>
 
 def ensure_s3proxy() -> Path:
     """Returns the folder with its JARs, which are fetched from Maven now (57 MB) where they are not there."""
-    target = default_cache() / f"s3proxy-{VERSION}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as scratch:
-        fetched = Path(scratch, "jars")
-        retrieve(_IVY_MODULE, Path(scratch), fetched)
-        assert fingerprint(fetched) == SHA256, "the JARs are not those that are pinned here"
-        with suppress(FileExistsError):  # another process was quicker
-            shutil.move(fetched, target)
-    return target
+    return ensure_jars(f"s3proxy-{VERSION}", _IVY_MODULE, _check)
+
+
+def _check(folder: Path) -> None:
+    assert fingerprint(folder) == SHA256, "the JARs are not those that are pinned here"
 
 
 def fingerprint(folder: Path) -> str:
