@@ -38,7 +38,7 @@ def of_reading(chain: ChainSpec, side: Side) -> Names:
 
 def of_steps(chain: ChainSpec, count: int) -> Names:
     """Returns those that an error of the last of the first `count` transforms, or of its predicate, may quote."""
-    return _distinct([*_of_readers(chain), *_of_transforms(chain, count)])
+    return _distinct([*of_reading(chain, Side.KEY), *of_reading(chain, Side.VALUE), *_of_transforms(chain, count)])
 
 
 def of_writing(chain: ChainSpec, side: Side) -> Names:
@@ -55,10 +55,6 @@ def of_headers(chain: ChainSpec) -> Names:
     return _distinct(
         [*of_steps(chain, len(chain.steps)), *_of_class(chain.header, HEADER_CONVERTERS, HEADER_CONVERTER)]
     )
-
-
-def _of_readers(chain: ChainSpec) -> Names:
-    return (*of_reading(chain, Side.KEY), *of_reading(chain, Side.VALUE))
 
 
 def _of_transforms(chain: ChainSpec, count: int) -> Iterator[str]:

@@ -157,7 +157,9 @@ class RestartRequests:
         """
         with suppress(StorageError):
             waiting = [
-                request for request in self._pending() if request.kind in OF_A_RUN and not self._has_own(request)
+                request
+                for request in self._pending()
+                if request.kind in OF_A_RUN and self._begun.get(request.id) is None
             ]
             begun = [request for request in waiting if requests.begin(self._storage, request.id)]
             self._begun |= {request.id: None for request in begun}
@@ -188,9 +190,6 @@ class RestartRequests:
         with suppress(StorageError):
             requests.answer(self._storage, request_id, answer)
             self._begun.pop(request_id, None)
-
-    def _has_own(self, request: Request) -> bool:
-        return self._begun.get(request.id) is not None
 
     def _pending(self) -> Iterable[Request]:
         try:
