@@ -70,7 +70,7 @@ def test_the_newest_logins_are_remembered() -> None:
 
 def test_nothing_else_takes_the_words_of_librdkafka() -> None:
     """In no message and no line of the log: the calls here look at them, or hide what was sent themselves."""
-    looks = {"kafka/broker_text.py", "kafka/probe.py", "config/librdkafka.py"}
+    looks = {"kafka/broker_text.py", "kafka/probe.py", "config/clients/librdkafka.py"}
     calls = [
         f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
         for path in ROOT.rglob("*.py")
