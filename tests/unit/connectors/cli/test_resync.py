@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.cli.resync import since_of
+from connectors.cli.commands.resync import since_of
 from connectors.errors import UsageError
 from connectors.operations.offsets import FROM_START, Since
 
