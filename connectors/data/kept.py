@@ -6,13 +6,13 @@ they are parsed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable, Mapping
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.data.schema import Schema
 from connectors.errors import DataError
 
@@ -124,8 +124,8 @@ class OfSchema:
 
 Result = TypeVar("Result")
 
-KEPT_S: Final = 30.0
-"""For how long (s) an error is kept at least: what is missing may be there later."""
+KEPT_MS: Final = 30_000
+"""For how long an error is kept at least: what is missing may be there later."""
 _SHARE: Final = 10
 """How many times as long an error is kept as it took to be found: what is refused again and again, such as a schema
 that takes protoc its 20 s, takes a tenth of the time at most."""
@@ -135,11 +135,12 @@ _HEAVIEST: Final = 4 << 20
 
 
 class Refusals:
-    """The errors of the last moments, by what was asked, for at least KEPT_S each. Used by one thread."""
+    """The errors of the last moments, by what was asked, for at least KEPT_MS each. Used by one thread."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._kept: Kept[Hashable, tuple[float, DataError]] = Kept(_MOST, _HEAVIEST)
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        # Each error with the time (monotonic ms) up to which it counts.
+        self._kept: Kept[Hashable, tuple[int, DataError]] = Kept(_MOST, _HEAVIEST)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -147,13 +148,14 @@ class Refusals:
     def of(self, asked: Hashable, make: Callable[[], Result]) -> Result:
         """Returns what `make` does. Raises the DataError that it has raised and that is still kept, or a new one."""
         kept = self._kept.get(asked)
-        if kept is not None and self._monotonic() < kept[0]:
+        if kept is not None and self._clock.monotonic_ms() < kept[0]:
             raise DataError(kept[1].message, kept[1].action)
-        began = self._monotonic()
+        began_ms = self._clock.monotonic_ms()
         try:
             return make()
         except DataError as error:
-            now = self._monotonic()
-            held = now + max(KEPT_S, _SHARE * (now - began)), DataError(error.message, error.action)
+            now_ms = self._clock.monotonic_ms()
+            until_ms = now_ms + max(KEPT_MS, _SHARE * (now_ms - began_ms))
+            held = until_ms, DataError(error.message, error.action)
             self._kept.put(asked, held, weight_of(asked, error.message, error.action))
             raise

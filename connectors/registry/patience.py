@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import PortionLateError, RegistryError
 
 _LEFT = "It is read apart: no other connector waits for it."
@@ -21,7 +21,7 @@ class Patience:
     was nearly done costs all of it again.
 
     Once `stopped` returns True nothing is waited for any more. `waited_s` has the seconds that were waited so far. Used
-    by one thread; `monotonic` returns seconds.
+    by one thread.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class Patience:
         wait_s: float = math.inf,
         total_s: float = math.inf,
         stopped: Callable[[], bool] = lambda: False,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.waited_s = 0.0
         self._wait_s = wait_s
-        self._monotonic = monotonic
-        self._ends_at = monotonic() + total_s
+        self._clock = clock
+        self._ends_ms = clock.monotonic_ms() + total_s * 1000  # it may be infinite
         self._stopped = stopped
 
     @property
@@ -52,17 +52,17 @@ class Patience:
             raise RegistryError("A schema registry is to be asked, and a micro-batch of the driver's asks none.", _LEFT)
         if self.left_s <= 0.0:
             raise self.late()
-        began = self._monotonic()
+        began_ms = self._clock.monotonic_ms()
         try:
             yield
         finally:
-            self.waited_s += self._monotonic() - began
+            self.waited_s += (self._clock.monotonic_ms() - began_ms) / 1000
 
     def check(self) -> None:
         """Raises PortionLateError if the time in all is over, or it was stopped."""
         if self._stopped():
             raise self.late()
-        if self._monotonic() > self._ends_at:
+        if self._clock.monotonic_ms() > self._ends_ms:
             raise PortionLateError("Its converters and transforms take longer than others can wait.", _LEFT)
 
     def late(self) -> PortionLateError:

@@ -8,11 +8,8 @@ nothing is known (RegistryError); nor is any other answer, which comes of an add
 from __future__ import annotations
 
 import json
-import math
 import re
 import ssl
-import time
-from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -20,6 +17,7 @@ import httpx
 from msgspec import Struct
 
 from compactor.secret_forms import forms_of, without
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.data.kept import Kept, Refusals, weight_of
 from connectors.errors import DataError, RegistryError, RegistryRefusedError
 from connectors.registry.answers import (
@@ -35,7 +33,7 @@ from connectors.registry.http_client import HttpAnswer, HttpClient, HttpRequest,
 from connectors.registry.patience import Patience
 from connectors.registry.settings import COMPATIBLE, RegistrySettings
 
-WAITS_S: Final = (0.1, 0.2, 0.4)
+WAITS_MS: Final = (100, 200, 400)
 """How long it is waited for before a registry that does not answer is asked again."""
 LIMIT_S: Final = 5.0
 """How long (s) one question takes in all, whatever a registry does; a portion's `Patience` may allow less."""
@@ -109,8 +107,7 @@ class SchemaRegistry:
         settings: RegistrySettings,
         *,
         transport: httpx.BaseTransport | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock = SYSTEM_CLOCK,
         limit_s: float = LIMIT_S,
     ) -> None:
         self._limit_s = limit_s
@@ -130,9 +127,8 @@ class SchemaRegistry:
                 transport=transport,
             )
         )
-        self._refusals = Refusals(monotonic)
-        self._monotonic = monotonic
-        self._sleep = sleep
+        self._refusals = Refusals(clock)
+        self._clock = clock
         self._schemas: Kept[str, RegisteredSchema] = Kept(_MOST, _HEAVIEST)
 
     def close(self) -> None:
@@ -237,10 +233,10 @@ class SchemaRegistry:
         """
         with self.patience.waiting():
             left_s = self.patience.left_s
-            end = self._monotonic() + min(self._limit_s, left_s)
-            for wait in (*WAITS_S, math.inf):
+            end_ms = self._clock.monotonic_ms() + round(min(self._limit_s, left_s) * 1000)
+            for wait_ms in (*WAITS_MS, None):
                 try:
-                    return self._ask_each(question, end)
+                    return self._ask_each(question, end_ms)
                 except _RefusedRequestError as error:
                     raise DataError(
                         f"The registry does not take the request for {question.what[:_PATH]}: {error}.",
@@ -248,13 +244,13 @@ class SchemaRegistry:
                     ) from None
                 except _NoAnswerError as error:
                     last = error
-                if wait == math.inf:
+                if wait_ms is None:
                     break
-                if self._monotonic() + wait >= end or self.patience.left_s <= 0:
+                if self._clock.monotonic_ms() + wait_ms >= end_ms or self.patience.left_s <= 0:
                     if left_s < self._limit_s or self.patience.left_s <= 0:  # it had less time than a question has
                         raise self.patience.late()
                     break
-                self._sleep(wait)
+                self._clock.sleep_ms(wait_ms)
         address = address_of(self._addresses[0].named, self._shown_path(question))
         raise RegistryError(
             f"The schema registry does not answer: {last}, asked for {question.what[:_PATH]}.",
@@ -265,15 +261,15 @@ class SchemaRegistry:
     def _shown_path(self, question: _Question) -> str:
         return (self._hidden(question.path) if question.is_of_answer else question.path)[:_PATH]
 
-    def _ask_each(self, question: _Question, end: float) -> RegistryAnswer:
-        """Asks one address after the other, each for its share of the time until `end`."""
+    def _ask_each(self, question: _Question, end_ms: int) -> RegistryAnswer:
+        """Asks one address after the other, each for its share of the time until `end_ms`."""
         last = _NoAnswerError("no address")
         for number, address in enumerate(self._addresses):
-            left = end - self._monotonic()
-            if left <= 0:
+            left_s = (end_ms - self._clock.monotonic_ms()) / 1000
+            if left_s <= 0:
                 break
             try:
-                return self._ask_of_record(question, address, left / (len(self._addresses) - number))
+                return self._ask_of_record(question, address, left_s / (len(self._addresses) - number))
             except _NoAnswerError as error:
                 last = error
         raise last
@@ -285,10 +281,10 @@ class SchemaRegistry:
         connector wait nor fail. If the same address answers as a registry does, the refusal is no proxy's, and none of
         an address that is wrong: it is an error of the record alone.
         """
-        end = self._monotonic() + share_s
+        end_ms = self._clock.monotonic_ms() + round(share_s * 1000)
         answer = self._ask_one(question, address, share_s)
         if answer.status in _OF_REQUEST and not _is_missing(question.path, answer):
-            left_s = max(_LEAST_S, end - self._monotonic())
+            left_s = max(_LEAST_S, (end_ms - self._clock.monotonic_ms()) / 1000)
             if self._is_registry(address, left_s):
                 raise _RefusedRequestError(f"{answer.status}, {answer.said}")
         if not answer.is_json:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import bcrypt
 from msgspec import Struct
 
+from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import BusyError
 from connectors.rest.slow_calls import WAIT_S, SlowCalls
 
@@ -29,8 +29,8 @@ CHECKS_OF_ADDRESS: Final = 8
 """How many of these one address has. A console that is opened has six requests at once."""
 CHECKS_OF_NAME: Final = 6
 """How many of these may be for one name: who guesses one user's password leaves room for other users of a proxy."""
-FAILED_S: Final = 600.0
-"""How long (s) an address counts as one that guesses, from its last wrong password on."""
+FAILED_MS: Final = 600_000
+"""How long an address counts as one that guesses, from its last wrong password on."""
 MOST_FAILED: Final = 10_000
 """Addresses that are remembered as such, 2 MB; those that guessed last. To use more takes a guesser 500 s of checks."""
 _NETWORK: Final = 64
@@ -50,25 +50,25 @@ class _Check(Struct, eq=False):
 class PasswordChecks:
     """Checks passwords, one at a time; each waits for `wait_s` at most. To be used on one event loop.
 
-    `monotonic` returns seconds; `is_password` tells whether a password is that of a hash.
+    `is_password` tells whether a password is that of a hash.
     """
 
     def __init__(
         self,
         wait_s: float = WAIT_S,
-        monotonic: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
         is_password: Callable[[bytes, bytes], bool] | None = None,
         most_failed: int = MOST_FAILED,
     ) -> None:
         self._wait_s = wait_s
-        self._monotonic = monotonic
+        self._clock = clock
         self._is_password = is_password or _is_password
         self._most_failed = most_failed
         self._calls = SlowCalls("checks of passwords", 1)
         # The checks that wait, by address, in the order in which the addresses have their turns; none is empty.
         self._waiting: OrderedDict[str, list[_Check]] = OrderedDict()
-        # When (monotonic s) each address gave a wrong password last, the latest at the end; changed by `_note`.
-        self._failed: OrderedDict[str, float] = OrderedDict()
+        # When (monotonic ms) each address gave a wrong password last, the latest at the end; changed by `_note`.
+        self._failed: OrderedDict[str, int] = OrderedDict()
         # Takes one check after the other while any waits; None while none does.
         self._taking: asyncio.Task[None] | None = None
 
@@ -144,12 +144,12 @@ class PasswordChecks:
         return next((each for each in self._waiting if not self._guesses(each)), next(iter(self._waiting)))
 
     def _guesses(self, address: str) -> bool:
-        failed_at = self._failed.get(address)
-        return failed_at is not None and self._monotonic() - failed_at < FAILED_S
+        failed_ms = self._failed.get(address)
+        return failed_ms is not None and self._clock.monotonic_ms() - failed_ms < FAILED_MS
 
     def _note(self, address: str) -> None:
         """Remembers that an address has given a wrong password."""
-        self._failed[address] = self._monotonic()
+        self._failed[address] = self._clock.monotonic_ms()
         self._failed.move_to_end(address)
         if len(self._failed) > self._most_failed:
             self._failed.popitem(last=False)

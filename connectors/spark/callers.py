@@ -11,13 +11,15 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import structlog
+
+from connectors.clock import SYSTEM_CLOCK, Clock
+from connectors.progress.observer import Interval
 
 _log = structlog.get_logger()
 
@@ -49,31 +51,26 @@ _INODE: Final = 9
 """Columns of a line; the addresses are 1, of the socket itself, and 2, of its other end."""
 
 
-AGAIN_S: Final = 60.0
-"""How long (s) refusals of one kind are only counted: another account may connect thousands of times a second."""
+AGAIN_MS: Final = 60_000
+"""How long refusals of one kind are only counted: another account may connect thousands of times a second."""
 
 
 class RefusalLog:
-    """Logs what was refused: the first of a kind, then once in AGAIN_S how many there were. Threads share it.
+    """Logs what was refused: the first of a kind, then once in AGAIN_MS how many there were. Threads share it."""
 
-    `monotonic` returns seconds.
-    """
-
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._times = Interval(clock, AGAIN_MS)
         self._lock = threading.Lock()
-        # When (monotonic s) each kind was logged last, and how many were refused since. Changed under `_lock`.
-        self._said: dict[str, float] = {}
+        # How many of each kind were refused since it was logged last. Changed under `_lock`.
         self._since: Counter[str] = Counter()
 
     def add(self, event: str, **why: object) -> None:
         """Counts a refusal, of a kind that `event` says, and logs it if that is due."""
         with self._lock:
             self._since[event] += 1
-            now, said = self._monotonic(), self._said.get(event)
-            if said is not None and now - said < AGAIN_S:
+            if not self._times.ready(event):
                 return
-            self._said[event], connections = now, self._since.pop(event)
+            connections = self._since.pop(event)
         _log.warning(event, connections=connections, **why)
 
 

@@ -33,16 +33,3 @@ class ManualClock:
         """Advances by `ms`, which may be negative; returns the new time in ms."""
         self.at_ms += ms
         return self.at_ms
-
-
-class SleepingClock:
-    """Stands for time.monotonic (a call) and time.sleep: the seconds pass only by sleeping."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds

@@ -25,6 +25,7 @@ from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
 from connectors.transforms.literals import parse_string
 from connectors.transforms.transform import Predicate
+from tests.support.clocks import ManualClock
 from tests.support.connect_classes.asking import _step
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.generated import Generator
@@ -149,9 +150,7 @@ def _registered() -> Iterator[Target]:
         memory, given = MemoryRegistry(), {"schema.registry.url": "http://a:1"}
         converter = _made(name, given)
         assert isinstance(converter, RegisteredConverter)
-        converter.registry = SchemaRegistry(
-            registry_settings(converter.options), transport=memory, sleep=lambda _: None
-        )
+        converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, clock=ManualClock())
         yield Target(
             f"{name} reads",
             messages,

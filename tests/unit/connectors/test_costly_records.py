@@ -6,7 +6,6 @@ import json
 import struct
 import time
 from collections.abc import Callable
-from itertools import count
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from connectors.options import read
 from connectors.registry.patience import Patience
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.chain.test_chain import batch, chain
 from tests.unit.connectors.test_amplifying_keys import through
@@ -62,17 +62,25 @@ def of_field(schema: dict[str, Any], payload: Any) -> bytes:
     return enveloped({"type": "struct", "fields": [{"field": "a", **schema}]}, {"a": payload})
 
 
+class CountingClock(ManualClock):
+    """A clock that is a second later each time that it is asked."""
+
+    def monotonic_ms(self) -> int:
+        """Counts."""
+        return self.advance(1_000)
+
+
 class Asked:
     """A patience that is over once it was asked `most` times; `times` has how often it was."""
 
     def __init__(self, most: float) -> None:
-        self._clock = count()
-        self.patience = Patience(total_s=most, monotonic=self._clock.__next__)
+        self._clock = CountingClock(-1_000)
+        self.patience = Patience(total_s=most, clock=self._clock)
 
     @property
     def times(self) -> int:
         """Counts the question itself, and that of the beginning."""
-        return next(self._clock) - 1
+        return self._clock.at_ms // 1_000
 
 
 def converted(settings: dict[str, str], asked: Asked, *values: bytes) -> pa.RecordBatch:
@@ -114,7 +122,7 @@ def protobuf_map(kind: str, keys: list[Any]) -> tuple[Converter, bytes]:
     """Returns a map with these keys in Protobuf, and what reads it."""
     memory = MemoryRegistry()
     converter = ProtobufConverter(read(ProtobufConverter.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=False)
-    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, sleep=lambda _: None)
+    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, clock=ManualClock())
     number = memory.add(f'syntax = "proto3"; message M {{ map<{kind}, int32> a = 1; }}', schemaType="PROTOBUF")
     entries = [
         b"\x0a" + bytes([len(text)]) + text if kind == "string" else b"\x08" + unsigned(key)
@@ -173,7 +181,7 @@ def test_an_enum_of_protobuf_has_no_more_symbols_than_may_collide() -> None:
     """Their numbers are keys as well, which a schema chooses."""
     memory = MemoryRegistry()
     converter = ProtobufConverter(read(ProtobufConverter.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=False)
-    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, sleep=lambda _: None)
+    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, clock=ManualClock())
     symbols = " ".join(f"S{number} = {number};" for number in range(MOST_NUMBER_KEYS + 1))
     number = memory.add(f'syntax = "proto3"; enum E {{ {symbols} }} message M {{ E a = 1; }}', schemaType="PROTOBUF")
     with pytest.raises(DataError, match="too many entries"):

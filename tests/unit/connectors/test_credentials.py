@@ -35,6 +35,7 @@ from connectors.registry.settings import registry_settings
 from connectors.runtime import status
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from tests.support.cli import own_logging
+from tests.support.clocks import ManualClock
 from tests.support.settings import cases
 
 USER, PASSWORD = "reguser", 'p@s>?/"w:rd-4711~'
@@ -122,7 +123,7 @@ def chain_of(converter: str, place: str, answer: Answer, *, of_worker: bool) -> 
     chain = Chain(spec, resolve)
     reader: Any = chain._value.converter
     reader.registry = SchemaRegistry(
-        registry_settings(reader.options), transport=httpx.MockTransport(answer), sleep=lambda _: None, limit_s=0.2
+        registry_settings(reader.options), transport=httpx.MockTransport(answer), clock=ManualClock(), limit_s=0.2
     )
     return chain
 

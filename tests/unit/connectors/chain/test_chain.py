@@ -24,6 +24,7 @@ from connectors.registry.settings import registry_settings
 from connectors.rejection import Stage, rejection_of
 from connectors.source.arrow_records import range_rows
 from connectors.source.plan import SourceRange
+from tests.support.clocks import ManualClock
 
 PLAIN_JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
 BY_ID = {
@@ -308,7 +309,7 @@ def test_no_error_shows_a_password_that_is_written_out(status: int) -> None:
     said = {"error_code": 40403, "message": f"{{'x': '{sent}'}} Basic {sent} geheim-4711"}
     answer = httpx.MockTransport(lambda _: httpx.Response(status, json=said))
     reader: Any = found._value.converter
-    reader.registry = SchemaRegistry(registry_settings(reader.options), transport=answer, sleep=lambda _: None)
+    reader.registry = SchemaRegistry(registry_settings(reader.options), transport=answer, clock=ManualClock())
     try:
         text = found.apply(batch((b"k", b"\0\0\0\0\1\2x")))["rejected"].to_pylist()[0]
     except RegistryError as error:

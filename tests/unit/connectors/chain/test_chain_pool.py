@@ -15,6 +15,7 @@ from connectors.chain.chain_pool import borrowed
 from connectors.chain.spec import ChainSpec, chain_spec
 from connectors.errors import RegistryError
 from connectors.registry.schema_registry import SchemaRegistry
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.chain.test_chain import batch
 from tests.unit.connectors.chain.test_key_identity import V1, encoded
@@ -36,7 +37,7 @@ def spec() -> ChainSpec:
 def memory(monkeypatch: pytest.MonkeyPatch) -> MemoryRegistry:
     """A registry that all converters ask."""
     memory = MemoryRegistry()
-    made = partial(SchemaRegistry, transport=memory, sleep=lambda _: None)
+    made = partial(SchemaRegistry, transport=memory, clock=ManualClock())
     monkeypatch.setattr("connectors.converters.registered.SchemaRegistry", made)
     return memory
 

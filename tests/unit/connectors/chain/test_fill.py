@@ -32,6 +32,7 @@ from connectors.errors import RegistryError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 
 DATA = PLACEHOLDER.encode()
@@ -117,7 +118,7 @@ class Form:
         converter: Any = kind(read(kind.OPTIONS, given), is_key=False)
         if is_registered:
             settings = registry_settings(converter.options)
-            converter.registry = SchemaRegistry(settings, transport=self.memory, sleep=lambda _: None)
+            converter.registry = SchemaRegistry(settings, transport=self.memory, clock=ManualClock())
             converter.registry.largest_id = converter.wire.largest_id
         self.converter = converter
         self.texts = texts

@@ -27,6 +27,7 @@ from connectors.placeholders import resolve
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
 from connectors.runtime import status
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 
 NAME, OTHER_NAME = "Geheim_4711", "Anders_4722"
@@ -71,7 +72,7 @@ def chain_of(settings: dict[str, str], transport: httpx.BaseTransport) -> Chain:
         own: Any = converter
         if hasattr(own, "registry"):
             own.registry = SchemaRegistry(
-                registry_settings(own.options), transport=transport, sleep=lambda _: None, limit_s=0.2
+                registry_settings(own.options), transport=transport, clock=ManualClock(), limit_s=0.2
             )
     return made
 

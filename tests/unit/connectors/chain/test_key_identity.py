@@ -26,6 +26,7 @@ from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
 from connectors.rejection import Stage, rejection_of
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.chain.test_chain import batch
 
@@ -147,7 +148,7 @@ def memory() -> MemoryRegistry:
 def avro(memory: MemoryRegistry) -> AvroKeyIdentity:
     options = read(AvroConverter.OPTIONS, {"schema.registry.url": "http://a:1/apis/ccompat/v7"})
     converter = AvroConverter(options, is_key=True)
-    converter.registry = SchemaRegistry(registry_settings(options), transport=memory, sleep=lambda _: None)
+    converter.registry = SchemaRegistry(registry_settings(options), transport=memory, clock=ManualClock())
     return AvroKeyIdentity(converter)
 
 

@@ -14,6 +14,7 @@ from connectors.data.record import Header
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.chain.test_chain import PLAIN_JSON, batch, value
 from tests.unit.connectors.chain.test_key_identity import encoded
@@ -44,7 +45,7 @@ def chain(memory: MemoryRegistry, settings: dict[str, str]) -> Chain:
     made = Chain(chain_spec(settings), str)
     for one in (made._key.converter, made._value.converter):
         if hasattr(one, "registry"):
-            one.registry = SchemaRegistry(registry_settings(read(OPTIONS, URL)), transport=memory, sleep=lambda _: None)
+            one.registry = SchemaRegistry(registry_settings(read(OPTIONS, URL)), transport=memory, clock=ManualClock())
     return made
 
 

@@ -20,6 +20,7 @@ from connectors.errors import DataError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.fuzz.hostile import varint
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.test_amplifying_records import little_room
@@ -36,7 +37,7 @@ def passed(kind: type[RegisteredConverter], schema: Any, data: bytes) -> Any:
     """
     memory = MemoryRegistry()
     converter = kind(read(kind.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=True)
-    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, sleep=lambda _: None)
+    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, clock=ManualClock())
     number = memory.add(schema, schemaType=kind.KIND)
     message = struct.pack(">bI", 0, number) + data
     if isinstance(converter, AvroConverter):

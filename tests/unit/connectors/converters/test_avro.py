@@ -26,6 +26,7 @@ from connectors.errors import DataError, RegistryError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.connect_classes.records import structs, values_of
 from tests.support.memory.schema_registry import MemoryRegistry
 
@@ -58,7 +59,7 @@ def converter(memory: MemoryRegistry, **texts: str) -> AvroConverter:
     given = {"schema.registry.url": "http://a:1", **{name.replace("_", "."): text for name, text in texts.items()}}
     options = read(AvroConverter.OPTIONS, given)
     made = AvroConverter(options, is_key=False)
-    made.registry = SchemaRegistry(registry_settings(options), transport=memory, sleep=lambda _: None)
+    made.registry = SchemaRegistry(registry_settings(options), transport=memory, clock=ManualClock())
     return made
 
 

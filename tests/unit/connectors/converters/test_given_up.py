@@ -21,6 +21,7 @@ from connectors.errors import PortionLateError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 
 TIMES: Final = 6
@@ -34,7 +35,7 @@ def with_registry(kind: type[RegisteredConverter], schema: str, **sort: str) -> 
     """Returns a converter, and what data of `schema` begins with."""
     memory = MemoryRegistry()
     made = kind(read(kind.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=False)
-    made.registry = SchemaRegistry(registry_settings(made.options), transport=memory, sleep=lambda _: None)
+    made.registry = SchemaRegistry(registry_settings(made.options), transport=memory, clock=ManualClock())
     return made, struct.pack(">bI", 0, memory.add(schema, **sort))
 
 

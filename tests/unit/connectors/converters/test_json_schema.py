@@ -17,6 +17,7 @@ from connectors.errors import DataError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.connect_classes.records import structs, values_of
 from tests.support.memory.schema_registry import MemoryRegistry
 
@@ -42,7 +43,7 @@ def converter(memory: MemoryRegistry) -> JsonSchemaConverter:
     """Returns a converter that asks `memory`."""
     options = read(JsonSchemaConverter.OPTIONS, {"schema.registry.url": "http://a:1"})
     made = JsonSchemaConverter(options, is_key=False)
-    made.registry = SchemaRegistry(registry_settings(options), transport=memory, sleep=lambda _: None)
+    made.registry = SchemaRegistry(registry_settings(options), transport=memory, clock=ManualClock())
     return made
 
 

@@ -19,6 +19,7 @@ from connectors.errors import DataError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.fuzz.hostile import varint
 from tests.support.memory.schema_registry import MemoryRegistry
 
@@ -27,7 +28,7 @@ REFERENCES: Final = 490
 
 def converter(kind: type[RegisteredConverter], memory: MemoryRegistry) -> RegisteredConverter:
     made = kind(read(kind.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=False)
-    made.registry = SchemaRegistry(registry_settings(made.options), transport=memory, sleep=lambda _: None)
+    made.registry = SchemaRegistry(registry_settings(made.options), transport=memory, clock=ManualClock())
     return made
 
 

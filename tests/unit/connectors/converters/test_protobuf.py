@@ -41,6 +41,7 @@ from connectors.errors import DataError, RegistryError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 
 ORDER = """
@@ -97,7 +98,7 @@ def converter(memory: MemoryRegistry, **texts: str) -> ProtobufConverter:
     given_texts = {"schema.registry.url": "http://a:1", **{name.replace("_", "."): one for name, one in texts.items()}}
     options = read(ProtobufConverter.OPTIONS, given_texts)
     made = ProtobufConverter(options, is_key=False)
-    made.registry = SchemaRegistry(registry_settings(options), transport=memory, sleep=lambda _: None)
+    made.registry = SchemaRegistry(registry_settings(options), transport=memory, clock=ManualClock())
     return made
 
 

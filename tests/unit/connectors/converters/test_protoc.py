@@ -12,9 +12,9 @@ from connectors.data.kept import Refusals
 from connectors.data.pace import limited
 from connectors.errors import DataError, PortionLateError
 from connectors.registry.patience import Patience
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 from tests.unit.connectors.converters.test_protobuf import ORDER, add, converter, framed
-from tests.unit.connectors.registry.test_schema_registry import Clock
 
 
 @pytest.fixture
@@ -48,17 +48,17 @@ def test_a_stop_ends_protoc() -> None:
 def test_a_schema_that_takes_protoc_long_is_refused_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times as long as that took: records that name it again and again cost a tenth of the time."""
     monkeypatch.setattr(files, "COMPILED_S", 0.5)
-    clock = Clock()
+    clock = ManualClock()
     refusals = Refusals(clock)
 
     def compile_it() -> None:
-        clock.now += 20
+        clock.advance(20_000)
         compiled(ORDER, {})
 
     with pytest.raises(DataError, match="takes protoc more than"):
         refusals.of(1, compile_it)
-    clock.now += 199
+    clock.advance(199_000)
     with pytest.raises(DataError, match="takes protoc more than"):
         refusals.of(1, lambda: None)
-    clock.now += 2
+    clock.advance(2_000)
     refusals.of(1, lambda: None)

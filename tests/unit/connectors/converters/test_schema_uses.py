@@ -21,6 +21,7 @@ from connectors.errors import DataError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 
 USES: Final = 1_000
@@ -43,7 +44,7 @@ def bounded(kind: type[RegisteredConverter], schema: Any, data: bytes) -> None:
     """Reads and writes a value in bounded time and memory; whether its schema is refused does not matter."""
     memory = MemoryRegistry()
     converter = kind(read(kind.OPTIONS, {"schema.registry.url": "http://a:1"}), is_key=False)
-    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, sleep=lambda _: None)
+    converter.registry = SchemaRegistry(registry_settings(converter.options), transport=memory, clock=ManualClock())
     converter.ask_only(lambda schema: frozenset({"u", "f1"}))
     message = struct.pack(">bI", 0, memory.add(schema, schemaType=kind.KIND)) + data
     began, before = time.process_time(), getrusage(RUSAGE_SELF).ru_maxrss

@@ -18,6 +18,7 @@ from connectors.options import OptionsError, read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
 from tests.support.certificates import certificate
+from tests.support.clocks import ManualClock
 
 TRUST = "schema.registry.ssl.truststore.location"
 KEYSTORE = "schema.registry.ssl.keystore.location"
@@ -62,7 +63,7 @@ def served(key: Path, own: Path, clients: Path | None = None) -> Iterator[str]:
 def asked(url: str, **texts: str) -> str:
     """Asks for a schema, and returns its text."""
     settings = registry_settings(read(OPTIONS, {"schema.registry.url": url, **texts}))
-    registry = SchemaRegistry(settings, sleep=lambda _: None)
+    registry = SchemaRegistry(settings, clock=ManualClock())
     try:
         return registry.schema(1).text
     finally:

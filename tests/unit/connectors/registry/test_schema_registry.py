@@ -11,40 +11,35 @@ import httpx
 import pytest
 
 from connectors.converters.wire_format import WireFormat
-from connectors.data.kept import KEPT_S, Refusals
+from connectors.data.kept import KEPT_MS, Refusals
 from connectors.errors import DataError, RegistryError, RegistryRefusedError, is_outage
 from connectors.options import OptionsError, read
 from connectors.registry.answers import RegisteredSchema
-from connectors.registry.schema_registry import LIMIT_S, WAITS_S, SchemaRegistry
+from connectors.registry.schema_registry import LIMIT_S, WAITS_MS, SchemaRegistry
 from connectors.registry.settings import OPTIONS, registry_settings
+from tests.support.clocks import ManualClock
 from tests.support.memory.schema_registry import MemoryRegistry
 
 SCHEMA = '{"type":"string"}'
 
 
-class Clock:
-    """A clock that stands until it is set, and sleeps in no time."""
-
-    now = 0.0
+class Clock(ManualClock):
+    """A clock that stands until it is advanced, and notes how long (ms) was slept."""
 
     def __init__(self) -> None:
-        self.slept: list[float] = []
+        super().__init__()
+        self.slept: list[int] = []
 
-    def __call__(self) -> float:
-        """Returns its time."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
+    def sleep_ms(self, ms: int) -> None:
         """Moves it."""
-        self.slept.append(seconds)
-        self.now += seconds
+        self.slept.append(ms)
+        super().sleep_ms(ms)
 
 
 def registry(memory: httpx.BaseTransport, clock: Clock | None = None, **texts: Any) -> SchemaRegistry:
     """Returns a client of `memory`."""
     given = {"schema.registry.url": "http://a:1", **{name.replace("_", "."): text for name, text in texts.items()}}
-    clock = clock or Clock()
-    return SchemaRegistry(registry_settings(read(OPTIONS, given)), transport=memory, monotonic=clock, sleep=clock.sleep)
+    return SchemaRegistry(registry_settings(read(OPTIONS, given)), transport=memory, clock=clock or Clock())
 
 
 def test_a_schema_is_asked_for_once() -> None:
@@ -64,7 +59,7 @@ def test_an_id_that_is_not_there_is_an_error_of_the_record_and_asked_for_again_l
             client.schema(1)
     assert len(memory.asked) == 1
     memory.add(SCHEMA)
-    clock.now += KEPT_S
+    clock.advance(KEPT_MS)
     assert client.schema(1).text == SCHEMA
 
 
@@ -75,17 +70,17 @@ def test_a_registry_that_is_away_is_asked_again() -> None:
     memory.fails = [httpx.ConnectError("refused"), httpx.Response(500), httpx.Response(429)]
     assert client.schema(number).text == SCHEMA
     assert len(memory.asked) == 4
-    assert clock.slept == [0.1, 0.2, 0.4]
+    assert clock.slept == [100, 200, 400]
 
 
 def test_a_registry_that_stays_away_is_no_error_of_a_record() -> None:
     """Nothing is known then, and it is asked again later."""
     memory = MemoryRegistry()
-    memory.fails = [httpx.ReadTimeout("late")] * (len(WAITS_S) + 1)
+    memory.fails = [httpx.ReadTimeout("late")] * (len(WAITS_MS) + 1)
     clock = Clock()
     with pytest.raises(RegistryError, match="does not answer: ReadTimeout at http://a:1"):
         registry(memory, clock).schema(memory.add(SCHEMA))
-    assert clock.slept == [0.1, 0.2, 0.4]
+    assert clock.slept == [100, 200, 400]
 
 
 def test_an_id_that_is_never_answered_is_no_error_of_a_record() -> None:
@@ -95,7 +90,7 @@ def test_an_id_that_is_never_answered_is_no_error_of_a_record() -> None:
     client = registry(memory, Clock())
     assert client.schema(known).text == SCHEMA
     for _ in range(2):
-        memory.fails = [httpx.ReadTimeout("late")] * (len(WAITS_S) + 1)
+        memory.fails = [httpx.ReadTimeout("late")] * (len(WAITS_MS) + 1)
         with pytest.raises(RegistryError, match=f"ReadTimeout at http://a:1, asked for schema {dripping}") as caught:
             client.schema(dripping)
         assert f"http://a:1/schemas/ids/{dripping} is answered within 5 s" in caught.value.action
@@ -112,7 +107,7 @@ class Hanging(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Waits."""
         self.asked.append(f"{request.url.host}:{request.url.port}")
-        self.clock.now += request.extensions["timeout"]["read"]
+        self.clock.advance(round(request.extensions["timeout"]["read"] * 1000))
         raise httpx.ReadTimeout("late")
 
 
@@ -120,10 +115,10 @@ class Hanging(httpx.BaseTransport):
 def test_a_registry_that_hangs_takes_some_seconds_in_all(urls: str) -> None:
     """All tries and all addresses together, each of which is asked."""
     clock = Clock()
-    hanging = Hanging(clock)
+    hanging, began_ms = Hanging(clock), clock.at_ms
     with pytest.raises(RegistryError, match="ReadTimeout at http://"):
         registry(hanging, clock, schema_registry_url=urls).schema(1)
-    assert clock.now <= LIMIT_S + 0.01
+    assert clock.at_ms - began_ms <= LIMIT_S * 1000 + 10
     assert {f"http://{one}" for one in hanging.asked} == set(urls.split(","))
 
 
@@ -298,7 +293,7 @@ def test_a_schema_that_is_refused_is_asked_for_again_later(answer: httpx.Respons
     with pytest.raises(DataError):
         client.register("s", RegisteredSchema('{"type":"int"}'))
     memory.always = None
-    clock.now += KEPT_S
+    clock.advance(KEPT_MS)
     assert client.register("s", RegisteredSchema(SCHEMA)) == 1
 
 

@@ -12,10 +12,11 @@ from connectors.errors import BusyError
 from connectors.rest.password_checks import (
     CHECKS_OF_ADDRESS,
     CHECKS_OF_NAME,
-    FAILED_S,
+    FAILED_MS,
     MOST_WAITING,
     PasswordChecks,
 )
+from tests.support.clocks import ManualClock
 
 RIGHT = b"right"
 WAIT_S = 30.0
@@ -143,7 +144,7 @@ def test_addresses_of_one_machine_are_one(guesser: str, other: str, is_same: boo
 
 def test_a_wrong_password_is_forgotten_after_a_while() -> None:
     """And so is that of an address that many others have come after."""
-    now = [0.0]
+    clock = ManualClock()
 
     async def order(checks: PasswordChecks, checked: Checked, address: str) -> bool:
         """Returns whether the address comes before one that has given none."""
@@ -156,10 +157,10 @@ def test_a_wrong_password_is_forgotten_after_a_while() -> None:
         assert not await order(checks, checked, "10.0.0.2")
         await fail(checks, "10.0.0.3", "10.0.0.4")
         assert await order(checks, checked, "10.0.0.1")
-        now[0] += FAILED_S
+        clock.advance(FAILED_MS)
         assert await order(checks, checked, "10.0.0.4")
 
-    run(scenario, monotonic=lambda: now[0], most_failed=3)
+    run(scenario, clock=clock, most_failed=3)
 
 
 def test_a_check_that_breaks_ends_itself_alone() -> None:

@@ -15,7 +15,8 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from structlog.testing import capture_logs
 
 from connectors.spark import private
-from connectors.spark.callers import AGAIN_S, RefusalLog, owner_of
+from connectors.spark.callers import AGAIN_MS, RefusalLog, owner_of
+from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 
 _HEAD: Final = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -70,13 +71,13 @@ def test_addresses_of_ipv6_are_found() -> None:
 
 def test_refusals_are_logged_once_in_a_while() -> None:
     """The first of a kind at once; then how many there were, for an account may connect as often as it likes."""
-    now = [0.0]
-    refusals = RefusalLog(lambda: now[0])
+    clock = ManualClock()
+    refusals = RefusalLog(clock)
     with capture_logs() as lines:
         for _ in range(1_000):
             refusals.add("refused", uid=7)
         refusals.add("unknown", why="closed")
-        now[0] += AGAIN_S
+        clock.advance(AGAIN_MS)
         refusals.add("refused", uid=8)
     assert [(line["event"], line["connections"]) for line in lines] == [
         ("refused", 1),
