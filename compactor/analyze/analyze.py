@@ -3,7 +3,8 @@
     1  previews      at which offsets each log's fold would begin and end, under each of the settings
     2  range counts  records and bytes of every log between the offsets that matter
     3  survivors     what the last records of all keys come to, under each of the settings
-    4  split keys    under the first settings: keys that live in more than one partition of a topic
+    4  split keys    under the first settings: keys that live in more than one partition of a topic, or were deleted in
+                     another one
 
 A log that is in quarantine, or has a damaged file, is left out and reported with its error.
 """
@@ -52,7 +53,10 @@ class Counting(Protocol):
         ...
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """Returns by topic the keys that are live in several of its partitions; topics without any are left out."""
+        """Returns by topic the keys that are live in several of its partitions, and the outdated records.
+
+        Topics without any are left out.
+        """
         ...
 
 
@@ -158,6 +162,7 @@ def _preview(
 
 
 def _several(logs: Sequence[PartitionLog], kept: Sequence[Survivors]) -> list[str]:
-    """Returns the topics with live records in more than one partition: only there can a key be split."""
-    living = Counter(log.topic for log, own in zip(logs, kept, strict=True) if own.live.records)
-    return [topic for topic, partitions in living.items() if partitions > 1]
+    """Returns the topics with records of keys in more than one partition, and live ones: only there are split keys."""
+    placed = Counter(log.topic for log, own in zip(logs, kept, strict=True) if own.all.records)
+    living = {log.topic for log, own in zip(logs, kept, strict=True) if own.live.records}
+    return [topic for topic, partitions in placed.items() if partitions > 1 and topic in living]

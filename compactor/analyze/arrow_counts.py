@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -53,15 +54,11 @@ class ArrowCounts:
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """See `Counting.split_keys`."""
-        live = [
-            record.as_compared(last.filter(pc.is_valid(last["value"]))).select(["key"]) for last in self._last(ranges)
-        ]
         placed: dict[str, list[tuple[int, pa.Table]]] = {}
-        for log, keys in zip(self._logs, live, strict=True):
-            if keys.num_rows:
-                placed.setdefault(log.topic, []).append((log.partition, keys))
-        splits = {topic: _split(placed[topic]) for topic in sorted(placed)}
-        return {topic: split for topic, split in splits.items() if split.keys}
+        for log, last in zip(self._logs, self._last(ranges), strict=True):
+            placed.setdefault(log.topic, []).append((log.partition, last))
+        splits = {topic: _split(own) for topic, own in sorted(placed.items())}
+        return {topic: split for topic, split in splits.items() if split.outdated.records}
 
     def _last(self, fold: Fold) -> Iterator[pa.Table]:
         """Yields the last records of all keys of each log within its range of `fold`."""
@@ -104,8 +101,12 @@ def _survivors(last: pa.Table, now_ms: int) -> Survivors:
     )
 
 
-def _split(live: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
-    """Returns the keys that several partitions have; `live` are partitions with their keys, each of them once."""
+def _split(last: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
+    """Returns the split keys of a topic; `last` are its partitions with the last record of each of their keys."""
+    live = [
+        (partition, record.as_compared(rows.filter(pc.is_valid(rows["value"]))).select(["key"]))
+        for partition, rows in last
+    ]
     counted = pa.concat_tables([keys for _, keys in live]).group_by("key").aggregate([([], "count_all")])
     split = counted.filter(pc.greater(counted["count_all"], 1)).sort_by("key")["key"]
     named = split.slice(0, EXAMPLES).to_pylist()
@@ -114,4 +115,26 @@ def _split(live: Sequence[tuple[int, pa.Table]]) -> SplitKeys:
         for partition, keys in live
     ]
     examples = (Example(key, tuple(sorted(partition for partition, keys in places if key in keys))) for key in named)
-    return SplitKeys(keys=len(split), examples=tuple(examples))
+    outdated, deleted = _outdated(last)
+    return SplitKeys(keys=len(split), examples=tuple(examples), outdated=outdated, deleted=deleted)
+
+
+def _outdated(last: Sequence[tuple[int, pa.Table]]) -> tuple[Amount, int]:
+    """Returns the live records of `last` that are not the latest of their key, and how many of these are deleted."""
+    records = pa.concat_tables([rows for _, rows in last]).combine_chunks()
+    partitions = np.repeat([partition for partition, _ in last], [rows.num_rows for _, rows in last])
+    compared = pa.table(
+        {
+            "key": record.as_compared(records)["key"],
+            "timestamp": records["timestamp"],
+            "partition": partitions,
+            "is_live": pc.is_valid(records["value"]),
+            "row": np.arange(len(partitions)),
+        }
+    ).sort_by([("key", "ascending"), ("timestamp", "ascending"), ("partition", "ascending")])
+    keys = compared["key"].combine_chunks()
+    is_earlier = pa.concat_arrays([pc.equal(keys[:-1], keys[1:]), pa.array([False] * min(1, len(keys)), pa.bool_())])
+    outdated = compared.filter(pc.and_(compared["is_live"], is_earlier))
+    tombstones = compared.filter(pc.invert(pc.or_(compared["is_live"], is_earlier)))
+    deleted = pc.is_in(pc.unique(outdated["key"]), tombstones["key"].combine_chunks())
+    return _amount(records.take(outdated["row"])), pc.sum(deleted).as_py() or 0

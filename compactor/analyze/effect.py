@@ -124,10 +124,16 @@ class Example(Struct, frozen=True):
 
 
 class SplitKeys(Struct, frozen=True, kw_only=True):
-    """Keys with live records in more than one partition: compaction, which is per partition, never folds these."""
+    """Keys with live records in more than one partition: compaction, which is per partition, never folds these.
+
+    `outdated`: live records of keys of which another partition has a later record, by timestamp, then partition.
+    `deleted`: how many of these keys have a tombstone as their latest record.
+    """
 
     keys: int = 0
     examples: tuple[Example, ...] = ()
+    outdated: Amount = Amount()
+    deleted: int = 0
 
 
 class Analysis(Struct, frozen=True, kw_only=True):

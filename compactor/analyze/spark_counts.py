@@ -55,7 +55,7 @@ class SparkCounts:
         return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
-        """See `Counting.split_keys`; in one job if there are no such keys, else in three."""
+        """See `Counting.split_keys`; in one job if no key is in several partitions, else in four."""
         return split_keys(self.frame.where(inside(ranges)), self._tps)
 
 
@@ -150,30 +150,69 @@ def _survivors(sums: dict[tuple[int, int, str], Row], at: int, log: int) -> Surv
 
 
 def split_keys(frame: DataFrame, tps: Sequence[TopicPartition]) -> dict[str, SplitKeys]:
-    """Returns for each topic the keys that several partitions hold live; `frame` has the foldable rows of `tps`."""
+    """Returns the split keys of each topic that has any; `frame` has the foldable rows of `tps`."""
     import pyspark.sql.functions as sf
     from pyspark import StorageLevel
 
     topics = sorted({tp.topic for tp in tps})
-    numbered = live(frame).withColumn(_TOPIC, of_log(topics.index(tp.topic) for tp in tps))
-    places = numbered.groupBy(_TOPIC, "key").agg(sf.count("*").alias("places"))
-    split = places.where(sf.col("places") > 1).persist(StorageLevel.DISK_ONLY)
+    topic = of_log(topics.index(tp.topic) for tp in tps)
+    numbered = placed(frame).withColumn(_TOPIC, topic)
+    lives = sf.count_if(_LIVE).alias("lives")
+    places = numbered.groupBy(_TOPIC, "key").agg(lives, sf.count("*").alias("places"))
+    several = places.where("places > 1 AND lives > 0").persist(StorageLevel.DISK_ONLY)
     try:
-        counts = {row[0]: row[1] for row in rows(split.groupBy(_TOPIC).count())}
-        named = _smallest(split) if counts else ()
+        counts = {row[0]: row[1] for row in rows(several.groupBy(_TOPIC).agg(sf.count_if(sf.col("lives") > 1)))}
+        if not counts:
+            return {}
+        named = _smallest(several.where("lives > 1"))
+        outdated = _outdated(frame.withColumn(_TOPIC, topic), several, tps)
     finally:
-        split.unpersist()
-    examples = _examples(numbered, named, tps) if named else {}
-    return {topics[topic]: SplitKeys(keys=count, examples=examples[topic]) for topic, count in counts.items()}
+        several.unpersist()
+    examples = _examples(numbered.where(_LIVE), named, tps) if named else {}
+    return {
+        topics[topic]: SplitKeys(
+            keys=counts[topic],
+            examples=examples.get(topic, ()),
+            outdated=Amount(row["records"], row["bytes"]),
+            deleted=row["deleted"],
+        )
+        for topic, row in outdated.items()
+        if row["records"]
+    }
 
 
-def live(frame: DataFrame) -> DataFrame:
-    """Returns (log, key) of the live keys in `frame`: their last record is also their last record with a value."""
+def placed(frame: DataFrame) -> DataFrame:
+    """Returns (log, key, live) of the keys in `frame`; live if the last record is also the last one with a value."""
     import pyspark.sql.functions as sf
 
     valued = sf.when(~sf.col("deleted"), sf.col("offset"))
     last = frame.groupBy(LOG, "key").agg(sf.max("offset").alias("last"), sf.max(valued).alias("valued"))
-    return last.where(sf.col("last") == sf.col("valued")).select(LOG, "key")
+    return last.select(LOG, "key", sf.col("last").eqNullSafe(sf.col("valued")).alias(_LIVE))
+
+
+def _outdated(frame: DataFrame, several: DataFrame, tps: Sequence[TopicPartition]) -> dict[int, Row]:
+    """Returns by topic how many live records of the keys `several` are not the latest one, and what they come to.
+
+    Only rows of these keys are compared by more than their offsets, which Spark has to sort.
+    """
+    import pyspark.sql.functions as sf
+
+    own = frame.join(several.select(_TOPIC, "key").hint(on_spark.SPILLING), [_TOPIC, "key"])
+    last = own.groupBy(_TOPIC, LOG, "key").agg(
+        sf.max(sf.struct("offset", "timestamp", "deleted", "size")).alias("last")
+    )
+    partition = of_log(tp.partition for tp in tps).alias("partition")
+    latest = sf.max(sf.struct("last.timestamp", partition, "last.deleted", "last.size")).alias("latest")
+    live, of_latest = ~sf.col("last.deleted"), ~sf.col("latest.deleted")
+    by_key = last.groupBy(_TOPIC, "key").agg(
+        latest, sf.count_if(live).alias("lives"), sf.sum(sf.when(live, sf.col("last.size")).otherwise(0)).alias("bytes")
+    )
+    sums = by_key.groupBy(_TOPIC).agg(
+        sf.sum(sf.col("lives") - of_latest.cast("int")).alias("records"),
+        sf.sum(sf.col("bytes") - sf.when(of_latest, sf.col("latest.size")).otherwise(0)).alias("bytes"),
+        sf.count_if(~of_latest).alias("deleted"),
+    )
+    return {row[_TOPIC]: row for row in rows(sums)}
 
 
 def _smallest(split: DataFrame) -> tuple[tuple[int, bytes], ...]:

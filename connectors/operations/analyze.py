@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from compactor.analyze import analyze as analysis
 from compactor.analyze.arrow_counts import ArrowCounts
-from compactor.analyze.effect import Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
+from compactor.analyze.effect import Amount, Analysis, Effect, Outcome, PartitionAnalysis, SplitKeys, by_topic, total
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.model.state import CatalogState
@@ -50,16 +50,19 @@ class SplitKey(Struct, frozen=True, kw_only=True):
 
 
 class SplitKeyCount(Struct, frozen=True, kw_only=True):
-    """How many such keys a topic has, and a few of them."""
+    """How many such keys a topic has, and a few of them; `outdated` and `deleted` as in `SplitKeys`."""
 
     keys: int
     examples: tuple[SplitKey, ...]
+    outdated: Amount
+    deleted: int
 
 
 class TopicReport(Struct, frozen=True, kw_only=True):
     """The sum over a topic's partitions, but for those `left_out`; `closed` says why it is no longer read.
 
-    `changed` is None without changed settings; `split_keys` if less than two partitions hold live records.
+    `changed` is None without changed settings; `split_keys` if less than two partitions hold keys, or none
+    a live one.
     """
 
     topic: str
@@ -143,6 +146,8 @@ def _split(split: SplitKeys) -> SplitKeyCount:
             SplitKey(key=example.key, text=readable(example.key), partitions=example.partitions)
             for example in split.examples
         ),
+        outdated=split.outdated,
+        deleted=split.deleted,
     )
 
 

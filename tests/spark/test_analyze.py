@@ -236,7 +236,18 @@ def test_split_keys_are_counted_and_named(spark: SparkSession, storage: LocalSto
     told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
     places = [(0, 1), (0, 1), (0, 1), (0, 1, 3), (0, 1)]
     named = tuple(Example(b"%d" % number, found) for number, found in enumerate(places))
-    assert told.split == {"t": SplitKeys(keys=7, examples=named)}
+    outdated = Amount(9, 8 * 2 + 6)  # those of partitions 0 and 3, and ` gone` of partition 1
+    assert told.split == {"t": SplitKeys(keys=7, examples=named, outdated=outdated, deleted=1)}
+    assert analyze(storage, state, settings, 9, partial(ArrowCounts, storage)) == told
+
+
+def test_outdated_records_are_found_without_split_keys(spark: SparkSession, storage: LocalStorage) -> None:
+    """A key may live in one partition and have its tombstone, which is later, in another."""
+    records = [row(0, 0, b"k", b"v"), row(0, 1, b"own", b"v"), row(1, 0, b"x", None), row(1, 3, b"k", None)]
+    state = ingested(storage, new_state({0: 0, 1: 0}), [with_range_reports(records, {0: (0, 2), 1: (0, 4)})])
+    settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
+    told = analyze(storage, state, settings, 9, partial(SparkCounts, spark, storage))
+    assert told.split == {"t": SplitKeys(outdated=Amount(1, 2), deleted=1)}
     assert analyze(storage, state, settings, 9, partial(ArrowCounts, storage)) == told
 
 
@@ -256,7 +267,7 @@ def test_counting_is_hashed(spark: SparkSession, storage: LocalStorage) -> None:
     logs = several(storage).logs
     counting = SparkCounts(spark, storage, logs)
     ranges = tuple((log.start, log.end) for log in logs)
-    for frame in (spark_counts.last(counting.frame, [ranges, ranges]), spark_counts.live(counting.frame)):
+    for frame in (spark_counts.last(counting.frame, [ranges, ranges]), spark_counts.placed(counting.frame)):
         plan = frame._jdf.queryExecution().sparkPlan().toString()
         assert "HashAggregate" in plan
         assert "SortAggregate" not in plan

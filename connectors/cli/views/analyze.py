@@ -156,15 +156,19 @@ def _split_lines(topic: TopicReport) -> Iterator[str]:
     split = topic.split_keys
     if split is None:
         return
-    if not split.keys:
+    if split.keys:
+        keys = _counted(split.keys, "key")
+        yield f"{keys} in more than one partition: each partition keeps its own last record, and no fold joins them."
+        rows = [(example.text, ", ".join(map(str, example.partitions))) for example in split.examples]
+        yield table(("  KEY", "PARTITIONS"), [(f"  {key}", places) for key, places in rows])
+        if split.keys > len(split.examples):
+            yield f"  … and {split.keys - len(split.examples):,} more"
+    else:
         yield "No key lives in more than one partition."
-        return
-    keys = _counted(split.keys, "key")
-    yield f"{keys} in more than one partition: each partition keeps its own last record, and no fold joins them."
-    rows = [(example.text, ", ".join(map(str, example.partitions))) for example in split.examples]
-    yield table(("  KEY", "PARTITIONS"), [(f"  {key}", places) for key, places in rows])
-    if split.keys > len(split.examples):
-        yield f"  … and {split.keys - len(split.examples):,} more"
+    if split.outdated.records:
+        amount = f"{split.outdated.records:,}, {split.outdated.bytes:,} bytes"
+        deleted = f"; of {_counted(split.deleted, 'key')} it is a tombstone" if split.deleted else ""
+        yield f"Live records with a later one of their key in another partition: {amount}{deleted}."
 
 
 def _partition_sections(report: AnalyzeReport) -> Iterator[Iterator[str]]:

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from compactor.analyze import analyze
 from compactor.analyze.arrow_counts import ArrowCounts
@@ -95,12 +96,15 @@ def test_a_census_counts_each_part(records: list[Row], cut: int) -> None:
         )
 
 
-def _row(key: bytes, value: bytes | None = b"v") -> Row:
-    return {"key": key, "value": value, "headers": []}
+def _row(key: bytes, value: bytes | None = b"v", timestamp: int = 0) -> Row:
+    return {"key": key, "value": value, "headers": [], "timestamp": timestamp}
 
 
 def test_split_keys_are_those_that_live_in_several_partitions() -> None:
-    """By topic; a key that is deleted in one partition lives in one; the smallest five are named with their places."""
+    """By topic; a key that is deleted in one partition lives in one; the smallest five are named with their places.
+
+    Of equal times the higher partition has the later record.
+    """
     storage = MemoryStorage()
     many = [_row(b"%d" % number) for number in range(7)]
     logs = [
@@ -112,7 +116,34 @@ def test_split_keys_are_those_that_live_in_several_partitions() -> None:
     ]
     found = ArrowCounts(storage, logs).split_keys(tuple((0, one.end) for one in logs))
     named = (Example(b"0", (0, 1, 3)), *(Example(b"%d" % number, (0, 1)) for number in range(1, 5)))
-    assert found == {"t": SplitKeys(keys=7, examples=named)}
+    assert found == {"t": SplitKeys(keys=7, examples=named, outdated=Amount(8, 16))}
+
+
+@pytest.mark.parametrize(
+    ("times", "values", "expected"),
+    [
+        ((1, 2, 3), (b"v", b"vv", b"vvv"), SplitKeys(keys=1, outdated=Amount(2, 2 + 3))),
+        ((3, 2, 1), (b"v", b"vv", b"vvv"), SplitKeys(keys=1, outdated=Amount(2, 3 + 4))),
+        ((2, 2, 1), (b"v", b"vv", None), SplitKeys(keys=1, outdated=Amount(1, 2))),
+        ((1, 2, 3), (b"v", b"vv", None), SplitKeys(keys=1, outdated=Amount(2, 2 + 3), deleted=1)),
+        ((1, 2, 3), (b"v", None, None), SplitKeys(outdated=Amount(1, 2), deleted=1)),
+        ((3, 2, 1), (b"v", None, None), None),
+        ((1, 2, 3), (None, None, b"v"), None),
+        ((1, 2, 3), (None, None, None), None),
+    ],
+)
+def test_the_latest_record_of_a_key_makes_others_outdated(
+    times: tuple[int, ...], values: tuple[bytes | None, ...], expected: SplitKeys | None
+) -> None:
+    """Over all partitions, by time; a tombstone may be it. Keys of one partition alone have nothing outdated."""
+    storage = MemoryStorage()
+    alone = _row(b"alone", b"long value", timestamp=9)
+    logs = [
+        log_of(storage, at, [_row(b"k", value, timestamp), *([alone] if at == 1 else [])])
+        for at, (timestamp, value) in enumerate(zip(times, values, strict=True))
+    ]
+    split = ArrowCounts(storage, logs).split_keys(tuple((0, log.end) for log in logs))
+    assert {topic: replace(own, examples=()) for topic, own in split.items()} == ({"t": expected} if expected else {})
 
 
 @pytest.mark.parametrize(("records", "bytes_", "little"), [(11, 1_000, True), (10, 1_000, False), (11, 50, False)])

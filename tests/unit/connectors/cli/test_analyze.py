@@ -96,6 +96,7 @@ the last. 1 of them get their delete horizon by this fold.
 1 key in more than one partition: each partition keeps its own last record, and no fold joins them.
   KEY  PARTITIONS
   a    0, 1
+Live records with a later one of their key in another partition: 1, 6 bytes.
 
 Records, now
 PARTITION  PUBLISHED  FOLD TO  BEFORE  SUPERSEDED  EXPIRED  REJECTED  AFTER  LIVE  TOMBSTONES  HELD
@@ -170,7 +171,8 @@ def test_programs_read_the_same(tmp_path: Path) -> None:
     assert found["changes"] == {"min.compaction.lag.ms": "0"}
     (topic,) = found["topics"]
     key = {"key": base64.b64encode(b"a").decode(), "text": "a", "partitions": [0, 1]}
-    assert topic["split_keys"] == {"keys": 1, "examples": [key]}
+    outdated = {"records": 1, "bytes": 6}
+    assert topic["split_keys"] == {"keys": 1, "examples": [key], "outdated": outdated, "deleted": 0}
     assert (topic["partitions"], topic["left_out"], topic["closed"]) == (2, 0, None)
     assert (topic["present"]["after"], topic["changed"]["after"]) == (
         {"records": 8, "bytes": 35},
