@@ -26,6 +26,7 @@ class Flaw(Enum):
     DROPS_OVER_WAITING = "a clean drops a tombstone while an older record waits to be published"
     GENERATIONS_APART = "the first folds of a generation are not planned together"
     PUBLISHES_BESIDE_HOLD = "a topic is published while the position of a log is above the log"
+    RETIRES_OF_OWN_LOG = "a record retires the spellings of its key that its own log has, and no others"
     SKIPS_INSIDE_A_FOLD = "a record that changes nothing is left out while a fold is sent in part"
 
 
@@ -35,8 +36,13 @@ class Record(NamedTuple):
     time: int
     partition: int
     offset: int
-    key: str
+    spelling: str
     value: str | None
+
+    @property
+    def key(self) -> str:
+        """The identity of the key: letters are the same large and small."""
+        return self.spelling.lower()
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -112,6 +118,7 @@ class ScopeModel:
             self._pass_time: 2,
             self._publish: 5,
             self._clean: 3,
+            self._merge: 1,
             self._snapshot: 2,
             self._set_aside: 1,
             self._begin_generation: 0.3,
@@ -135,7 +142,7 @@ class ScopeModel:
         records = self._source[partition]
         time = max(0, self._now + self._chance.choice((0, 0, 0, -1, -2, -5)))
         value = self._chance.choice((None, None, "same", "same", f"{partition}.{len(records)}"))
-        records.append(Record(time, partition, len(records), self._chance.choice("abc"), value))
+        records.append(Record(time, partition, len(records), self._chance.choice("abcaABb"), value))
 
     def _pass_time(self) -> None:
         self._now += self._chance.choice((1, 1, 3))
@@ -178,7 +185,7 @@ class ScopeModel:
         ends = self._planned_ends()
         skips = all(log.is_between_folds for log in self._logs) or self._flaw is Flaw.SKIPS_INSIDE_A_FOLD
         best = _winners(record for log in self._logs for record in log.below(log.published))
-        known = {key: record.value for key, record in best.items()} if skips else {}
+        known = {record.spelling: record.value for record in best.values()} if skips else {}
         for log, end in ends.items():
             log.planned = max(log.planned, end)
         waiting = {log: self._survivors(log, ends) for log in ends}
@@ -186,11 +193,10 @@ class ScopeModel:
         while waiting and not (dies and self._chance.random() < 0.3):
             log = self._chance.choice([*waiting])
             some, waiting[log] = waiting[log][:2], waiting[log][2:]
-            self._output.extend(
-                record
-                for record, is_late in some
-                if not (is_late or (record.key in known and known[record.key] == record.value))
-            )
+            for record, is_late in some:
+                if not (is_late or (record.spelling in known and known[record.spelling] == record.value)):
+                    self._output.extend(self._retired(record, log, ends))
+                    self._output.append(record)
             log.position = waiting[log][0][0].offset if waiting[log] else ends[log]
             if not waiting[log]:
                 del waiting[log]
@@ -219,6 +225,13 @@ class ScopeModel:
         others = [record for other in self._logs if other is not log for record in self._compared(other, ends)]
         return [(record, _is_beaten(record, others)) for record in log.latest(log.position, ends[log])]
 
+    def _retired(self, record: Record, log: Log, ends: dict[Log, int]) -> list[Record]:
+        """Step 9, if keys have an identity: a tombstone for each other spelling that the logs have of the key."""
+        logs = [log] if self._flaw is Flaw.RETIRES_OF_OWN_LOG else self._logs
+        kept = (mine for other in logs for mine in other.below(ends.get(other, other.planned)))
+        spellings = {mine.spelling for mine in kept if mine.key == record.key} - {record.spelling}
+        return [record._replace(spelling=spelling, value=None) for spelling in sorted(spellings)]
+
     def _compared(self, other: Log, ends: dict[Log, int]) -> list[Record]:
         match self._flaw:
             case Flaw.AGAINST_ALL:
@@ -226,6 +239,13 @@ class ScopeModel:
             case Flaw.AGAINST_PUBLISHED:
                 return other.below(other.published)
         return other.below(ends.get(other, other.planned))
+
+    def _merge(self) -> None:
+        """Steps 13a and 14a, of runs of one log."""
+        log = self._chance.choice(self._logs)
+        start, end = sorted(self._chance.randint(log.clean_end, log.published) for _ in range(2))
+        stays = {record.offset for record in log.latest(start, end)}
+        log.kept = {offset: kept for offset, kept in log.kept.items() if offset in stays or not start <= offset < end}
 
     def _clean(self) -> None:
         """Steps 13b and 14b, of all logs at once: what loses goes, and tombstones past their horizon."""
@@ -359,9 +379,9 @@ def _table(records: Iterable[Record], before: dict[str, str] | None = None) -> d
     table = dict(before or {})
     for record in records:
         if record.value is None:
-            table.pop(record.key, None)
+            table.pop(record.spelling, None)
         else:
-            table[record.key] = record.value
+            table[record.spelling] = record.value
     return table
 
 
