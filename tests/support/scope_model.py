@@ -11,7 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from copy import deepcopy
 from enum import Enum
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+OUTPUTS: Final = 3
+"""Partitions of the output; of the source there are as many, or more."""
 
 
 class Flaw(Enum):
@@ -45,6 +48,11 @@ class Record(NamedTuple):
         return self.spelling.lower()
 
     @property
+    def output_partition(self) -> int:
+        """The partition of the output that its key, as it is written, goes to."""
+        return "abcABC".index(self.spelling) * 2 % OUTPUTS
+
+    @property
     def rank(self) -> tuple[int, int, int]:
         """By what it wins: time, then partition, then offset."""
         return self.time, self.partition, self.offset
@@ -57,7 +65,8 @@ class BrokenError(AssertionError):
 class Log:
     """One source partition: `kept` by offset; `position` is what the group holds, `planned` the end of the last fold.
 
-    `resume` is how much of the output there was when its last clean was planned. `reached` is the end of what was sent
+    `output_end` is how much of the output there was with its position, and tells of one output partition; `resume` is
+    the same of its last clean. `reached` is the end of what was sent
     before the catalog was set back, up to which the source has to be read again; `was_whole`: a fold ended there.
     """
 
@@ -65,6 +74,7 @@ class Log:
         self.partition = partition
         self.kept: dict[int, Record] = {}
         self.position = self.published = self.planned = self.end = self.first_end = self.clean_end = 0
+        self.output_end = 0
         self.resume: int | None = None
         self.is_aside = False
         self.reached = -1_000
@@ -107,8 +117,8 @@ class ScopeModel:
         self._saved: list[Log] | None = None
         # What a reader had when the generation began.
         self._before: dict[str, str] = {}
-        # Tables of snapshots, with the place in the output from which a reader goes on.
-        self._snapshots: list[tuple[dict[str, str], int]] = []
+        # Tables of snapshots, with the places in the output from which a reader of each partition goes on.
+        self._snapshots: list[tuple[dict[str, str], list[int]]] = []
 
     def run(self, steps: int = 80) -> None:
         """Takes random steps, then publishes until no fold is sent in part. Raises BrokenError."""
@@ -200,6 +210,7 @@ class ScopeModel:
             log.position = waiting[log][0][0].offset if waiting[log] else ends[log]
             if not waiting[log]:
                 del waiting[log]
+            log.output_end = len(self._output)
         for log in ends:
             if log.position == log.planned:
                 log.published = log.position
@@ -259,7 +270,7 @@ class ScopeModel:
         kept = {log: self._kept_by_clean(log) for log in cleaned}
         for log, records in kept.items():
             log.kept = {offset: record for offset, record in log.kept.items() if offset >= log.published} | records
-            log.clean_end, log.resume = log.published, len(self._output)
+            log.clean_end, log.resume = log.published, log.output_end
 
     def _kept_by_clean(self, log: Log) -> dict[int, Record]:
         others = [record for other in self._logs if other is not log for record in other.below(other.published)]
@@ -292,15 +303,15 @@ class ScopeModel:
             )
 
     def _snapshot(self) -> None:
-        """Steps 15 to 17: the winners of all base runs, and the end that the output had when they were cleaned."""
+        """Steps 15 to 17: the winners of all base runs, and the ends of output partitions when they were cleaned."""
         resumes = [log.resume for log in self._logs if log.resume is not None]
-        if len(resumes) < len(self._logs):
+        if len(resumes) < len(self._logs):  # of these the first speak for output partitions
             return
         table = _table(_winners(record for log in self._logs for record in log.below(log.clean_end)).values())
         source = self._source_table({log: log.clean_end for log in self._logs})
         if table != source:
             raise BrokenError(f"a snapshot has {table}, the source {source}")
-        self._snapshots = [*self._snapshots[-2:], (table, min(resumes))]
+        self._snapshots = [*self._snapshots[-2:], (table, resumes)]
 
     def _begin_generation(self) -> None:
         """Steps G1 to G4, of all logs: tombstones for what the output has, at offsets below 0 of any log."""
@@ -316,6 +327,7 @@ class ScopeModel:
         for offset, key in enumerate(keys, start=-len(keys)):
             log.kept[offset] = Record(-1, log.partition, offset, key, None)
         log.position = log.published = log.planned = log.clean_end = -len(keys)
+        log.output_end = len(self._output)
         log.end = self._chance.choice((0, 0, len(source) // 2))
         self._dead.update(source[: log.end])  # the source has lost these
         return log
@@ -332,8 +344,9 @@ class ScopeModel:
         source = self._source_table({log: log.published for log in self._logs})
         if _table(self._output) != source:
             raise BrokenError(f"a reader has {_table(self._output)}, the source {source}")
-        for table, resume in self._snapshots:
-            resumed = _table(self._output[resume:], table)
+        for table, resumes in self._snapshots:
+            rest = (record for at, record in enumerate(self._output) if at >= resumes[record.output_partition])
+            resumed = _table(rest, table)
             if resumed != source:
                 raise BrokenError(f"a reader that went on from a snapshot has {resumed}, the source {source}")
 
