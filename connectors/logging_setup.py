@@ -25,7 +25,6 @@ _HANDED_ON: Final = "SPARK_KEYFOLD_LOG"
 """`level,style` in the environment of Spark's processes; KEYFOLD_… would win over the worker file."""
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-FORMATS: Final = ("auto", "console", "json")
 
 # py4j logs every call at INFO, httpx every request to a schema registry: theirs is noise below a warning.
 _QUIET: Final = ("py4j", "py4j.java_gateway", "asyncio", "httpcore", "httpx", "uvicorn", "uvicorn.error", "watchfiles")
@@ -64,7 +63,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 def configure(level: str = "info", style: str = "auto") -> None:
     """Sends all logging of this process, ours and libraries', to stderr as `style`; may be called again.
 
-    `level` is one of LEVELS and `style` one of FORMATS (log.level and log.format of the worker file).
+    `level` is one of LEVELS, `style` auto, console or json (log.level and log.format of the worker file).
     """
     shared = _shared()
     handler = _Stderr()

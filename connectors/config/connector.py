@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from msgspec.structs import replace
@@ -51,7 +50,6 @@ from connectors.config.fields import (
     TopicRegex,
     WrittenTopic,
     limits_of,
-    local_path,
     or_minus_one,
 )
 from connectors.config.flat_file import check_size, family_texts
@@ -374,11 +372,6 @@ class ConnectorConfig(BaseModel):
     def publishes(self) -> bool:
         """False with `output.topic=none`."""
         return self.output_topic_template != "none"
-
-    @property
-    def snapshot_path(self) -> Path | None:
-        """The folder of `snapshot.location`; None if there are none. Raises ValueError for an object store."""
-        return local_path(self.snapshot_location) if self.snapshot_location else None
 
     def output_topic(self, topic: str) -> str | None:
         """Returns the output topic of the source topic `topic`, None if nothing is published. Raises PatternError."""

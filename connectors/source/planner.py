@@ -17,6 +17,7 @@ from compactor.model.record import TopicPartition
 from connectors.clock import SYSTEM_CLOCK, Clock
 from connectors.errors import CHECK_BROKERS, SourceChangedError, UnreachableError
 from connectors.kafka import admin
+from connectors.progress.observer import Interval
 from connectors.source import plan, source_errors
 from connectors.source.options import SourceOptions
 from connectors.source.plan import Offsets, SourceTopic, TopicOffsets
@@ -64,8 +65,8 @@ class Planner:
         self._failing_since_ms: int | None = None
         # Since when (monotonic ms) every question was answered; None while the last one was not.
         self._answering_since_ms: int | None = None
-        # When (monotonic ms) each reason of an outage was logged.
-        self._said: dict[str, int] = {}
+        # When each reason of an outage is logged again.
+        self._said = Interval(clock, SAID_AGAIN_MS)
         self._pinned: _Pinned | None = None
         # Topics that were logged as missing, and as recreated: each is logged once.
         self._missing: frozenset[str] = frozenset()
@@ -204,7 +205,7 @@ class Planner:
         now_ms, self._failing_since_ms = self._clock.monotonic_ms(), None
         self._answering_since_ms = now_ms if self._answering_since_ms is None else self._answering_since_ms
         if now_ms - self._answering_since_ms >= _CALM_MS:
-            self._said.clear()
+            self._said = Interval(self._clock, SAID_AGAIN_MS)
 
     def _note_failure(self, why: str) -> None:
         if self._closed:
@@ -214,8 +215,8 @@ class Planner:
         self._failing_since_ms = now_ms if self._failing_since_ms is None else self._failing_since_ms
         waited_ms = now_ms - self._failing_since_ms
         kind = _NUMBER.sub("#", why)  # a time or an id of a request must not make it another reason
-        if kind not in self._said or now_ms - self._said[kind] >= SAID_AGAIN_MS:
-            self._said[kind], seconds = now_ms, round(waited_ms / 1000)
+        if self._said.ready(kind):
+            seconds = round(waited_ms / 1000)
             _log.warning("source is not answered", connector=self._options.connector, reason=why, seconds=seconds)
         if waited_ms >= self._timeout_ms:
             raise self._unreachable(why, waited_ms)

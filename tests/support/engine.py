@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -135,7 +133,3 @@ def plans(state: CatalogState, ends: Mapping[int, int], topic: str = "t") -> lis
 def record_dicts(batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Row]:
     """Returns rows as dicts of the columns of RECORDS."""
     return [{name: one[name] for name in record.RECORDS.names} for batch in batches for one in batch.to_pylist()]
-
-
-def read_manifest(shelf: Path, path: str) -> dict[str, Any]:
-    return json.loads((shelf / path / "_manifest.json").read_text())

@@ -200,8 +200,8 @@ def test_the_connector_is_valid(volumes: Volumes) -> None:
     folder = volumes.at(_mounts()["connectors"])
     found = [load_connector(path, volumes.worker()).config for path in folder.glob("*.json")]
     assert [f"{config.name}.json" for config in found] == list(_one("ConfigMap", "keyfold-connectors")["data"])
-    snapshots = [config.snapshot_path for config in found]
-    assert [path for path in snapshots if path is None or volumes.at(_mounts()["data"]) not in path.parents] == []
+    snapshots = [Path(config.snapshot_location or "") for config in found]
+    assert [path for path in snapshots if volumes.at(_mounts()["data"]) not in path.parents] == []
 
 
 def test_a_changed_config_map_is_seen(volumes: Volumes) -> None:

@@ -39,7 +39,7 @@ def test_three_keys_are_enough() -> None:
     assert config.output_topic("t") == "t.compacted"
     assert config.group_id == "connect-c"
     assert config.transactional_id(3) == "c-3"
-    assert (config.tasks_max, config.max_offsets_per_trigger, config.snapshot_path) == (None, None, None)
+    assert (config.tasks_max, config.max_offsets_per_trigger, config.snapshot_location) == (None, None, None)
 
 
 def test_every_default_is_taken_when_it_is_written_out() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from connectors.config.connector import ConnectorConfig
 from connectors.config.definitions import definitions
+from connectors.config.fields import local_path
 from connectors.config.files import load_connector, load_worker
 from connectors.config.relative_paths import anchored
 from connectors.config.worker import WorkerConfig
@@ -58,7 +59,7 @@ def test_folders_count_from_the_file(
     assert load_worker(_file(tmp_path, "w.json", worker)).storage_path == tmp_path / found
     if location is not None:
         path = _file(tmp_path, "c.json", {"name": "c", "config": LEAST | {"snapshot.location": location}})
-        assert load_connector(path).config.snapshot_path == tmp_path / found
+        assert local_path(load_connector(path).config.snapshot_location or "") == tmp_path / found
 
 
 def test_a_file_is_named_from_the_current_folder(tmp_path: Path, elsewhere: Path) -> None:

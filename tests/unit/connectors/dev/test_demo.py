@@ -57,7 +57,7 @@ def test_the_demos_files_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     connector = load_connector(folder.connector_file, worker).config
     assert (worker.bootstrap_servers, worker.storage_path) == ("127.0.0.1:29092", folder.storage)
     assert (connector.name, connector.output_topic("flights")) == (steps.CONNECTOR, steps.OUTPUT)
-    assert (connector.dead_letter_topic, connector.snapshot_path) == (steps.DEAD_LETTERS, folder.snapshots)
+    assert (connector.dead_letter_topic, connector.snapshot_location) == (steps.DEAD_LETTERS, str(folder.snapshots))
 
 
 def test_the_folder_is_made_anew(tmp_path: Path) -> None:

@@ -341,7 +341,7 @@ def test_paths_of_a_config_map_do_not_change_with_it(tmp_path: Path, volume: Con
     worker = load_worker(worker_file(tmp_path, **{"connectors.dir": str(volume.folder)}))
     files = ConnectorFiles(worker, [])
     (file,) = files.load()
-    assert file.config.snapshot_path == volume.folder / "snapshots"
+    assert file.config.snapshot_location == str(volume.folder / "snapshots")
     volume.write(content)
     assert names(files.reload()) == ([], [], ["a"])
 
