@@ -30,8 +30,7 @@ from connectors.progress.terminal import table
 
 if TYPE_CHECKING:
     from connectors.config.worker import WorkerConfig
-    from connectors.rest.client import RestClient
-    from connectors.rest.client_answers import ShownConnector
+    from connectors.rest.client import RestClient, ShownConnector
 
 DEFAULT_URL: Final = "http://127.0.0.1:8083"
 URL_VARIABLE: Final = "KEYFOLD_REST_URL"
@@ -147,7 +146,7 @@ app = typer.Typer(name="connectors", no_args_is_help=True, help="Asks a worker o
 @asks_worker
 def list_all(asked: Asked, as_json: JsonOption = False) -> None:
     """Lists the worker's connectors with their states."""
-    from connectors.rest.client_answers import ShownConnector
+    from connectors.rest.client import ShownConnector
 
     path = "/connectors?expand=status&expand=info"
     with asked() as client:
@@ -170,8 +169,7 @@ def _row(name: str, known: ShownConnector) -> tuple[object, ...]:
 @asks_worker
 def show(asked: Asked, name: NameArgument, as_json: JsonOption = False) -> None:
     """Shows a connector's state, why it is FAILED, and its config; secrets are hidden."""
-    from connectors.rest.client import path_of
-    from connectors.rest.client_answers import ShownStatus
+    from connectors.rest.client import ShownStatus, path_of
 
     paths = path_of(name, "status"), path_of(name, "config")
     with asked() as client:
@@ -277,8 +275,7 @@ def offsets(
     """
     import msgspec
 
-    from connectors.rest.client import path_of
-    from connectors.rest.client_answers import ShownPositions
+    from connectors.rest.client import ShownPositions, path_of
 
     if to and reset:
         raise UsageError("--set and --reset exclude each other.", "Give one of them.")
