@@ -12,31 +12,42 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+import structlog
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import MissingFileError, PublishInterruptedError, RejectedRecordError, TopicGoneError
+from compactor.errors import (
+    TAKE_UP,
+    KeyfoldError,
+    MissingFileError,
+    PublishInterruptedError,
+    TopicGoneError,
+    TruncatedError,
+)
 from compactor.failpoints import hit
 from compactor.ingest import ingest
 from compactor.ingest.admission import without_late
-from compactor.ingest.appends import Batch, appends, first_rejected
+from compactor.ingest.appends import Batch, appends
 from compactor.ingest.filling import with_filled
 from compactor.ingest.order import TIMESTAMP
+from compactor.ingest.rejected import rejected_topics, without_topics
+from compactor.ingest.truncates import last_truncates, of_several_partitions
 from compactor.metrics import ClockWarnings
-from compactor.model.actions import AnyAction
+from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, CatalogState
+from compactor.model.state import BY_OFFSET, CatalogState, rejection_of
 from compactor.ports import Broker, Fill
 from compactor.publish.changelog import Changelog
 from compactor.runs.paths import RunningBatches, prefix
 from compactor.runs.writer import RunTarget
 from compactor.settings import EngineSettings
 
+_log: Final = structlog.get_logger()
 Decided = TypeVar("Decided")
 
 COMMIT_SECONDS: Final = 0.5
@@ -70,6 +81,9 @@ class Engine:
         # of two runs in one epoch differ.
         self._running = RunningBatches(secrets.token_hex(4))
         self._clock_warnings = ClockWarnings(self.counters)
+        # The topics that this run has closed for a bad record, each with the reason; replaced by its turns, read by any
+        # thread.
+        self._aside: Mapping[str, str] = {}
 
     def take(self, batch: Batch, now_ms: int) -> None:
         """Ingests what the tasks of `intake` have written, and publishes what is due with it.
@@ -138,6 +152,11 @@ class Engine:
         return all(log.published >= log.end for log in state.logs if state.topics[log.topic].closed is None)
 
     @property
+    def topics_aside(self) -> frozenset[str]:
+        """The topics that this run has set aside: nothing more of them is taken."""
+        return frozenset(self._aside)
+
+    @property
     def transaction_may_be_open(self) -> bool:
         """Whether a publish has begun and has not succeeded, so that it may have left a transaction open."""
         return self._publishing
@@ -184,9 +203,11 @@ class Engine:
             self._turn.release()
 
     def _take(self, batch: Batch, now_ms: int) -> None:
-        self._refuse_rejected(batch)
+        if not self._settings.sets_topics_aside:
+            self._without_rejected(batch, now_ms)  # before topics are added that only a refused batch has
         self._admit(batch, now_ms)
-        admitted = self._filled(self._without_late(batch, now_ms), now_ms)
+        sound = self._without_truncated(self._without_rejected(batch, now_ms), now_ms)
+        admitted = self._filled(self._without_late(sound, now_ms), now_ms)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, admitted, now_ms), now_ms)
         self._running = self._running.after(part.file.path for part in batch.parts)
@@ -233,7 +254,9 @@ class Engine:
                 "records_superseded": sum(read.superseded for read in batch.ranges),
                 "records_late": sum(read.late for read in batch.ranges),
                 "records_filtered": sum(read.filtered for read in batch.ranges),
+                "truncates": sum(read.truncates for read in batch.ranges),
                 "records_rejected": sum(part.rejected for part in batch.parts),
+                "records_without_key": sum(part.without_key for part in batch.parts),
                 "future_timestamps": sum(part.future for part in batch.parts),
                 "offsets_lost": sum(read.start - read.lo for read in batch.ranges),
             }
@@ -280,14 +303,36 @@ class Engine:
         """
         with self._if_free(COMMIT_SECONDS) as free:
             if free:
-                actions = tuple(decide(self._catalog.state))
+                actions = tuple(map(self._unless_aside, decide(self._catalog.state)))
                 self._catalog.commit(lambda _: actions, now_ms)
             return free
 
+    def _unless_aside(self, action: AnyAction) -> AnyAction:
+        """Returns `action`; in place of one that opens a topic that is set aside, the one that closes it again.
+
+        It was unknown to the brokers for a while, and closed for that.
+        """
+        if isinstance(action, ReopenTopic) and action.topic in self._aside:
+            return CloseTopic(topic=action.topic, reason=self._aside[action.topic])
+        return action
+
     def _publish(self, now_ms: int, settings: EngineSettings | None = None) -> None:
         self._publishing = True
-        self._count_published(self._changelog.publish(settings or self._settings, now_ms))
+        self._count_published(self._sent(settings or self._settings, now_ms))
         self._publishing = False
+
+    def _sent(self, settings: EngineSettings, now_ms: int) -> Sequence[PublishResult]:
+        """Publishes; topics with a record that brokers refuse are set aside one by one, and the others are published.
+
+        A transaction that held such a record was aborted, so its neighbours are sent again.
+        """
+        while True:
+            try:
+                return self._changelog.publish(settings, now_ms)
+            except KeyfoldError as error:
+                if not error.is_of_record or error.topic is None or error.topic in self.topics_aside:
+                    raise
+                self._set_aside({error.topic: error}, now_ms)
 
     def _count_published(self, sent: Sequence[PublishResult]) -> None:
         self.counters.add_all(
@@ -317,17 +362,58 @@ class Engine:
                 "Nothing of this batch was taken; the connector goes on with the topics that there are now.",
             )
 
-    def _refuse_rejected(self, batch: Batch) -> None:
-        rejected = None if self._settings.tolerate_rejected else first_rejected(batch)
-        if rejected is None:
+    def _without_rejected(self, batch: Batch, now_ms: int) -> Batch:
+        """Returns `batch` without the topics that are set aside, for a record of it among others.
+
+        Raises RejectedRecordError if such a record stops the connector.
+        """
+        rejected = {} if self._settings.tolerate_rejected else rejected_topics(batch)
+        errors = {topic: first.error(self._settings.connector) for topic, first in rejected.items()}
+        self._set_aside({topic: error for topic, error in errors.items() if topic not in self.topics_aside}, now_ms)
+        return without_topics(batch, self.topics_aside) if self.topics_aside else batch
+
+    def _without_truncated(self, batch: Batch, now_ms: int) -> Batch:
+        """Returns `batch` without the topics of which a truncate cannot be applied; the others have none.
+
+        Raises TruncatedError for those that can be: their logs have to begin again after the truncate. Otherwise
+        RejectedRecordError if such a record stops the connector.
+        """
+        if not self._settings.applies_truncates:
+            return batch
+        state = self._catalog.state
+        offsets = last_truncates(state, batch)
+        refused = of_several_partitions(state, offsets)
+        if not self._settings.tolerate_rejected:
+            self._set_aside(refused, now_ms)
+            batch = without_topics(batch, refused)
+        if applied := {tp: offset for tp, offset in offsets.items() if tp.topic not in refused}:
+            where = ", ".join(f"{tp} at offset {offset}" for tp, offset in sorted(applied.items())[:3])
+            raise TruncatedError(
+                f"Connector {state.connector}: tables were truncated: {where}.",
+                "Their keys get tombstones; nothing has to be done.",
+                applied,
+            )
+        return batch
+
+    def _set_aside(self, errors: Mapping[str, KeyfoldError], now_ms: int) -> None:
+        """Closes the topics that have a bad record, each with its error, if the connector has others to go on with.
+
+        Raises the first of `errors` otherwise. The positions of the topics stay.
+        """
+        if not errors:
             return
-        tp, offset, reason = rejected
-        raise RejectedRecordError(
-            f"Connector {self._settings.connector}: the record at topic {tp.topic}, partition {tp.partition}, "
-            f"offset {offset} cannot be folded: {reason}.",
-            "Set errors.tolerance=all to let such records go, and errors.deadletterqueue.topic.name to keep them; "
-            "nothing of this batch was taken.",
-        )
+        state = self._catalog.state
+        is_open = {name for name, topic in state.topics.items() if topic.closed is None}
+        if not self._settings.sets_topics_aside or not is_open - errors.keys():
+            raise next(iter(errors.values()))
+        reasons = {
+            name: rejection_of(error.message.removeprefix(f"Connector {self._settings.connector}: "))
+            for name, error in errors.items()
+        }
+        self._catalog.commit(lambda _: [CloseTopic(topic=name, reason=why) for name, why in reasons.items()], now_ms)
+        self._aside = {**self._aside, **reasons}
+        for name, error in errors.items():
+            _log.error("source topic set aside, the others go on", topic=name, error=str(error), next=TAKE_UP)
 
 
 def _unknown(state: CatalogState, batch: Batch) -> list[TopicPartition]:

@@ -23,6 +23,7 @@ KeyfoldError                      base: a message and a next action
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing; retriable
+│   ├── TruncatedError            tables of the source were emptied; retriable
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 ├── FoldError                     a fold or a snapshot could not be made from its runs
 │   └── FoldFailedError           a fold on command failed, and may succeed later; retriable
@@ -37,10 +38,15 @@ KeyfoldError                      base: a message and a next action
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 DEFECT: Final = "This is a defect of keyfold; only what was committed counts."
 """The next action if the code broke its own rule."""
+
+TAKE_UP: Final = "keyfold restart CONNECTOR.json, or any other start of it, reads the topic on from where it stands."
+"""The next action once a record that has set its topic aside is corrected or allowed (errors.scope=topic)."""
 
 OLDER_COPY: Final = "Restore the newest copy of the catalog; or have this topic published anew, with keyfold resync."
 """The next action if the catalog is older than the position or the output that was read."""
@@ -51,12 +57,14 @@ class KeyfoldError(Exception):
 
     `message` says what happened and in which connector, topic, partition, offset; `action` says in one sentence what
     the operator can do next. `retriable` is True if the same call may succeed later although no one has changed
-    anything. `topic` is the source topic concerned if that decides what is done next; otherwise None. `aborted` is
+    anything. `is_of_record`: a record of the topic is bad, and errors.tolerance lets none go; nothing else is wrong.
+    `topic` is the source topic concerned if that decides what is done next; otherwise None. `aborted` is
     how many transactions were aborted by a publish that ended with this error. `silent_ms`: for how long (ms) the
     broker or store that did not answer had been silent by then, as far as that is known.
     """
 
     retriable: ClassVar[bool] = False
+    is_of_record: ClassVar[bool] = False
     topic: str | None = None
     aborted: int = 0
     silent_ms: int = 0
@@ -178,6 +186,21 @@ class TopicGoneError(IngestError):
 
 class RejectedRecordError(IngestError):
     """A record cannot be folded (it has no key) and `errors.tolerance` is `none`."""
+
+    is_of_record = True
+
+
+class TruncatedError(IngestError):
+    """Tables of the source were emptied: what is kept of their topics has to go before more of them is taken.
+
+    `offsets`: by topic and partition, that of the last record that says so.
+    """
+
+    retriable = True
+
+    def __init__(self, message: str, action: str = "", offsets: Mapping[Any, int] = MappingProxyType({})) -> None:
+        super().__init__(message, action)
+        self.offsets = offsets
 
 
 class FoldError(KeyfoldError):

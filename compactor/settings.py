@@ -72,7 +72,9 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     `fold_io_max_bytes_per_second`: bytes per second that folds read and write together at most; None is no limit.
     `publish_local_max_records`: records that the driver folds and sends at most without a Spark job; -1 is none.
     `tolerate_rejected`: a record that cannot be folded (no key) is counted and sent to the dead letter topic
-    (errors.tolerance=all); otherwise it stops the connector. `snapshot_interval_ms`: -1 is only on command.
+    (errors.tolerance=all); otherwise it stops the connector, or with `sets_topics_aside` its topic alone
+    (errors.scope=topic). `applies_truncates`: what the output has of a table goes once the table is emptied
+    (debezium.truncate=apply). `snapshot_interval_ms`: -1 is only on command.
     `publish_unchanged`: `skip` sends no record that equals the one before it of its key in value and headers; `send`.
     `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
@@ -88,6 +90,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     publish_local_max_records: int = -1
     publish_unchanged: str = "send"
     tolerate_rejected: bool = False
+    sets_topics_aside: bool = False
+    applies_truncates: bool = False
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
     snapshot_string_columns: frozenset[str] = frozenset()

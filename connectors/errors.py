@@ -176,6 +176,8 @@ class PatternError(ConnectorError):
 class RecordRefusedError(ConnectorError):
     """The broker, or the client as it is set, refuses one record for good, and errors.tolerance does not let it go."""
 
+    is_of_record = True
+
 
 class DataError(KeyfoldError):
     """A record cannot be converted or transformed (`org.apache.kafka.connect.errors.DataException`): it alone is bad.

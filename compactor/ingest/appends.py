@@ -58,17 +58,6 @@ class _Piece(Struct, frozen=True):
     late: int
 
 
-def first_rejected(batch: Batch) -> tuple[TopicPartition, int, str] | None:
-    """Finds the first record of `batch` that cannot be folded; None if there is none.
-
-    Returns partition, offset and why, without the full stop at its end.
-    """
-    for part in batch.parts:
-        if part.first_rejected_offset is not None:
-            return part.tp, part.first_rejected_offset, (part.first_rejected_reason or "").removesuffix(".")
-    return None
-
-
 def appends(state: CatalogState, batch: Batch, now_ms: int) -> tuple[Append, ...]:
     """Returns what of `batch` the logs of `state` do not hold yet; nothing if they hold all of it.
 

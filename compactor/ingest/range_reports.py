@@ -11,9 +11,6 @@ import pyarrow.compute as pc
 from compactor.model import record
 from compactor.model.record import TopicPartition, split_by_partition
 
-NULL_KEY: Final = "null key"
-"""Why a record without a key is rejected: it is the latest of no key."""
-
 SUPERSEDED: Final = pa.field("superseded", pa.int64())
 
 
@@ -94,7 +91,7 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     known = [batch[field.name].cast(field.type) for field in record.RECORDS]
     rejected = batch["rejected"].cast(pa.string())
     if needs_key:
-        rejected = pc.if_else(pc.and_(pc.is_null(rejected), pc.is_null(batch["key"])), NULL_KEY, rejected)
+        rejected = pc.if_else(pc.and_(pc.is_null(rejected), pc.is_null(batch["key"])), record.NULL_KEY, rejected)
     held = set(batch.schema.names)
     compared = [
         batch[name] if name in held else pa.nulls(size, record.RUN.field(name).type)

@@ -66,7 +66,8 @@ class RangeRead(Struct, frozen=True, kw_only=True):
 
     `start` is above `lo` only if the log began there: the offsets between were lost. Of the records, `superseded`
     were left out, as a later one of the same range has the same key, `filtered` were dropped as they were read, and
-    `late` lost against one with a lower offset, by the connector's order.
+    `late` lost against one with a lower offset, by the connector's order. `truncates` of those filtered said that a
+    table of the source was emptied, the last of them at offset `last_truncate`.
     """
 
     tp: TopicPartition
@@ -78,6 +79,8 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     superseded: int = 0
     filtered: int = 0
     late: int = 0
+    truncates: int = 0
+    last_truncate: int | None = None
 
 
 TIMESTAMP_TYPES: Final = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
@@ -109,16 +112,22 @@ RANGE: Final = pa.struct(
         pa.field("start", pa.int64()),
         pa.field("records", pa.int64()),
         pa.field("filtered", pa.int64()),
+        pa.field("truncates", pa.int64()),
+        pa.field("last_truncate", pa.int64()),
     ]
 )
 """A reading task's range report: every record of [lo, hi) was read, there were `records` of them, and reading
 began at `start` (above lo only if records were lost and on.data.loss is `skip`). Of them, `filtered` were dropped by
-what looked at them before they came here; null is none."""
+what looked at them before they came here; null is none. `truncates` of these said that a table of the source was
+emptied, `last_truncate` is the offset of the last such record; null is none."""
 
 SOURCE: Final = RECORDS.append(pa.field("rejected", pa.string())).append(pa.field("range", RANGE))
 """What a source yields when it also reports its ranges: `range` is null on records; on a range report the other
 columns but topic, partition and offset (= lo) are null. `rejected` says why a record could not be read whole: what of
 it could not is left out."""
+
+NULL_KEY: Final = "null key"
+"""Why a record without a key is rejected: it is the latest of no key."""
 
 KEY_IDENTITY: Final = "key_identity"
 KEY_ENCODING: Final = "key_encoding"

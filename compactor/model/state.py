@@ -73,6 +73,12 @@ def deal(partitions: Sequence[TopicPartition], logs: Iterable[PartitionLog], buc
     return [bucket_of[tp.topic] for tp in partitions]
 
 
+REJECTED: Final = "record rejected"
+"""How the reason begins for which a topic is closed that has a bad record (errors.scope=topic)."""
+_REASON_MAX: Final = 500
+"""Characters of such a reason; it may quote a part of a record."""
+
+
 class Topic(Struct, frozen=True, kw_only=True):
     """A source topic and its output topic; `closed` is the reason why it is no longer read, None while it is."""
 
@@ -81,6 +87,17 @@ class Topic(Struct, frozen=True, kw_only=True):
     output: str | None
     output_id: str | None
     closed: str | None = None
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether it is closed for a bad record alone: its positions are kept, and the next start reads it again."""
+        return self.closed is not None and self.closed.startswith(REJECTED)
+
+
+def rejection_of(why: str) -> str:
+    """Returns the reason for which a topic is closed that has a bad record: one line, without control characters."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in why).split())
+    return f"{REJECTED}: {line}"[:_REASON_MAX]
 
 
 class CatalogState(Struct, frozen=True, kw_only=True, dict=True):

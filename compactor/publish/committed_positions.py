@@ -20,7 +20,7 @@ from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker
 from compactor.publish.named_ids import read_shut_out
-from compactor.publish.plan import open_logs, published_logs, renewal_of
+from compactor.publish.plan import has_position, is_published, open_logs, published_logs, renewal_of
 from compactor.publish.resume import resume_point
 from compactor.settings import EngineSettings
 
@@ -74,7 +74,7 @@ class Positions:
         if state is self._resolved:
             return
         for log in state.logs:
-            if state.topics[log.topic].closed is not None:
+            if not has_position(state, log):
                 self._resume.pop(log.tp, None)  # the broker has no positions for a deleted topic, and takes none
         logs = [log for log in open_logs(state) if self._is_unknown(log)]
         if not logs:
@@ -104,8 +104,8 @@ class Positions:
         return self._renewals(state, open_logs(state), lambda tp: self.is_stale(tp, settings, now_ms))
 
     def stale_aside(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
-        """Returns those of `stale` of which the logs are not published, as what is to be sent is damaged."""
-        aside = [log for log in open_logs(state) if log.quarantine and log.quarantine.publishing]
+        """Returns those of `stale` of which the logs are not published: damaged ones, and those with a bad record."""
+        aside = [log for log in open_logs(state) if not is_published(state, log)]
         return self._renewals(state, aside, lambda tp: self.is_stale(tp, settings, now_ms))
 
     def _renewals(

@@ -27,13 +27,27 @@ SENT: Final = pa.schema(
 
 
 def open_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
-    """Returns the logs that have a position: brokers have none for topics that are gone, and closed ones are left."""
-    return tuple(log for log in state.logs if state.topics[log.topic].closed is None)
+    """Returns the logs that have a position: brokers have none for topics that are gone, and closed ones are left.
+
+    Those closed for a bad record keep theirs, as the next start takes them up again.
+    """
+    return tuple(log for log in state.logs if has_position(state, log))
+
+
+def has_position(state: CatalogState, log: PartitionLog) -> bool:
+    """Returns whether the group's position of `log` counts, and is committed again before it expires."""
+    topic = state.topics[log.topic]
+    return topic.closed is None or topic.is_rejected
 
 
 def published_logs(state: CatalogState) -> tuple[PartitionLog, ...]:
     """Returns the logs that are published: their topics are not closed, and what is to be sent is not damaged."""
-    return tuple(log for log in open_logs(state) if not (log.quarantine and log.quarantine.publishing))
+    return tuple(log for log in state.logs if is_published(state, log))
+
+
+def is_published(state: CatalogState, log: PartitionLog) -> bool:
+    """Returns whether `log` is published on."""
+    return state.topics[log.topic].closed is None and not (log.quarantine and log.quarantine.publishing)
 
 
 def target_of(state: CatalogState, log: PartitionLog, resume: ResumePoint, end: int) -> PublishTarget:

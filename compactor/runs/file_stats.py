@@ -25,7 +25,7 @@ class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
 
     `min_timestamp` is the smallest above 0 (KIP-354 leaves out what says nothing), None if all are 0 or -1.
     `future` counts records that are stamped more than a minute after they arrived: no mere difference of clocks.
-    `first_future_offset` is that of the first of them.
+    `first_future_offset` is that of the first of them. `without_key` counts those of `rejected` that have no key.
     """
 
     topic: str
@@ -33,6 +33,7 @@ class FileStats(OfPartition, Struct, frozen=True, kw_only=True):
     file: RunFile
     tombstones: int = 0
     rejected: int = 0
+    without_key: int = 0
     future: int = 0
     first_future_offset: int | None = None
     max_timestamp: int = -1
@@ -118,6 +119,7 @@ def stats_of(path: str, batch: pa.RecordBatch, arrived_ms: int | None = None) ->
         "keyless": rows.total(_flags(pc.is_null(batch["key"])) & ~refused),
         "tombstones": rows.total(_flags(pc.is_null(batch["value"])) & ~refused),
         "rejected": rows.total(refused),
+        "without_key": rows.total(_flags(pc.is_in(batch["rejected"], pa.array([record.NULL_KEY])))),
         "future": rows.total(future),
         "first_future_offset": [None if row is None else int(offsets[row]) for row in futures],
         "max_timestamp": newest_ms,
@@ -250,6 +252,7 @@ def combine(earlier: FileStats, later: FileStats) -> FileStats:
         ),
         tombstones=earlier.tombstones + later.tombstones,
         rejected=earlier.rejected + later.rejected,
+        without_key=earlier.without_key + later.without_key,
         future=earlier.future + later.future,
         first_future_offset=earliest(earlier.first_future_offset, later.first_future_offset),
         max_timestamp=max(earlier.max_timestamp, later.max_timestamp),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from compactor.errors import DEFECT, IngestError
-from compactor.model.record import SOURCE, TopicPartition
+from compactor.model.record import NULL_KEY, SOURCE, TopicPartition
 from connectors.chain import quoted_settings
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
@@ -43,10 +43,10 @@ from connectors.errors import DataError, RegistryError
 from connectors.registry.patience import Patience
 from connectors.rejection import Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
-from connectors.transforms.transform import Predicate, Side, Transform
+from connectors.transforms.transform import SWEEP, Predicate, Side, Transform, TruncateError
 
-NO_KEY: Final = "null key"
-"""Why a record is rejected that has no key once it is transformed: it is the latest of no key."""
+TRUNCATED: Final = "The table was truncated, and debezium.truncate is fail: set warn to go on."
+"""Why a truncate is refused."""
 NO_TIMESTAMP: Final = -1
 """What a record of an old message format has in place of a timestamp (`RecordBatch.NO_TIMESTAMP`)."""
 _PIECE_BYTES: Final = 16 << 20
@@ -69,7 +69,7 @@ class TransformStage(Struct):
     unseen: Names = ()
 
     def of(self, record: ConnectRecord) -> ConnectRecord | None:
-        """Returns what becomes of `record`. Raises RejectedError, RegistryError."""
+        """Returns what becomes of `record`. Raises RejectedError, TruncateError, RegistryError."""
         try:
             if self.predicate is not None and self.predicate.test(record) is self.negate:
                 return record
@@ -81,6 +81,9 @@ class TransformStage(Struct):
             return self.transform.apply(record)
         except RegistryError:
             raise
+        except TruncateError as error:
+            error.step = self.name
+            raise
         except Exception as error:
             raise RejectedError(Stage.TRANSFORMATION, self.name, error, self.unseen) from error
 
@@ -89,7 +92,7 @@ class Chain:
     """Everything that is done with the records of one connector before they are folded; used by one thread at a time.
 
     `keyed`: a record without a key is rejected. `filtered` counts, by partition, the records that were dropped since
-    their last range report.
+    their last range report, `truncated` has the offsets of those that were truncates.
     """
 
     def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
@@ -110,8 +113,11 @@ class Chain:
         self._output = spec.output
         self._unseen_headers = quoted_settings.of_headers(spec)
         self._keyed = keyed
+        self._fails_truncates = spec.fails_truncates
         # `apply` adds to it, and `_reported` takes the count of a partition away when its range is reported.
         self.filtered: Counter[TopicPartition] = Counter()
+        # By partition how many truncates have come, and the offset of the last one; `_reported` takes them away, too.
+        self.truncated: dict[TopicPartition, tuple[int, int]] = {}
         # The limit of the block that has borrowed the chain now (`wait_with`); without one nothing is limited.
         self._patience = Patience()
 
@@ -226,12 +232,24 @@ class Chain:
                 rows.drop(row)
             else:
                 self._put(rows, row, before, record)
+        except TruncateError as error:
+            self._truncate(rows, row, error)
         except RejectedError as error:
             rows.rejected[row] = _why(error)
         except DataError as error:  # of too many headers; what a step refuses is a RejectedError
             rows.rejected[row] = _why(RejectedError(Stage.HEADER_CONVERTER, self._header_name, error))
         except RegistryError as error:
             raise rows.located(error, row) from error
+
+    def _truncate(self, rows: Rows, row: int, error: TruncateError) -> None:
+        """Drops a truncate and counts it, or refuses it as a bad record."""
+        if self._fails_truncates:
+            rows.rejected[row] = _why(RejectedError(Stage.TRANSFORMATION, error.step, DataError(TRUNCATED, SWEEP)))
+            return
+        tp = TopicPartition(rows.topics[row], rows.partitions[row])
+        count, _ = self.truncated.get(tp, (0, 0))
+        self.truncated[tp] = count + 1, rows.offsets[row]
+        rows.drop(row)
 
     def _through_steps(self, record: ConnectRecord, *, is_large: bool) -> ConnectRecord | None:
         current: ConnectRecord | None = record
@@ -258,7 +276,7 @@ class Chain:
         if record.value is None and value is not None and self._value.is_null(headers, value):
             value = None
         if key is None and self._keyed:
-            rows.rejected[row] = NO_KEY
+            rows.rejected[row] = NULL_KEY
             return
         if tuple(headers) != before.headers:
             rows.set_headers(row, self._encoded(topic, headers, size))
@@ -288,10 +306,12 @@ class Chain:
         return encoded
 
     def _reported(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns range reports that say how many records of their range were filtered."""
+        """Returns range reports that say how many records of their range were filtered, and which were truncates."""
         rows = batch.to_pylist()
         for row in rows:
-            row["range"]["filtered"] = self.filtered.pop(TopicPartition(row["topic"], row["partition"]), 0)
+            tp = TopicPartition(row["topic"], row["partition"])
+            count, last = self.truncated.pop(tp, (0, None))
+            row["range"] |= {"filtered": self.filtered.pop(tp, 0), "truncates": count, "last_truncate": last}
         return pa.RecordBatch.from_pylist(rows, schema=SOURCE)
 
 

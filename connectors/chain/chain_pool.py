@@ -46,6 +46,7 @@ def borrowed(
     if chain is None:
         chain = Chain(spec, resolve, keyed=keyed)
     chain.filtered.clear()
+    chain.truncated.clear()
     patience = patience or Patience()
     chain.wait_with(patience)
     try:

@@ -51,6 +51,7 @@ ROUTER: Final = "RegexRouter"
 OF_TOPICS: Final = "TopicNameMatches"
 KEY_IDENTITY: Final = "compaction.key.identity"
 BYTES_IDENTITY: Final = "bytes"
+TRUNCATE: Final = "debezium.truncate"
 _NEEDS_AVRO: Final = (
     "avro needs key.converter in the same file, and keyfold.Avro or another name of it there: what keys are compared "
     "by is fixed at the first start, and a worker's default may change. With output.key.converter that one counts."
@@ -98,7 +99,8 @@ class ChainSpec(Struct, frozen=True):
     """What a connector does with each record before it is folded.
 
     `output_key` and `output_value` write what `key` and `value` read; None: these do. `output` is the template
-    `output.topic`, `identity` by what keys are compared. `most_read`: the bytes of a key or value that a step looks at.
+    `output.topic`, `identity` by what keys are compared. `fails_truncates`: a truncate is refused as a bad record,
+    otherwise dropped. `most_read`: the bytes of a key or value that a step looks at.
     """
 
     key: ClassSpec
@@ -110,6 +112,7 @@ class ChainSpec(Struct, frozen=True):
     predicates: dict[str, ClassSpec] = {}
     output: str = "none"
     identity: str = BYTES_IDENTITY
+    fails_truncates: bool = False
     most_read: int = MOST_READ
 
     @property
@@ -146,6 +149,7 @@ def chain_spec(
         predicates=predicates,
         output=settings.get("output.topic", "${topic}.compacted").strip(),
         identity=settings.get(KEY_IDENTITY, BYTES_IDENTITY).strip().lower(),
+        fails_truncates=settings.get(TRUNCATE, "warn").strip().lower() == "fail",
     )
 
 

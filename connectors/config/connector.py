@@ -23,7 +23,7 @@ from connectors.chain.routing import has_routers, only_routers, output_of, outpu
 from connectors.chain.spec import ChainSpec, chain_faults, chain_spec
 from connectors.config import flat_file, rules
 from connectors.config.clients.client_translate import name_faults
-from connectors.config.definitions import definitions, family, setting
+from connectors.config.definitions import family, from_placeholders, setting
 from connectors.config.errors import Fault, SeveralFaultsError
 from connectors.config.fields import (
     ANY_CASE,
@@ -54,7 +54,7 @@ from connectors.config.fields import (
 )
 from connectors.config.flat_file import check_size, family_texts
 from connectors.config.secrets import masked
-from connectors.placeholders import UNLIMITED, Limits, has_placeholder, resolve
+from connectors.placeholders import UNLIMITED, Limits, resolve
 
 ClassSettings = Annotated[dict[str, str], family_texts(lambda _: ())]
 """Settings of a converter, a transform or a predicate, which `chain_faults` checks."""
@@ -251,11 +251,21 @@ class ConnectorConfig(BaseModel):
     between them ([transforms.md](transforms.md))."""
     predicates: Text | None = _converters("predicates", None, importance="medium")
     """Aliases of the predicates that transforms name."""
+    debezium_truncate: Annotated[Literal["warn", "fail", "apply"], ANY_CASE] = _converters(
+        "debezium.truncate", "warn", importance="medium"
+    )
+    """What becomes of a truncate that `ExtractNewRecordState` meets: `warn` drops it, `fail` refuses it as a bad
+    record, `apply` deletes the rows that it has left ([cdc.md](cdc.md#truncate))."""
     errors_tolerance: Annotated[Literal["none", "all"], ANY_CASE] = _errors(
         "errors.tolerance", "none", importance="medium"
     )
     """A record that cannot be taken (it has no key, or the broker refuses it): `none` makes the connector FAILED, `all`
     counts it and lets it go."""
+    errors_scope: Annotated[Literal["connector", "topic"], ANY_CASE] = _errors(
+        "errors.scope", "connector", importance="medium"
+    )
+    """What such a record stops with `errors.tolerance=none`: the `connector`, or the record's `topic` alone
+    ([errors.md](errors.md#one-topic-alone))."""
     errors_retry_timeout_ms: Annotated[Long, or_minus_one("for ever")] = _errors(
         "errors.retry.timeout", "0", unit="ms", importance="medium"
     )
@@ -349,7 +359,10 @@ class ConnectorConfig(BaseModel):
             spec = replace(chain_spec(given, limits=limits), output=values["output_topic_template"])
             outputs, chain = outputs_of(spec, values["topics"], resolve)
             values |= {} if chain else {"outputs": outputs}
-        if faults := (*rules.check(values, _from_placeholders(given)), *(Fault(*fault) for fault in chain)):
+        if faults := (
+            *rules.check(values, from_placeholders(ConnectorConfig, given)),
+            *(Fault(*fault) for fault in chain),
+        ):
             raise SeveralFaultsError(faults)
         return given
 
@@ -413,18 +426,6 @@ class ConnectorConfig(BaseModel):
     def effective(self) -> dict[str, str | None]:
         """Returns all settings as texts, defaults included, as they may be printed: secrets hidden."""
         return flat_file.effective(type(self), self.given)
-
-
-def _from_placeholders(given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the fields that get their values from placeholders, each with its key; `outputs` is made of several."""
-    known = definitions(ConnectorConfig)
-    keys_by_field = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
-    routing = [
-        key for key, text in given.items() if key.startswith(("transforms.", "predicates.")) and has_placeholder(text)
-    ]
-    named = [keys_by_field[field] for field in ("topics", "output_topic_template") if field in keys_by_field]
-    made_of = named + routing
-    return {**keys_by_field, "outputs": made_of[0]} if made_of else keys_by_field
 
 
 def with_settings(config: ConnectorConfig, changes: Mapping[str, object]) -> ConnectorConfig:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from types import EllipsisType
@@ -21,6 +21,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 from connectors.config.fields import INT_MAX, LONG_MAX, Allowed, Folder
+from connectors.placeholders import has_placeholder
 
 Importance = Literal["high", "medium", "low"]
 FIRST_RELEASE: Final = "0.1.0"
@@ -72,6 +73,21 @@ def setting(
     about: dict[str, Any] = {"group": group, "importance": importance, "unit": unit, "since": since}
     text: Any = default
     return Field(text, alias=name, validate_default=True, json_schema_extra=about, ge=ge)
+
+
+def from_placeholders(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the fields of `model` that get their values from placeholders in `given`, each with its key.
+
+    `outputs`, which a connector's rules look at, is made of several.
+    """
+    known = definitions(model)
+    keys_by_field = {known[key].field: key for key, text in given.items() if key in known and has_placeholder(text)}
+    routing = [
+        key for key, text in given.items() if key.startswith(("transforms.", "predicates.")) and has_placeholder(text)
+    ]
+    named = [keys_by_field[field] for field in ("topics", "output_topic_template") if field in keys_by_field]
+    made_of = named + routing
+    return {**keys_by_field, "outputs": made_of[0]} if made_of else keys_by_field
 
 
 def family(prefix: str) -> Any:

@@ -36,6 +36,8 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
         policy=CompactionPolicy(**{**_named(CompactionPolicy, connector), "cleanup_policy": cleanup_policy}),
         fold=FoldPolicy(**_named(FoldPolicy, connector, "fold_"), has_index=needs_index(connector)),
         tolerate_rejected=connector.errors_tolerance == "all",
+        sets_topics_aside=connector.errors_tolerance == "none" and connector.errors_scope == "topic",
+        applies_truncates=connector.debezium_truncate == "apply",
         **_named(EngineSettings, connector),
     )
 

@@ -275,8 +275,10 @@ def describe(worker: WorkerConfig, path: Path, clock: Clock) -> tuple[Descriptio
         raise faults
     if faults is not None:
         _log.warning("connector file is not valid; described without the settings that are not", error=str(faults))
-    closed = left_out(catalog.state)  # the ends of topics of their names now say nothing of our offsets
-    ends = source_ends(worker, settings, [log.tp for log in catalog.state.logs if log.topic not in closed])
+    state = catalog.state
+    # The ends of topics of their names now say nothing of our offsets, unless only a record of them was bad.
+    closed = {name for name in left_out(state) if not state.topics[name].is_rejected}
+    ends = source_ends(worker, settings, [log.tp for log in state.logs if log.topic not in closed])
     now_ms = clock.now_ms()
     others = other_snapshots(worker, settings, catalog.state)
     return describing(catalog, settings, ends, others, now_ms), now_ms, catalog.storage.location

@@ -17,9 +17,10 @@ from connectors.config.fields import CONNECTOR_CLASS
 from connectors.config.secrets import masked, printable_text
 from connectors.rest import shapes
 from connectors.rest.answers import Share, check_length
+from connectors.runtime import left_out
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervised_connector import Connector
-from connectors.source.source_errors import FAULTS, UNNAMED, advice
+from connectors.source.source_errors import UNNAMED, advice, is_faulty, meaning_of
 
 TASK_CLASS: Final = f"{CONNECTOR_CLASS}Task"
 VERSION: Final = metadata.version("keyfold")
@@ -97,11 +98,12 @@ def _task(number: int, state: bytes) -> bytes:
 def trace_of(connector: Connector) -> str | None:
     """Returns why a connector is FAILED or waits, and when it is started again; None if there is nothing to tell.
 
-    Of a connector that runs it tells which source topics it does not read.
+    Of a connector that runs it tells which source topics it does not read, and what it leaves out of the others.
     """
     current = connector.status
     if current.state in (ConnectorState.RUNNING, ConnectorState.PAUSED):
-        return _not_read(connector)
+        missing = [*_not_read(connector), *(f"Warning: {line}" for line in left_out.lines(connector.counters))]
+        return "\n".join(missing) or None
     if current.error is None or not (current.state is ConnectorState.FAILED or current.waits):
         return None
     again = (
@@ -112,7 +114,7 @@ def trace_of(connector: Connector) -> str | None:
     return f"{printable_text(current.error)}{waits}{again}"
 
 
-def _not_read(connector: Connector) -> str | None:
+def _not_read(connector: Connector) -> list[str]:
     """Returns a line for each source topic that is deleted or set aside, as no state of Connect's tells of it."""
     state = connector.catalog_state
     topics = [] if state is None else [topic for _, topic in sorted(state.topics.items())]
@@ -120,14 +122,13 @@ def _not_read(connector: Connector) -> str | None:
     lines = [f"Warning: source topic {topic.topic} is not read: {_why(topic)}" for topic in closed]
     if closed and all(topic.closed is not None for topic in topics):
         lines.append("No other topic is left: nothing is read.")
-    return "\n".join(lines) or None
+    return lines
 
 
 def _why(topic: Topic) -> str:
     """Returns why a closed topic is not read, and what to do if something has to be done."""
-    fault = topic.closed or ""
-    if fault in FAULTS:
-        return f"{FAULTS[fault]}. {advice(fault)}"
+    if topic.closed is not None and is_faulty(topic):
+        return f"{meaning_of(topic.closed)}. {advice(topic.closed)}"
     return (
         "it was deleted; what was published of it stays. Once it is made anew, keyfold resync reads it from its start."
     )

@@ -310,8 +310,11 @@ class KafkaBroker:
         return self._connector.on_data_loss == "skip"
 
     def _close(self, state: CatalogState, faulty: Mapping[str, ClosedTopic]) -> list[AnyAction]:
-        """Returns the actions that close those topics of `faulty` that are not closed yet; logs each once."""
-        for name in sorted(faulty.keys() - self._logged):
+        """Returns the actions that close those topics of `faulty` that are not closed yet; logs each once.
+
+        What has closed a topic for a bad record has logged that.
+        """
+        for name in sorted(name for name in faulty.keys() - self._logged if not state.topics[name].is_rejected):
             one = faulty[name]
             _log.error(
                 "source topic set aside, the others go on", topic=name, error=f"{one.error.message} {advice(one.fault)}"

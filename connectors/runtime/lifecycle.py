@@ -47,7 +47,7 @@ class RunEvent(Enum):
     UP = auto()  # The run reports that it takes in and publishes
     HELD = auto()  # The run reports that it is paused
     DONE = auto()  # The run has ended without an error: it was ended, or `--once` has nothing left to do
-    SET_ASIDE = auto()  # The run has ended because it set a source topic aside: the next one goes on with the others
+    GO_ON = auto()  # The run has ended as it set a source topic aside, or met a truncate: the next one begins at once
     RETRIABLE = auto()  # The run has failed, and a later one may work
     FATAL = auto()  # The run has failed, and no other works before an operator has mended something
     LAST = auto()  # The run has failed, and this process begins no other: Spark is gone, or it is `--once`
@@ -72,7 +72,7 @@ Step = tuple[RunState, RunEffect]
 
 RUN_STATES = (RunState.STARTING, RunState.RUNNING, RunState.PAUSED)
 """A run is under way, and was not told to end."""
-RUN_ENDS = (RunEvent.DONE, RunEvent.SET_ASIDE, RunEvent.RETRIABLE, RunEvent.FATAL, RunEvent.LAST)
+RUN_ENDS = (RunEvent.DONE, RunEvent.GO_ON, RunEvent.RETRIABLE, RunEvent.FATAL, RunEvent.LAST)
 """Events that end a run, except FENCED."""
 
 # Transitions of STARTING, RUNNING and PAUSED: the end of a run that was not told to end, and its reports.
@@ -81,7 +81,7 @@ _OF_A_RUN: dict[RunEvent, Step] = {
     RunEvent.HELD: (RunState.PAUSED, RunEffect.NONE),
     RunEvent.RESTART: (RunState.RESTARTING, RunEffect.END_RUN),
     RunEvent.DONE: (RunState.ENDED, RunEffect.SHOW_STOPPED),
-    RunEvent.SET_ASIDE: (RunState.STARTING, RunEffect.BEGIN_RUN),
+    RunEvent.GO_ON: (RunState.STARTING, RunEffect.BEGIN_RUN),
     RunEvent.RETRIABLE: (RunState.WAITING, RunEffect.SHOW_FAILURE),
     RunEvent.FATAL: (RunState.FAILED, RunEffect.SHOW_FAILURE),
     RunEvent.LAST: (RunState.ENDED, RunEffect.SHOW_FAILURE),

@@ -101,6 +101,15 @@ def asked_by(request: Request) -> Choose:
     return choose
 
 
+def after_truncates(offsets: Mapping[TopicPartition, int]) -> Choose:
+    """Returns the choice that begins each of the logs again after its truncate at one of `offsets`.
+
+    What was not published below it is superseded, so its loss is accepted.
+    """
+    starts = {tp: offset + 1 for tp, offset in offsets.items()}
+    return lambda _: OffsetChange(offsets=starts, anew=True, accepts_loss=True)
+
+
 class OffsetChanger:
     """Changes the offsets of a connector that this process has just taken over, whose producers are fenced."""
 

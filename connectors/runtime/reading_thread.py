@@ -14,6 +14,7 @@ from connectors.clock import Clock
 from connectors.errors import UnreachableError
 from connectors.progress.observer import Interval
 from connectors.runtime.components import TaskComponents
+from connectors.runtime.left_out import warn_of_truncates
 from connectors.runtime.shared_query import SharedQuery
 from connectors.source.options import SourceOptions
 from connectors.source.portion import Offer
@@ -104,6 +105,7 @@ class ReadingThread(CancellableJob):
                         self._take(subscription, stop)
                         self._notice_silence(subscription)
                         self._tick()
+                        subscription.leave_out(self._engine.topics_aside)
             except (UnreachableError, PublishInterruptedError) as error:
                 error.silent_ms = max(error.silent_ms, subscription.silent_ms)  # the planner asks most often
                 raise
@@ -161,6 +163,7 @@ class ReadingThread(CancellableJob):
             batch = self._read_apart(batch, stop)
         if batch is not None:
             self._engine.take(batch, self._clock.now_ms())
+            warn_of_truncates(self._options.connector, batch.ranges)
             subscription.taken(batch.ranges, is_full=batch.is_full)
             self._took()
             self._ticks.begin_pause("publish")

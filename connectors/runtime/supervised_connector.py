@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,11 @@ class Connector(Struct, frozen=True):
     def catalog_state(self) -> CatalogState | None:
         """The catalog as this process knows it; None if it has not opened it."""
         return None if self.supervisor is None else self.supervisor.catalog_state
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What its newest run has counted; nothing if nothing runs it."""
+        return {} if self.supervisor is None else self.supervisor.counters
 
     @property
     def tasks(self) -> int:

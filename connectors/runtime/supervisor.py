@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from compactor.catalog import owner_lock
 from compactor.catalog.owner_starts import Start
 from compactor.catalog.requests import Answer
-from compactor.errors import FencedError, OffsetChangeError, StorageError
+from compactor.errors import FencedError, OffsetChangeError, StorageError, TruncatedError
 from compactor.metrics import Freshness
+from compactor.model.record import TopicPartition
 from compactor.model.times import moment
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
@@ -42,7 +43,7 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
-from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, OffsetChanger, asked_by
+from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, OffsetChanger, after_truncates, asked_by
 from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -136,6 +137,8 @@ class Supervisor:
         self._once = False
         # Topics that runs have set aside since one has worked: a second error about one of them is a failure.
         self._set_aside = set[str]()
+        # The truncates that ended the last run: the next one begins with them applied. Set by its own thread.
+        self._truncates: Mapping[TopicPartition, int] = {}
         # Whether the last run was asked to change offsets, and whether nothing tells if it has. Set by its own thread.
         self._was_resync, self._is_in_doubt = False, False
         # The newest run, the catalog of the last one that took over, and what storage held if none has so far.
@@ -146,8 +149,7 @@ class Supervisor:
     def hold(self, start: Start | None = None) -> None:
         """Takes the connector's lock, so that commands find a worker here from before Spark has started.
 
-        `start` is the worker's own, if it is starting now. The lock only informs others: a StorageError here is
-        ignored, the task raises its own.
+        `start` is the worker's own, if it is starting now. A StorageError is ignored: the task raises its own.
         """
         self._place.start = self._place.start or start
         epoch = self._catalog.epoch if self._catalog else 0
@@ -285,7 +287,7 @@ class Supervisor:
         self._status.start()
         task = self._task = self._tasks(context.spark, *self._task_settings)
         known = None if self._catalog is None else self._catalog.state.catalog_id
-        change = partial(self._resync, resyncs) if resyncs else None
+        change = partial(self._change, resyncs) if resyncs or self._truncates else None
         error: BaseException | None = None
         try:
             task.run(
@@ -310,8 +312,9 @@ class Supervisor:
         """Returns what a run that failed with `error` is; `gone` is the error of Spark's JVM, if that has ended."""
         if isinstance(error, FencedError):
             return RunEvent.FENCED
-        if isinstance(error, TopicSetAsideError) and str(error.topic) not in self._set_aside:
-            return RunEvent.SET_ASIDE
+        is_new = isinstance(error, TopicSetAsideError) and str(error.topic) not in self._set_aside
+        if is_new or isinstance(error, TruncatedError):
+            return RunEvent.GO_ON
         if self._once or gone is not None or isinstance(error, SparkGoneError):
             return RunEvent.LAST
         return RunEvent.RETRIABLE if restart_policy.is_retriable(error) else RunEvent.FATAL
@@ -329,9 +332,19 @@ class Supervisor:
         elif effect is RunEffect.BEGIN_RUN and isinstance(error, TopicSetAsideError):
             _log.warning("a source topic is set aside, going on with the others", error=str(error))
             self._set_aside.add(str(error.topic))
+        elif effect is RunEffect.BEGIN_RUN and isinstance(error, TruncatedError):
+            _log.warning("tables were truncated, their outputs begin again", error=str(error))
+            self._truncates = error.offsets
         else:  # the signal that stopped it may have stopped Spark's JVM first; what that breaks is no failure
             _log.debug("failed after it was stopped", exc_info=error)
         return effect
+
+    def _change(self, resyncs: Sequence[Request], fenced: Fenced) -> None:
+        """Changes offsets as asked, then applies truncates; if that fails, the run that reads them again repeats it."""
+        self._resync(resyncs, fenced)
+        truncates, self._truncates = self._truncates, {}
+        if truncates:
+            self._changers(*fenced).change(after_truncates(truncates), self._clock.now_ms())
 
     def _resync(self, asked: Sequence[Request], fenced: Fenced) -> None:
         """Changes offsets as `asked`, and answers; what cannot be done is refused, and the connector runs on."""

@@ -14,7 +14,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import Start
 from compactor.errors import CatalogError, FencedError, KeyfoldError, ReplacedCatalogError, StorageError
 from compactor.failpoints import hit
-from compactor.model.actions import SetBuckets
+from compactor.model.actions import ReopenTopic, SetBuckets
 from compactor.model.state import BYTES, CatalogState
 from compactor.storage.base import Storage
 from compactor.storage.limits import LEASE_MS
@@ -210,6 +210,7 @@ def take_over(
     try:
         if change is not None:
             change(Fenced(catalog, broker, admin, connector, clients))
+        catalog.commit(reopened, now_ms)
         found = broker.discover(catalog.state)
         hit("takeover.topics")
         catalog.commit(lambda _: found, now_ms)
@@ -220,6 +221,14 @@ def take_over(
         raise
     _log.info("taken over", epoch=catalog.epoch, topics=sorted(catalog.state.topics))
     return Ownership(catalog, broker)
+
+
+def reopened(state: CatalogState) -> list[ReopenTopic]:
+    """Returns the actions that read those topics on which an earlier run has set aside for a bad record.
+
+    It may be corrected or allowed by now; if not, the topic is set aside again.
+    """
+    return [ReopenTopic(topic=name) for name, topic in state.topics.items() if topic.is_rejected]
 
 
 def refuse_begun(storage: Storage, connector: str) -> None:

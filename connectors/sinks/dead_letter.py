@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import compactor.errors
 import connectors.errors
 from compactor.errors import RejectedRecordError
+from compactor.ingest.rejected import action_for
 from compactor.model.record import TopicPartition
 from connectors.errors import RecordRefusedError
 from connectors.rejection import SINK_CLASS, Rejection, Stage, rejection_of
@@ -46,10 +47,12 @@ def refuse_rejected(connector: str, tp: TopicPartition, letters: pa.RecordBatch,
     pairs = zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True)
     for offset, reason in pairs:
         if offset not in mine:
-            raise RejectedRecordError(
+            error = RejectedRecordError(
                 f"Connector {connector}: record {tp} at offset {offset} cannot be folded: {reason.removesuffix('.')}.",
-                "Set errors.tolerance=all to let such records go, with errors.deadletterqueue.topic.name to keep them.",
+                action_for(reason),
             )
+            error.topic = tp.topic
+            raise error
 
 
 def records(

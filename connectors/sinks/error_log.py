@@ -13,16 +13,22 @@ from typing import Final
 import pyarrow as pa
 import structlog
 
-from compactor.model.record import TIMESTAMP_TYPES, TopicPartition
+from compactor.ingest.rejected import GIVE_IT_A_KEY
+from compactor.model.record import NULL_KEY, TIMESTAMP_TYPES, TopicPartition
 from connectors.clock import SYSTEM_CLOCK
-from connectors.progress.observer import Interval
+from connectors.progress.rare_warnings import RareWarnings
 from connectors.sinks.dead_letter import Refusals, rejection_for
 
 _log: Final = structlog.get_logger()
-PAUSES_MS: Final = (60_000, 600_000, 3_600_000)
-"""After the first warning of a kind the next ones follow after these pauses: a source may be malformed for days."""
-_times: Final = Interval(SYSTEM_CLOCK, *PAUSES_MS)
-"""When a warning is due, by connector, topic and class; of this process."""
+_EVENTS: Final = {
+    (False, True): "records are let go",
+    (False, False): "records go to the dead letter topic",
+    (True, True): "records without a key are let go",
+    (True, False): "records without a key go to the dead letter topic",
+}
+"""What is logged, by whether the records have no key, and whether there is no dead letter topic."""
+_WARNINGS: Final = RareWarnings(SYSTEM_CLOCK)
+"""What was warned of, by connector, topic and class; of this process."""
 
 
 def log_letters(
@@ -40,33 +46,37 @@ def warn_of_letters(
     refused: Refusals,
     *,
     topic: str | None,
-    due: Interval | None = None,
+    warnings: RareWarnings = _WARNINGS,
 ) -> None:
     """Warns of the first row of each class that has refused some of `letters`, if its time has come.
 
-    `topic` is the dead letter topic, None if they are only counted. `due` says when a warning's time has come.
+    It says how many there were since the last warning. `topic` is the dead letter topic, None if they are only counted.
+    Records without a key are a class of their own.
     """
-    mine, due = refused.get(tp, {}), due or _times
-    first: dict[str, tuple[int, str]] = {}
-    counts = Counter[str]()
+    mine = refused.get(tp, {})
+    first: dict[tuple[str, bool], tuple[int, str]] = {}
+    counts = Counter[tuple[str, bool]]()
     for offset, rejected in zip(letters["offset"].to_pylist(), letters["rejected"].to_pylist(), strict=True):
         rejection = rejection_for(rejected, mine.get(offset))
-        first.setdefault(rejection.class_name, (offset, rejection.stage.value))
-        counts[rejection.class_name] += 1
-    for name, (offset, stage) in first.items():
-        if not due.ready((connector, tp.topic, name)):
+        kind = rejection.class_name, rejection.message == NULL_KEY
+        first.setdefault(kind, (offset, rejection.stage.value))
+        counts[kind] += 1
+    for (name, is_keyless), (offset, stage) in first.items():
+        records = warnings.due((connector, tp.topic, name, is_keyless), counts[name, is_keyless])
+        if records is None:
             continue
+        see = "errors.log.enable=true logs each" if topic is None else "keyfold dlq list CONNECTOR.json says why"
         _log.warning(
-            "records are let go" if topic is None else "records go to the dead letter topic",
+            _EVENTS[is_keyless, topic is None],
             connector=connector,
             topic=tp.topic,
             partition=tp.partition,
             offset=offset,
-            records=counts[name],
+            records=records,
             stage=stage,
             refused_by=name,
             dead_letters=topic,
-            next="errors.log.enable=true logs each" if topic is None else "keyfold dlq list CONNECTOR.json says why",
+            next=GIVE_IT_A_KEY if is_keyless else see,
         )
 
 

@@ -93,11 +93,13 @@ class ErrorTolerance:
                 "such records.",
             )
         if not self._rules.tolerate:
-            raise RecordRefusedError(
+            error = RecordRefusedError(
                 f"{where} for output topic {output}: {refusal.reason}.",
                 f"{_to_raise(refusal) or _to_change(output)}, or set errors.tolerance=all, with "
                 "errors.deadletterqueue.topic.name to keep such records.",
             )
+            error.topic = batch.tp.topic
+            raise error
         mine[offset] = refusal.reason
         _log.warning(
             "record refused by the broker",

@@ -59,8 +59,8 @@ class Planner:
         # The last answer about topics, asked for again at `_topics_until_ms`, or at once if it is None.
         self._topics: dict[str, SourceTopic] | None = None
         self._topics_until_ms = 0
-        # What `partitions` returned last: for this position and these topics, the list.
-        self._listed: tuple[Offsets | None, object, list[TopicPartition]] = None, None, []
+        # What `partitions` returned last: for this position, these topics and those left out, the list.
+        self._listed: tuple[Offsets | None, object, object, list[TopicPartition]] = None, None, None, []
         # Since when (monotonic ms) not every question was answered in full; None if the last one was.
         self._failing_since_ms: int | None = None
         # Since when (monotonic ms) every question was answered; None while the last one was not.
@@ -73,6 +73,8 @@ class Planner:
         self._recreated: frozenset[str] = frozenset()
         # Whether its connector reads no more, set by `close` from any thread.
         self._closed = False
+        # Topics that the connector has set aside since it began, set by `leave_out` from any thread.
+        self._left_out: frozenset[str] = frozenset()
 
     @property
     def silent_ms(self) -> int:
@@ -83,6 +85,10 @@ class Planner:
     def close(self) -> None:
         """Has failures count no more: the client that a question is under way with may be closed meanwhile."""
         self._closed = True
+
+    def leave_out(self, topics: frozenset[str]) -> None:
+        """Has nothing more of `topics` planned: they stay at their offsets, as deleted ones do."""
+        self._left_out = topics
 
     def pin(self) -> None:
         """Pins the source's end to its present one. Raises UnreachableError after the time for retries."""
@@ -114,12 +120,13 @@ class Planner:
 
         The same list as long as neither the position nor the topics are other objects: idle connectors ask often.
         """
-        topics = self._topics
-        before, known, listed = self._listed
-        if position is not before or topics is not known:
+        topics, left_out = self._topics, self._left_out
+        before, known, without, listed = self._listed
+        if position is not before or topics is not known or left_out is not without:
             names = position.keys() if topics is None else position.keys() & topics.keys()
-            listed = [TopicPartition(name, number) for name in sorted(names) for number in position[name].partitions]
-            self._listed = position, topics, listed
+            read = sorted(names - left_out)
+            listed = [TopicPartition(name, number) for name in read for number in position[name].partitions]
+            self._listed = position, topics, left_out, listed
         return listed
 
     def _initial(self) -> dict[str, TopicOffsets]:
@@ -138,7 +145,9 @@ class Planner:
         return _Pinned(topics, self._source.log_starts(every).complete(), self._source.log_ends(every).complete())
 
     def _latest(self, start: Offsets, limit: int | None, *, again: bool = False) -> dict[str, TopicOffsets]:
-        topics = self._not_recreated(start, self._pinned.topics if self._pinned else self._known())
+        known = self._pinned.topics if self._pinned else self._known()
+        read = {name: topic for name, topic in known.items() if name not in self._left_out}
+        topics = self._not_recreated(start, read)
         ends = self._pinned.ends if self._pinned else self._ask_ends(start, topics)
         try:
             moved = plan.advance(self._options.connector, start, topics, ends, limit)

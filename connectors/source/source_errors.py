@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from compactor.errors import KeyfoldError, PublishInterruptedError
+from compactor.errors import TAKE_UP, KeyfoldError, PublishInterruptedError
 from compactor.model.actions import AnyAction
 from compactor.model.log import PartitionLog, first_end_of
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import REJECTED, CatalogState, Topic
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.errors import (
@@ -200,6 +200,7 @@ FAULTS: Final[Mapping[str, str]] = {
     RECREATED: "another topic has its name now, by its id",
     TRUNCATED: "its log ended below our position",
     LOST: "records were gone before they were read",
+    REJECTED: "one of its records is bad, and errors.tolerance lets none go",
 }
 """The faults for which a topic that exists is closed, as `Topic.closed` has them, and what each means."""
 DELETED: Final = "deleted"
@@ -211,11 +212,28 @@ ADVICE: Final = (
     "own, with a new name and a new output.topic; leave it out of this one's topics to be told of it no more."
 )
 LOST_ADVICE: Final = "Set on.data.loss=skip to go on with an explicit gap."
+REJECTED_ADVICE: Final = (
+    "Nothing of such a topic is lost as long as the source keeps it: its position stays. Correct what the error names, "
+    f"or let bad records go with errors.tolerance=all; then {TAKE_UP}"
+)
 NEXT: Final = "It is set aside, and the connector goes on with its other topics."
 
 
+def fault_of(closed: str | None) -> str | None:
+    """Returns for which of FAULTS a topic is closed; None: for another reason, or not at all."""
+    if closed is not None and closed.startswith(REJECTED):
+        return REJECTED
+    return closed if closed in FAULTS else None
+
+
+def meaning_of(closed: str) -> str:
+    """Returns what it means that a topic is closed by a fault; of a bad record, which one it is."""
+    fault = fault_of(closed)
+    return closed if fault is None else FAULTS[fault] + closed.removeprefix(fault).removesuffix(".")
+
+
 class ClosedTopic(NamedTuple):
-    """A topic that cannot be read on, why (one of FAULTS), and the error that says so."""
+    """A topic that cannot be read on, why (as `Topic.closed` says it), and the error that says so."""
 
     topic: str
     fault: str
@@ -224,7 +242,7 @@ class ClosedTopic(NamedTuple):
 
 def is_faulty(topic: Topic) -> bool:
     """Returns whether `topic` is closed because it cannot be read on, not because it was deleted or is not named."""
-    return topic.closed in FAULTS
+    return fault_of(topic.closed) is not None
 
 
 def left_out(state: CatalogState) -> frozenset[str]:
@@ -236,12 +254,12 @@ def closed_by_id(connector: str, topic: Topic, found_id: str, *, skip_lost: bool
     """Decides by the id that `topic` has now whether it has to be closed; None if its id is that of the catalog.
 
     A topic that was closed as truncated stays so, whatever its log looks like now: what it lacks can no longer be
-    known. Only lost records may be skipped (on.data.loss=skip).
+    known. Only lost records may be skipped (on.data.loss=skip). One with a bad record stays so until the next start.
     """
     if found_id != topic.topic_id:
         return ClosedTopic(topic.topic, RECREATED, recreated(connector, topic.topic, topic.topic_id, found_id))
     fault = TRUNCATED if topic.closed == CUT_DELETED else topic.closed
-    if fault == TRUNCATED or (fault == LOST and not skip_lost):
+    if fault is not None and (fault == TRUNCATED or topic.is_rejected or (fault == LOST and not skip_lost)):
         return ClosedTopic(topic.topic, fault, closed_error(connector, [(topic.topic, fault)]))
     return None
 
@@ -267,7 +285,7 @@ def require_another(closed: Mapping[str, ClosedTopic], names: Collection[str]) -
 def closed_error(connector: str, closed: Iterable[tuple[str, str]]) -> SourceClosedError:
     """Returns the error that names the topics `closed`, as (topic, fault), with what can be done."""
     every = sorted(closed)
-    listed = "; ".join(f"{topic} ({fault}: {FAULTS[fault]})" for topic, fault in every)
+    listed = "; ".join(f"{topic} ({fault_of(closed)}: {meaning_of(closed)})" for topic, closed in every)
     return SourceClosedError(
         f"Connector {connector}: source topics are set aside: {listed}.", advice(*dict(every).values())
     )
@@ -275,7 +293,9 @@ def closed_error(connector: str, closed: Iterable[tuple[str, str]]) -> SourceClo
 
 def advice(*faults: str) -> str:
     """Returns what can be done about topics that are closed for `faults`."""
-    return f"{LOST_ADVICE} {ADVICE}" if LOST in faults else ADVICE
+    known = {fault_of(fault) for fault in faults}
+    said = (LOST_ADVICE if LOST in known else "", ADVICE if known - {REJECTED} else "")
+    return " ".join(filter(None, (*said, REJECTED_ADVICE if REJECTED in known else "")))
 
 
 def check_none_closed(connector: str, state: CatalogState, named: Callable[[str], bool]) -> None:

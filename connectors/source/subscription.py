@@ -8,6 +8,7 @@
     level-0-writer                                                  is too large for that; FAILED by an error
     query, driver-link     abandon()                                READ_APART, IDLE if it is too large for that
     reading-NAME           next(), taken(); pause(), resume()       IDLE again, by taken()
+                           leave_out()                              stays what it is
     any                    fail(), close()                          FAILED, CLOSED
 
 docs/design.md ("Threads and processes") says what each thread does.
@@ -109,6 +110,10 @@ class Subscription:
         if self.portion.paused:
             self._change(lambda portion: replace(portion, paused=False))
             self._plan_soon()
+
+    def leave_out(self, topics: frozenset[str]) -> None:
+        """Has nothing more of `topics` read; what is read of them at this moment is still delivered."""
+        self._planner.leave_out(topics)
 
     def close(self) -> None:
         """Ends it: nothing more is planned or delivered."""

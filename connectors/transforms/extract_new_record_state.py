@@ -21,7 +21,7 @@ from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
-from connectors.transforms.transform import Side, Transform
+from connectors.transforms.transform import Side, Transform, TruncateError
 from connectors.transforms.values import REPLACE_NULL, basics, field_value, require_struct, with_fields
 
 _log = structlog.get_logger()
@@ -102,8 +102,6 @@ class ExtractNewRecordState(Transform):
         self._found_headers = OfSchema(self._find_headers, own=_ADDED * len(self._headers))
         # Whether records without a schema were warned of; each of them would write the same line.
         self._has_warned = False
-        # Topics of which a truncate was warned of; one line each, as a table may be emptied every night.
-        self._truncated: set[str] = set()
 
     @property
     def copies(self) -> int:
@@ -132,8 +130,7 @@ class ExtractNewRecordState(Transform):
         event = require_struct(schema, value, _PURPOSE)
         after, before = event.get("after"), event.get("before")
         if after is None and before is None:
-            self._warn_of_truncate(record)
-            return None
+            raise TruncateError
         made = self._changed(record, schema, event) if after is not None else self._deleted(record, schema, event)
         return self._with_headers(made, schema, event) if made is not None and self._headers else made
 
@@ -145,15 +142,6 @@ class ExtractNewRecordState(Transform):
             _log.warning(
                 "ExtractNewRecordState passes records without a schema as they are", topic=topic, action=action
             )
-
-    def _warn_of_truncate(self, record: ConnectRecord) -> None:
-        """Logs the first truncate of each topic: it has no key, so nothing can be made of it, and the rows stay."""
-        if record.topic in self._truncated:
-            return
-        self._truncated.add(record.topic)
-        action = "have Debezium send the table anew under another topic.prefix; empty tables by DELETE"
-        place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
-        _log.warning("ExtractNewRecordState drops a truncate, the rows of the table stay", **place, action=action)
 
     def _changed(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
         row = event["after"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -40,6 +40,22 @@ class Step(ABC):  # noqa: B024  # transforms and predicates have different ones
         return self.READS
 
 
+SWEEP: Final = (
+    "Sweep the rows that it has left with keyfold resync CONNECTOR.json --topic TOPIC --since TIME, the time of the "
+    "truncate, or better its offset (docs/cdc.md, TRUNCATE); empty tables by DELETE."
+)
+"""What helps after a truncate: keys without a record since then get a tombstone."""
+
+
+class TruncateError(Exception):
+    """Says that a record empties a table: it has no key, and nothing can be made of it.
+
+    `step` is the transform that has found it, as the file names it; set by the chain.
+    """
+
+    step: str = ""
+
+
 class Transform(Step):
     """Changes records one by one. One is made per reading task and used by one thread; it keeps no state of records."""
 
@@ -63,7 +79,10 @@ class Transform(Step):
 
     @abstractmethod
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:
-        """Returns what becomes of `record`; None drops it. Raises DataError if it cannot be transformed."""
+        """Returns what becomes of `record`; None drops it.
+
+        Raises DataError if it cannot be transformed, TruncateError if it empties a table.
+        """
 
 
 class SidedTransform(Transform):

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from compactor.errors import GapError, IngestError, StorageError
-from compactor.ingest.appends import appends, first_rejected
+from compactor.ingest.appends import appends
+from compactor.ingest.rejected import rejected_topics
 from compactor.model.state import CatalogState, apply
 from compactor.runs import reader, writer
 from compactor.runs.scan import whole
@@ -113,7 +114,7 @@ def test_records_without_a_key_stay_with_their_reason(spark: SparkSession, stora
     """A record without a key is kept, marked, counted, and the first of them is named."""
     rows = [row(0, 3, b"k", b"v"), row(0, 4, None, b"lost"), row(0, 5, None, None)]
     batch = gathered(source_frame(spark, intake(storage), with_range_reports(rows, {0: (0, 6)})))
-    assert first_rejected(batch) == (("t", 0), 4, "null key")
+    assert rejected_topics(batch) == {"t": (("t", 0), 4, "null key")}
     assert (batch.parts[0].rejected, batch.parts[0].tombstones) == (2, 0)
 
 
@@ -123,7 +124,7 @@ def test_what_the_source_rejects_stays_so(spark: SparkSession, storage: LocalSto
     odd = {"rejected": "a header name b'\\xff' is not UTF-8"}
     rows = [row(0, 3, b"k", b"v"), {**row(0, 4, b"k", b"v"), **odd}, {**row(0, 5, None, b"v"), **odd}]
     batch = gathered(source_frame(spark, intake(storage, keyed=keyed), with_range_reports(rows, {0: (0, 6)})))
-    assert first_rejected(batch) == (("t", 0), 4, odd["rejected"])
+    assert rejected_topics(batch) == {"t": (("t", 0), 4, odd["rejected"])}
     assert batch.parts[0].rejected == 2
 
 

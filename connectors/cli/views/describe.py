@@ -13,8 +13,9 @@ from compactor.model.state import BY_OFFSET
 from compactor.model.times import earliest, moment
 from connectors.operations.describe import Description, PartitionDescription, TopicDescription, WorkerStatus
 from connectors.progress.terminal import table
+from connectors.runtime import left_out
 from connectors.runtime.status import ConnectorState
-from connectors.source.source_errors import FAULTS, advice
+from connectors.source.source_errors import advice, fault_of, meaning_of
 
 _PARTITION_HEADERS: Final = (
     *("TOPIC", "PARTITION", "SOURCE END", "INGESTED", "PUBLISHED", "LAG", "CLEAN END"),
@@ -32,12 +33,20 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
         "bytes_read",
         "records_superseded",
         "records_filtered",
+        "truncates",
         "records_filled",
         "records_left_unfilled",
         "offsets_lost",
     ),
     "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),
-    "left out": ("records_late", "records_unchanged", "records_rejected", "records_refused", "dead_letters"),
+    "left out": (
+        "records_late",
+        "records_unchanged",
+        "records_rejected",
+        "records_without_key",
+        "records_refused",
+        "dead_letters",
+    ),
     "folded": (
         *("full_folds", "merges", "fold_bytes_read", "fold_bytes_written", "fold_records_removed"),
         *("fold_jobs", "fold_ms", "retentions"),
@@ -122,6 +131,7 @@ def _status_lines(status: WorkerStatus, now_ms: int, *, alive: bool) -> Iterator
         since = "it was started" if status.counted_since_ms is None else moment(status.counted_since_ms)
         yield f"Counted since {since}:"
         yield from counted
+    yield from (f"Warning: {line}" for line in left_out.lines(status.counters))
 
 
 def counter_lines(counters: Mapping[str, int]) -> Iterator[str]:
@@ -144,7 +154,7 @@ def _read_word(topic: TopicDescription) -> str:
     """Returns whether a topic is read, and why not: what the brokers say now comes before what was found last."""
     if topic.changed:
         return f"no: {topic.changed} since"
-    return f"no: {topic.closed}" if topic.closed else "yes"
+    return f"no: {fault_of(topic.closed) or topic.closed}" if topic.closed else "yes"
 
 
 def partition_row(log: PartitionDescription) -> tuple[object, ...]:
@@ -173,8 +183,8 @@ def _closed_topics(topics: tuple[TopicDescription, ...]) -> Iterator[str]:
         if topic.changed:
             yield f"Topic {topic.topic} was {topic.changed} since the connector last read it: its lag is not known."
             yield "  If the connector is RUNNING, it finds out within half a minute; otherwise its next start does."
-        elif topic.closed is not None and topic.closed in FAULTS:
-            yield f"Set aside: topic {topic.topic}, {FAULTS[topic.closed]}; neither read nor published any more."
+        elif topic.closed is not None and fault_of(topic.closed) is not None:
+            yield f"Set aside: topic {topic.topic}, {meaning_of(topic.closed)}; neither read nor published any more."
             yield f"  {advice(topic.closed)}"
 
 

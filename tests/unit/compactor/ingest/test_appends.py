@@ -3,10 +3,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from msgspec.structs import replace
 
 from compactor.errors import GapError, IngestError
-from compactor.ingest.appends import Batch, appends, first_rejected, up_to_holes
+from compactor.ingest.appends import Batch, appends, up_to_holes
 from compactor.model.log import Gap, RunFile
 from compactor.model.record import RangeRead, TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -132,19 +131,6 @@ def test_a_suffix_leaves_out_files_below_it() -> None:
     log = log_of(after(at(10), [read(0, 20, records=20)], [part(0, 7, path="a"), part(8, 19, path="b")]))
     assert [(run.start, run.end) for run in log.runs] == [(10, 20)]
     assert [file.path for file in log.runs[0].files] == ["b"]
-
-
-def test_why_a_record_is_rejected_has_no_full_stop_at_its_end() -> None:
-    """The sentence that it is put into has one."""
-    stats = replace(part(5, 9, rejected=7), first_rejected_reason="There is no schema 7. Look.")
-    assert first_rejected(Batch(ranges=(), parts=(stats,))) == (TP, 7, "There is no schema 7. Look")
-
-
-def test_the_first_rejected_is_named() -> None:
-    """The lowest offset of the first partition is what an operator is told."""
-    batch = Batch(ranges=(), parts=(part(0, 5), part(6, 9, rejected=7), part(10, 12, rejected=11)))
-    assert first_rejected(batch) == (TP, 7, "null key")
-    assert first_rejected(Batch(ranges=(), parts=())) is None
 
 
 OTHER = TopicPartition("t", 1)

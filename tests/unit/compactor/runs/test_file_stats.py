@@ -45,6 +45,18 @@ def test_counts_add_up_over_row_groups() -> None:
     assert (both.future, both.min_timestamp, both.max_timestamp, both.file.newest_ms) == (2, 5, far, far)
 
 
+def test_records_without_a_key_are_told_apart_from_others_that_are_rejected() -> None:
+    """By why they are rejected: a transform may have made a null of the key that a record came with."""
+    rows = [
+        {"topic": "t", "partition": 3, "offset": at, "timestamp": 1, "timestamp_type": 0, "key": b"k", "rejected": why}
+        for at, why in enumerate([None, record.NULL_KEY, "header name"])
+    ]
+    (part,) = stats_of("runs/x", pa.RecordBatch.from_pylist(rows, schema=record.RUN), ARRIVED)
+    later = replace(part, file=replace(part.file, first=9, last=11))
+    assert (part.without_key, part.rejected) == (1, 2)
+    assert combine(part, later).without_key == 2
+
+
 def test_a_new_run_adds_up_what_its_files_hold() -> None:
     """Counts are sums, the largest timestamp is that of all, and it ages from the smallest that says anything."""
     file = RunFile(path="a", first=0, last=4, records=3, bytes=30, file_bytes=40, sha256="0")

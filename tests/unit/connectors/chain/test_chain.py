@@ -11,9 +11,9 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from compactor.model.record import SOURCE, TopicPartition
+from compactor.model.record import NULL_KEY, SOURCE, TopicPartition
 from compactor.secret_forms import HIDDEN
-from connectors.chain.chain import NO_KEY, Chain
+from connectors.chain.chain import Chain
 from connectors.chain.conversion import RejectedError
 from connectors.chain.spec import chain_faults, chain_spec
 from connectors.errors import ConfigError, DataError, PortionLateError, RegistryError
@@ -122,7 +122,7 @@ def test_a_record_that_cannot_be_transformed_is_rejected_with_the_transform_s_na
 def test_a_record_without_a_key_is_rejected_with_what_it_came_with() -> None:
     """A field that is missing makes a null key, which is the key of nothing."""
     found = chain(BY_ID).apply(batch((b"x", value(n=1))))
-    assert found["rejected"].to_pylist() == [NO_KEY]
+    assert found["rejected"].to_pylist() == [NULL_KEY]
     assert found["key"].to_pylist() == [b"x"]
 
 

@@ -13,8 +13,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from compactor.model.record import KEY_IDENTITY
-from connectors.chain.chain import NO_KEY, Chain
+from compactor.model.record import KEY_IDENTITY, NULL_KEY
+from connectors.chain.chain import Chain
 from connectors.chain.fit import fit_faults
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
 from connectors.config.connector import ConnectorConfig
@@ -237,7 +237,7 @@ def test_a_null_in_a_field_with_a_default(replaces: bool) -> None:
 def test_a_key_that_becomes_null_is_the_key_of_nothing() -> None:
     """The record is rejected with the bytes that it came with."""
     rows = applied({**WITH_SCHEMAS, **PLAIN_OUTPUT}, (enveloped(None, None), row(1)[1]))
-    assert rows["rejected"].to_pylist() == [NO_KEY]
+    assert rows["rejected"].to_pylist() == [NULL_KEY]
     assert rows["key"].to_pylist() == [enveloped(None, None)]
 
 

@@ -25,8 +25,10 @@ from connectors.operations import describe as operation
 from connectors.operations import source_ends
 from connectors.operations.describe import describing
 from connectors.operations.source_ends import Ends
+from connectors.runtime.left_out import STILL_THERE
 from connectors.runtime.status import StatusContent, StatusFile
 from connectors.source.source_errors import RECREATED
+from connectors.transforms.transform import SWEEP
 from tests.support.cli import NAME, connector_file, invoke, keep, row, storage_of, worker_file
 from tests.support.clocks import ManualClock
 
@@ -413,6 +415,14 @@ def test_people_read_the_same_as_programs(tmp_path: Path) -> None:
             ["Counted since 1970-01-01T00:01:00Z:", "  read:      records read 7"],
         ),
         ({"state": "RUNNING", "failures": 0}, []),
+        (
+            {"state": "RUNNING", "counters": {"truncates": 2}, "counted_since_ms": 60_000},
+            [
+                "Counted since 1970-01-01T00:01:00Z:",
+                "  read:      truncates 2",
+                f"Warning: 2 truncates were dropped: {STILL_THERE} {SWEEP}",
+            ],
+        ),
     ],
 )
 def test_a_failed_connector_shows_error_and_restart(said: dict[str, object], lines: list[str]) -> None:

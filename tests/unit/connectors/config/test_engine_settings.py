@@ -16,7 +16,10 @@ from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
 
 NO_SETTINGS = {
-    EngineSettings: {"connector", "policy", "fold", "tolerate_rejected", "position_refresh_ms", "first_refresh_ms"},
+    EngineSettings: {
+        *("connector", "policy", "fold", "tolerate_rejected", "sets_topics_aside"),
+        *("applies_truncates", "position_refresh_ms", "first_refresh_ms"),
+    },
     CompactionPolicy: set[str](),
     FoldPolicy: {"job_bytes", "has_index"},
 }
@@ -49,6 +52,19 @@ def test_every_setting_reaches_the_engine() -> None:
     assert (found.fold_io_max_bytes_per_second, found.publish_local_max_records) == (1000, 5)
     assert found.fold.has_index
     assert (found.bootstrap_fold_enable, found.tolerate_rejected, found.snapshot_retention_count) == (False, True, 9)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "scope", "sets_aside"),
+    [("none", "topic", True), ("none", "connector", False), ("all", "topic", False)],
+)
+def test_a_topic_is_set_aside_only_for_a_record_that_is_not_let_go(
+    tolerance: str, scope: str, *, sets_aside: bool
+) -> None:
+    """Both settings together say so."""
+    given = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics": "t"}
+    config = ConnectorConfig.model_validate({**given, "errors.tolerance": tolerance, "errors.scope": scope})
+    assert engine_settings(config).sets_topics_aside is sets_aside
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ COUNTED: Final = {
     "keyfold_published_bytes_total": "bytes_published",
     "keyfold_records_filtered_total": "records_filtered",
     "keyfold_records_rejected_total": "records_rejected",
+    "keyfold_records_without_key_total": "records_without_key",
+    "keyfold_truncates_total": "truncates",
     "keyfold_records_refused_total": "records_refused",
     "keyfold_dead_letters_total": "dead_letters",
     "keyfold_records_superseded_total": "records_superseded",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.catalog.owner_lock import Owner, OwnerLock, this_process
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import CatalogState, Topic, rejection_of
 from connectors.config.worker import ALLOWED, POLICY
 from connectors.runtime import connectors
 from connectors.source.source_errors import DELETED, RECREATED, UNNAMED
@@ -409,6 +409,12 @@ def test_topics_that_are_not_tracked(tmp_path: Path, key: str, method: str, path
                 "No other topic is left: nothing is read.",
             ],
         ),
+        (
+            {"t": rejection_of("the record at topic t, partition 0, offset 5: null key."), "u": None},
+            [
+                "Warning: source topic t is not read: one of its records is bad, and errors.tolerance lets none",
+            ],
+        ),
     ],
 )
 def test_a_connector_that_runs_says_what_it_does_not_read(
@@ -425,3 +431,12 @@ def test_a_connector_that_runs_says_what_it_does_not_read(
     assert found["connector"].get("trace") == found["tasks"][0].get("trace")
     lines = found["connector"].get("trace", "").splitlines()
     assert [line[: len(wanted)] for line, wanted in zip(lines, said or [], strict=True)] == (said or [])
+
+
+def test_a_connector_that_runs_says_what_it_leaves_out(worker: RestWorker) -> None:
+    """A table without a key is in no output: the trace says so, with what gives its records one."""
+    worker.create("a")
+    worker.supervisor("a").counters = {"records_rejected": 3, "records_without_key": 3, "records_read": 3}
+    trace = worker.ask("GET", "/connectors/a/status").json()["connector"]["trace"]
+    assert trace.startswith("Warning: 3 records were without a key, and in no table. ")
+    assert "message.key.columns" in trace

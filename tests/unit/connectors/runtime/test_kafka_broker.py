@@ -14,13 +14,14 @@ from compactor.errors import NotVisibleError
 from compactor.model.actions import CloseTopic, ReopenTopic
 from compactor.model.log import OutputPoint, empty
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import CatalogState, Topic
+from compactor.model.state import CatalogState, Topic, rejection_of
 from connectors.config.connector import ConnectorConfig
 from connectors.errors import (
     DataLossError,
     NotAllowedError,
     OutputError,
     SourceChangedError,
+    SourceClosedError,
     SourceMissingError,
     UnreachableError,
 )
@@ -320,6 +321,21 @@ def test_what_was_set_aside_is_not_read_on_when_it_looks_sound_again() -> None:
     assert beside(SAME, named=skipping).discover(two(t=source_errors.TRUNCATED)) == ()
     assert beside(SAME, named=skipping).discover(two(t=source_errors.LOST)) == (ReopenTopic(topic="t"),)
     assert beside(SAME).discover(two(t=DELETED)) == (ReopenTopic(topic="t"),)
+
+
+def test_a_topic_with_a_bad_record_stays_aside_until_the_next_start() -> None:
+    """A look at the topics opens it no more than it closes it; recreated, deleted or unnamed, it is that."""
+    aside = two(t=rejection_of("the record at topic t, partition 0, offset 5 cannot be folded: null key."))
+    with capture_logs() as logs:
+        assert beside(SAME).discover(aside) == ()
+        assert beside(SAME).look_into(aside) == ()
+    assert [line for line in logs if "set aside" in line["event"]] == []
+    assert beside(ANEW).discover(aside) == (CloseTopic(topic="t", reason=source_errors.RECREATED),)
+    assert beside(None).discover(aside) == (CloseTopic(topic="t", reason=DELETED),)
+    with pytest.raises(
+        SourceClosedError, match=r"t \(record rejected: one of its records is bad.*offset 5.*null key\)"
+    ):
+        beside(SAME, named={"topics.regex": "t"}).discover(replace(aside, topics={"t": aside.topics["t"]}))
 
 
 def test_a_topic_that_was_cut_is_not_read_on_after_nobody_knew_it() -> None:

@@ -21,7 +21,7 @@ TABLE = """
  STOPPING   |                    | STOPPING END_RUN     |              |             | ENDED SHOW_STOPPED
  ENDED      |                    |                      |              |             |
 
-            | DONE                 | SET_ASIDE            | RETRIABLE            | FATAL
+            | DONE                 | GO_ON                | RETRIABLE            | FATAL
  INIT       |                      |                      |                      |
  STARTING   | ENDED SHOW_STOPPED   | STARTING BEGIN_RUN   | WAITING SHOW_FAILURE | FAILED SHOW_FAILURE
  RUNNING    | ENDED SHOW_STOPPED   | STARTING BEGIN_RUN   | WAITING SHOW_FAILURE | FAILED SHOW_FAILURE

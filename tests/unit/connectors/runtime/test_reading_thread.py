@@ -57,6 +57,7 @@ class Delivered:
         self.waits: list[int] = []
         self.said: list[str] = []
         self.closed = False
+        self.left_out = frozenset[str]()
         self.silent_from_ms: int | None = None
         """When the source falls silent; None if it answers."""
 
@@ -84,6 +85,9 @@ class Delivered:
     def resume(self) -> None:
         self.said.append("resume")
 
+    def leave_out(self, topics: frozenset[str]) -> None:
+        self.left_out = topics
+
     def close(self) -> None:
         self.closed = True
 
@@ -97,6 +101,7 @@ class Reading:
         self.subscription: Any = Delivered(self.clock, *found)
         self.engine = Mock()
         self.engine.is_settled.return_value = False
+        self.engine.topics_aside = frozenset()
         self.engine.take.side_effect = lambda *_: self._note("take")
         self.engine.tick.side_effect = lambda _: self._note("tick")
         self.engine.commit.side_effect = lambda *_: self.topics(found=True)
@@ -140,6 +145,14 @@ def test_what_is_delivered_is_taken() -> None:
     assert reading.subscription.taken_ranges == [BATCH.ranges, BATCH.ranges]
     assert reading.subscription.full == [False, True]
     assert reading.left.is_set()
+
+
+def test_topics_that_the_engine_sets_aside_are_read_no_more() -> None:
+    """After a batch, or after a publish by the clock."""
+    reading = Reading(BATCH, None)
+    reading.engine.topics_aside = frozenset({"t"})
+    reading.run()
+    assert reading.subscription.left_out == {"t"}
 
 
 def test_idle_it_publishes_what_time_lets_go() -> None:

@@ -29,9 +29,11 @@ from compactor.errors import (
     OffsetChangeError,
     RejectedRecordError,
     StorageError,
+    TruncatedError,
 )
 from compactor.generation.plan import OffsetChange
 from compactor.metrics import Freshness
+from compactor.model.record import TopicPartition
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
@@ -78,6 +80,7 @@ class Runs:
         before: Callable[[], object] = lambda: None,
         counted: TaskReport | None = None,
         takes_over: bool = True,
+        fails: Iterable[BaseException] = (),
     ) -> None:
         self.began: list[float] = []
         self.known: list[str | None] = []
@@ -88,7 +91,7 @@ class Runs:
         catalog = Mock(epoch=1, state=SimpleNamespace(catalog_id="c-1", owner="other:1"))
         self.catalog: Any = catalog if takes_over else None
         self.changer = Mock()
-        self.changer.change.return_value = (CHANGED,)
+        self.changer.change.side_effect = [*fails, *[(CHANGED,)] * 9]
         self._clock = clock
         self._plan = list(plan)
         self._works, self._comes_up, self._during, self._before = works, comes_up, during, before
@@ -563,6 +566,22 @@ def test_a_topic_that_is_set_aside_ends_nothing_for_the_others(ground: Ground, *
     runs = ground.run(*[(0, gone)] * (2 if again else 1), once=once)
     assert runs.began[:2] == [0, 0]
     assert (len(runs.began), ground.one.error) == ((2, gone) if again and once else (3 if again else 2, None))
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_truncate_is_applied_as_the_next_run_begins(ground: Ground, *, once: bool) -> None:
+    """At once, also with `--once`; a run after that changes nothing, unless it has met another truncate."""
+    runs = ground.run((0, TruncatedError("t-0 at 7.", "", {TopicPartition("t", 0): 7})), once=once)
+    ((choose, _),) = [call.args for call in runs.changer.change.call_args_list]
+    assert choose(None).offsets == {TopicPartition("t", 0): 8}
+    assert (runs.began, ground.one.error) == ([0, 0], None)
+
+
+def test_a_truncate_that_could_not_be_applied_is_met_again(ground: Ground) -> None:
+    """The run that fails has not begun to read; the next one waits for the back-off, reads it, and so on."""
+    met = TruncatedError("t-0 at 7.", "", {TopicPartition("t", 0): 7})
+    runs = ground.run((0, met), (0, met), fails=[AWAY])
+    assert [len(runs.began), runs.changer.change.call_count, ground.one.error] == [3, 2, None]
 
 
 def test_restarts_by_itself_keep_the_place_among_all_starts(ground: Ground) -> None:

@@ -14,7 +14,9 @@ from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
 from compactor.catalog.owner_starts import draw
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
+from compactor.model.actions import ReopenTopic
 from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState, Topic, rejection_of
 from compactor.storage.limits import LEASE_MS
 from compactor.storage.local import LocalStorage
 from connectors.config.connector import ConnectorConfig
@@ -80,6 +82,15 @@ def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(aga
             again(storage, None, frozen)
         assert Catalog.open(storage, "c").state.epoch == epoch
         assert again(storage, None, draw(shared)).catalog.epoch == epoch + 1  # an operator asked for it again
+
+
+def test_a_start_takes_up_the_topics_that_were_set_aside_for_a_bad_record() -> None:
+    """It may be corrected or allowed by now; what cannot be read on for another reason stays closed."""
+    reasons = {"t": rejection_of("offset 5"), "u": "recreated", "v": None}
+    topics = {
+        name: Topic(topic=name, topic_id="i", output=None, output_id=None, closed=why) for name, why in reasons.items()
+    }
+    assert takeover.reopened(CatalogState(topics=topics)) == [ReopenTopic(topic="t")]
 
 
 def test_a_place_in_the_order_of_starts_is_no_condition(again: Any, tmp_path: Path) -> None:

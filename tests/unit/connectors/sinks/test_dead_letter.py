@@ -17,3 +17,4 @@ def test_the_reason_is_part_of_a_sentence(reason: str) -> None:
     with pytest.raises(RejectedRecordError) as found:
         refuse_rejected("c", TopicPartition("t", 0), letters, {})
     assert found.value.message.endswith("cannot be folded: There is no schema 7.")
+    assert found.value.topic == "t"  # errors.scope=topic sets that topic aside

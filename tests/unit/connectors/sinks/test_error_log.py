@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from compactor.model.record import RUN, TopicPartition
-from connectors.progress.observer import Interval
+from connectors.progress.rare_warnings import RareWarnings
 from connectors.rejection import Rejection, Stage
 from connectors.sinks import error_log
 from connectors.sinks.error_log import log_letters
@@ -54,7 +54,7 @@ def test_what_the_broker_refused_is_of_its_stage() -> None:
 def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_rarely() -> None:
     """Without errors.log.enable too; what a record holds is not in it."""
     clock = ManualClock()
-    due = Interval(clock, *error_log.PAUSES_MS)
+    warnings = RareWarnings(clock)
     rejected = "VALUE_CONVERTER keyfold.Avro DataError: geheim is no number"
     rows = [
         {"timestamp": 5, "timestamp_type": 0, "key": b"k", "value": b"v", "offset": at, "rejected": why}
@@ -64,7 +64,7 @@ def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_r
 
     def warned(tp: TopicPartition = TP) -> list[Any]:
         with capture_logs() as logged:
-            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq", due=due)
+            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq", warnings=warnings)
         return logged
 
     first, second = warned()
@@ -81,5 +81,17 @@ def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_r
     times = []
     for minute in range(1, 200):
         clock.advance(60_000)
-        times += [minute] if warned() else []
-    assert times == [1, 11, 71, 131, 191]
+        times += [(minute, lines[0]["records"])] if (lines := warned()) else []
+    assert times == [(1, 4), (11, 20), (71, 120), (131, 120), (191, 120)]
+
+
+@pytest.mark.parametrize(("topic", "event"), [("dlq", "go to the dead letter topic"), (None, "are let go")])
+def test_records_without_a_key_are_warned_of_with_what_gives_them_one(topic: str | None, event: str) -> None:
+    """It is so with all records of a table without a key: each of them is out of the output."""
+    row = {"offset": 7, "timestamp": 5, "timestamp_type": 0, "key": None, "value": b"v", "rejected": "null key"}
+    letters = pa.RecordBatch.from_pylist([row], schema=RUN)
+    with capture_logs() as lines:
+        error_log.warn_of_letters("c", TP, letters, {}, topic=topic, warnings=RareWarnings(ManualClock()))
+    assert lines[0]["event"] == f"records without a key {event}"
+    for way in ("message.key.columns", "REPLICA IDENTITY FULL", "ValueToKey", "cleanup.policy=delete"):
+        assert way in lines[0]["next"]

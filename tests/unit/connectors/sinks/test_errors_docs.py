@@ -104,7 +104,8 @@ def test_the_line_of_the_log_is_that_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("text", re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL))
-def test_the_example_of_settings_is_one(text: str) -> None:
-    """A connector file takes it."""
+def test_each_example_of_settings_is_one(text: str) -> None:
+    """A connector file takes it, and has another setting of errors by it."""
     given = {"name": "a", "connector.class": "keyfold.CompactedTopic", "topics": "t", **json.loads(text)}
-    assert ConnectorConfig.model_validate(given).errors_log_enable
+    config = ConnectorConfig.model_validate(given)
+    assert config.errors_log_enable or config.errors_scope == "topic"

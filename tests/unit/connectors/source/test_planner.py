@@ -93,6 +93,24 @@ def test_a_recreated_topic_among_others_is_read_no_more() -> None:
         pinned.initial()
 
 
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_topic_that_is_left_out_stays_at_its_offsets(*, pinned: bool) -> None:
+    """The connector has set it aside: it is not asked about, and the others are read to their ends."""
+    cluster = MemoryCluster()
+    cluster.put("a", (0, 9))
+    cluster.put("b", (0, 9))
+    source = planner(cluster)
+    if pinned:
+        source.pin()
+    start = source.latest({**topic("a", 2), **topic("b", 3)}, 2)
+    assert source.partitions(start) == [A0, B0]
+    source.leave_out(frozenset({"a"}))
+    assert source.partitions(start) == [B0]
+    end = source.latest(start, None)
+    assert (end["a"], end["b"]) == (start["a"], topic("b", 9)["b"])
+    assert source.latest(end, None) is end
+
+
 def test_partitions_and_topics_are_picked_up_while_running() -> None:
     """A new partition is read from offset 0; a new topic is introduced at its log start, then read."""
     cluster, clock = MemoryCluster(), ManualClock(0)

@@ -18,15 +18,21 @@ from connectors.runtime.restart_policy import is_retriable
 from connectors.source import source_errors
 from connectors.source.options import source_options
 from connectors.source.source_errors import (
+    ADVICE,
     LOST,
+    LOST_ADVICE,
     RECREATED,
+    REJECTED_ADVICE,
     TRUNCATED,
     FetchError,
     PartitionState,
     RangeOutcome,
+    advice,
     check_none_closed,
     closing_topic,
+    fault_of,
     left_out,
+    meaning_of,
 )
 from tests.support.catalogs import NOW
 from tests.support.clocks import ManualClock
@@ -55,6 +61,32 @@ def fail(catalog: Catalog, error: Exception, *found: CloseTopic) -> BaseExceptio
     with pytest.raises(Exception) as raised, closing_topic(catalog, lambda _: found, ManualClock(NOW)):  # noqa: PT011
         raise error
     return raised.value
+
+
+@pytest.mark.parametrize(
+    ("closed", "fault", "meaning"),
+    [
+        ("recreated", "recreated", "another topic has its name now, by its id"),
+        (
+            "record rejected: the record at offset 5: null key.",
+            "record rejected",
+            "one of its records is bad, and errors.tolerance lets none go: the record at offset 5: null key",
+        ),
+        ("deleted", None, "deleted"),
+        (None, None, ""),
+    ],
+)
+def test_what_a_closed_topic_means(closed: str | None, fault: str | None, meaning: str) -> None:
+    """Of a bad record the reason says which one it is."""
+    assert fault_of(closed) == fault
+    assert closed is None or meaning_of(closed) == meaning
+
+
+def test_what_can_be_done_is_said_once_for_each_kind_of_fault() -> None:
+    """A topic with a bad record keeps its position: it is taken up again, and needs no connector of its own."""
+    assert advice("record rejected: x", "record rejected: y") == REJECTED_ADVICE
+    assert advice("record rejected: x", "records lost") == f"{LOST_ADVICE} {ADVICE} {REJECTED_ADVICE}"
+    assert advice("recreated") == ADVICE
 
 
 @pytest.mark.parametrize("kind", [SourceChangedError, DataLossError])

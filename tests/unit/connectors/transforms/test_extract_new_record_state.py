@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from structlog.testing import capture_logs
 
 from connectors.chain.spec import ClassSpec, made
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import INT64, STRING, Field, Schema, Type
 from connectors.transforms.names import TRANSFORMS
-from connectors.transforms.transform import Transform
+from connectors.transforms.transform import Transform, TruncateError
 
 ROW = Schema(
     type=Type.STRUCT,
@@ -46,16 +45,10 @@ def test_a_null_becomes_the_default_if_the_row_is_marked(options: dict[str, str]
     assert changed.value == row
 
 
-def test_a_truncate_is_warned_of_once_for_each_topic() -> None:
-    """It has neither key nor row: the record is dropped, the rows stay, and the log says where and what to do."""
+def test_a_truncate_is_told_apart_from_a_record_that_is_dropped() -> None:
+    """It has neither key nor row; what is done about it is decided for the connector."""
     transform = made(ClassSpec("ExtractNewRecordState", {}), TRANSFORMS, str)
     assert isinstance(transform, Transform)
     truncate = {"before": None, "after": None, "op": "t", "ts_ms": 1}
-    with capture_logs() as lines:
-        for topic, offset in (("t", 7), ("t", 8), ("u", 9)):
-            assert transform.apply(ConnectRecord(topic, 0, offset, 1, None, None, EVENT, truncate)) is None
-    assert [(line["topic"], line["offset"], line["log_level"]) for line in lines] == [
-        ("t", 7, "warning"),
-        ("u", 9, "warning"),
-    ]
-    assert "DELETE" in lines[0]["action"]
+    with pytest.raises(TruncateError):
+        transform.apply(ConnectRecord("t", 0, 7, 1, None, None, EVENT, truncate))

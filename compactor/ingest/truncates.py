@@ -1,0 +1,40 @@
+"""Says which tables were emptied in a batch, and which of them can be emptied here (debezium.truncate=apply). Pure.
+
+A truncate has no key: it supersedes every record before it. Offsets say what is before it within one partition only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compactor.errors import RejectedRecordError
+from compactor.ingest.appends import Batch
+from compactor.model.record import TopicPartition
+from compactor.model.state import CatalogState
+
+
+def last_truncates(state: CatalogState, batch: Batch) -> dict[TopicPartition, int]:
+    """Returns the offset of the last truncate of each partition of `batch` that is not ingested yet."""
+    logs, last = state.by_partition(), dict[TopicPartition, int]()
+    for read in batch.ranges:
+        if read.last_truncate is not None and read.last_truncate >= logs[read.tp].end:
+            last[read.tp] = max(read.last_truncate, last.get(read.tp, 0))
+    return last
+
+
+def of_several_partitions(state: CatalogState, truncates: Iterable[TopicPartition]) -> dict[str, RejectedRecordError]:
+    """Returns why truncates of topics with several partitions cannot be applied, by topic."""
+    errors: dict[str, RejectedRecordError] = {}
+    for tp in truncates:
+        count = len(state.logs_of(tp.topic))
+        if count > 1 and tp.topic not in errors:
+            error = RejectedRecordError(
+                f"Connector {state.connector}: topic {tp.topic}, partition {tp.partition} has a truncate, which cannot "
+                f"be applied: the topic has {count} partitions, and nothing says which records of the others are "
+                "before it.",
+                "Give the topic one partition (topic.creation.default.partitions=1); or set debezium.truncate=warn, "
+                "and sweep with keyfold resync CONNECTOR.json --topic TOPIC --since TIME.",
+            )
+            error.topic = tp.topic
+            errors[tp.topic] = error
+    return errors
