@@ -71,6 +71,8 @@ class Engine:
         self._settings = settings
         self._changelog = changelog
         self._fill = fill
+        if fill is not None:
+            fill.stop_with(lambda: self._closed)
         # The turn: held by the one thread that ingests, publishes or commits.
         self._turn = threading.RLock()
         # Set by a batch that failed, and by `close`; never unset: a new run has a new engine.
@@ -133,7 +135,8 @@ class Engine:
         """
         self.begin_close()
         with self._turn:
-            pass
+            if self._fill is not None:
+                self._fill.close()
 
     def begin_close(self) -> None:
         """Allows no further turn, without waiting for the one that is under way."""
@@ -226,7 +229,10 @@ class Engine:
         if fill is None:
             return batch
         target = replace(self.intake.target, arrived_ms=now_ms)
-        filled, counts = self._decided(lambda state: with_filled(self._catalog.storage, state, batch, target, fill))
+        storage = self._catalog.storage
+        filled, counts = self._decided(
+            lambda state: with_filled(storage, state, batch, target, fill, stopped=lambda: self._closed)
+        )
         self.counters.add_all(counts)
         return filled
 

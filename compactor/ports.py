@@ -99,6 +99,14 @@ class Filled(NamedTuple):
 class Fill(Protocol):
     """Takes fields of a value that hold a placeholder from the value before it (`compaction.fill`)."""
 
+    def stop_with(self, stopped: Callable[[], bool]) -> None:
+        """Has `fill` raise an error soon, in place of waiting for a schema, once `stopped` returns True."""
+        ...
+
+    def close(self) -> None:
+        """Lets go of connections; it is not used after that."""
+        ...
+
     def may_need(self, values: pa.Array) -> pa.Array:
         """Returns which of `values` (binary) may hold a placeholder; False is certain."""
         ...

@@ -7,6 +7,7 @@ KeyfoldError (compactor.errors)
 ├── ConflictError                 2  what is asked for contradicts what is there
 │   └── SupersededError              another process has stored a newer version of what is to be changed
 ├── BusyError                     4  the worker has too much to wait for, or changes the same connector; retriable
+│   └── NoThreadError                this process may start no further thread
 ├── OffsetChangeError             2  (compactor.errors)
 ├── RebuildError                  2  (compactor.errors)
 ├── UnreachableError              4  broker did not answer in time; retriable
@@ -97,6 +98,10 @@ class BusyError(KeyfoldError):
     """The worker is at so much that waits, for a store or a broker, that it takes no more of it now."""
 
     retriable = True
+
+
+class NoThreadError(BusyError):
+    """This process may start no further thread: its account or its container has as many as it may have."""
 
 
 class UnreachableError(KeyfoldError):

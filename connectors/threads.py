@@ -15,10 +15,31 @@ from typing import Final
 
 import structlog
 
+from connectors.errors import NoThreadError
+
 POLL_SECONDS: Final = 0.2
 """How long `cancel` waits before it interrupts a thread again that has not ended."""
 
+StartThread = Callable[[threading.Thread], None]
+"""Starts a thread; raises RuntimeError if the process may have no more of them."""
+
 _log = structlog.get_logger()
+
+
+def _begin(thread: threading.Thread) -> None:
+    thread.start()
+
+
+def started(thread: threading.Thread, start: StartThread = _begin) -> threading.Thread:
+    """Starts a thread and returns it. Raises NoThreadError if the process may have no more of them."""
+    try:
+        start(thread)
+    except RuntimeError as error:
+        raise NoThreadError(
+            f"The worker could start no thread ({thread.name}): {error}.",
+            "Raise the limit of processes and threads (ulimit -u, pids of the container), or have fewer connectors.",
+        ) from error
+    return thread
 
 
 class CancellableThread:
@@ -40,8 +61,8 @@ class CancellableThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Starts the thread; to be called once."""
-        self._thread.start()
+        """Starts the thread; to be called once. Raises NoThreadError."""
+        started(self._thread)
 
     def when_over(self, call: Callable[[], object]) -> None:
         """Sets what the thread calls once its work is over, however that ended; to be set before `start`."""
@@ -90,10 +111,6 @@ class CancellableThread:
                 self._when_over()
 
 
-StartThread = Callable[[threading.Thread], None]
-"""Starts a thread; raises RuntimeError if the process may have no more of them."""
-
-
 class CallQueue:
     """Makes calls one after the other, in the order in which they were asked for, on a daemon thread of its own.
 
@@ -101,7 +118,7 @@ class CallQueue:
     starts the thread.
     """
 
-    def __init__(self, name: str, start: StartThread = threading.Thread.start) -> None:
+    def __init__(self, name: str, start: StartThread = _begin) -> None:
         self._name = name
         self._start = start
         # The calls that were asked for and not begun. Changed under `_changed`.
@@ -113,11 +130,11 @@ class CallQueue:
     def ask(self, call: Callable[[], object]) -> None:
         """Adds `call` to those that the thread makes, and does not wait for it.
 
-        Raises what starting the thread raises; then the call is not made, and the next one starts it.
+        Raises NoThreadError; then the call is not made, and the next one starts the thread.
         """
         with self._changed:
             if not self._runs:
-                self._start(threading.Thread(target=self._run, name=self._name, daemon=True))
+                started(threading.Thread(target=self._run, name=self._name, daemon=True), self._start)
                 self._runs = True
             self._calls.append(call)  # which the new thread sees only once this one has left the lock
 

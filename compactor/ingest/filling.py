@@ -7,7 +7,7 @@ is filled before it is kept, so the one before it has all that any earlier one h
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import IngestError
+from compactor.errors import IngestError, StoppedError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.ingest.appends import Batch
 from compactor.ingest.kept_records import VERIFIED, brought
@@ -38,6 +38,8 @@ FILLED: Final = "records_filled"
 LEFT: Final = "records_left_unfilled"
 """Names of what is counted: records of which a field was filled, and those that hold a placeholder still."""
 
+_LATER: Final = "Nothing of the portion was taken; it is read again when the connector runs again."
+
 _NEEDED: Final = ("offset", "key", KEY_IDENTITY, "rejected", "value", "headers")
 
 Values = dict[int, bytes]
@@ -45,17 +47,25 @@ Values = dict[int, bytes]
 
 
 def with_filled(
-    storage: Storage, state: CatalogState, batch: Batch, target: RunTarget, fill: Fill, held_bytes: int = HELD_BYTES
+    storage: Storage,
+    state: CatalogState,
+    batch: Batch,
+    target: RunTarget,
+    fill: Fill,
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+    held_bytes: int = HELD_BYTES,
 ) -> tuple[Batch, Counter[str]]:
     """Returns `batch` with filled values, in files of their own if there are any, and how many were filled and not.
 
     Files are written to `target` but with names of the batch's job. Raises IngestError for a portion that needs more
-    than `held_bytes`; DamagedFileError, MissingFileError, StorageError; and what `fill` raises.
+    than `held_bytes`; StoppedError once `stopped` returns True; DamagedFileError, MissingFileError, StorageError; and
+    what `fill` raises.
     """
     counts: Counter[str] = Counter({FILLED: 0, LEFT: 0})
     logs = state.by_partition()
     filled = {
-        tp: _Portion(storage, logs[tp], parts, fill, held_bytes, counts).filled()
+        tp: _Portion(storage, logs[tp], parts, fill, held_bytes, counts).filled(stopped)
         for tp, parts in parts_by_log(batch.parts).items()
         if tp in logs
     }
@@ -84,8 +94,8 @@ class _Portion:
         self._room = held_bytes
         self._held_bytes = held_bytes
 
-    def filled(self) -> Values:
-        """Returns the values that were filled, by offset."""
+    def filled(self, stopped: Callable[[], bool]) -> Values:
+        """Returns the values that were filled, by offset. Raises StoppedError once `stopped` returns True."""
         keys = self._keys()
         if not len(keys):
             return {}
@@ -98,6 +108,8 @@ class _Portion:
             lists = (column.to_pylist() for column in columns)
             for may, offset, key, value, pairs in zip(may_need, *lists, strict=True):
                 headers = _pairs(pairs)
+                if may and stopped():
+                    raise StoppedError(f"{self._log.tp}: a stop came while values were filled.", _LATER)
                 if may:
                     before[key] = self._after(offset, value, headers, before.get(key), values)
                 else:

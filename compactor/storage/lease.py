@@ -32,6 +32,10 @@ _HOLDER_CHARS: Final = 16
 _HELD_BYTES: Final = 65_536
 """Bytes of a lock that are read: its holder writes a name and a few numbers."""
 
+_NO_THREAD: Final = (
+    "Raise the limit of processes and threads (ulimit -u, pids of the container), or have fewer connectors."
+)
+
 _log = structlog.get_logger()
 
 
@@ -59,7 +63,11 @@ class Lease:
             taken = _is_over(client, key, seen) and client.replace(key, lease._content, lease._marks, seen)
         if not taken or not lease.is_current():  # a store that compares nothing lets a second one take it
             return None
-        lease._renewals.add(lease)
+        try:
+            lease._renewals.add(lease)
+        except RuntimeError as error:
+            lease.release()
+            raise StorageError(f"The lock {key} cannot be kept: {error}.", _NO_THREAD) from error
         return lease
 
     def write(self, data: bytes) -> None:
@@ -164,12 +172,13 @@ class LeaseRenewals:
         return lease in self._leases
 
     def add(self, lease: Lease) -> None:
-        """Has a lease renewed from now on."""
+        """Has a lease renewed from now on. Raises RuntimeError, and does not, if no thread can be started."""
         with self._changed:
-            self._leases.add(lease)
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="storage-leases", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="storage-leases", daemon=True)
+                thread.start()  # it sees the lease once this block has let go
+                self._thread = thread
+            self._leases.add(lease)
 
     def remove(self, lease: Lease) -> None:
         """Has a lease renewed no more."""
@@ -189,8 +198,13 @@ class LeaseRenewals:
             under_way = {lease: thread for lease, thread in under_way.items() if thread.is_alive()}
             for lease in leases:
                 if lease not in under_way:
-                    under_way[lease] = threading.Thread(target=lease.renew, name="storage-lease", daemon=True)
-                    under_way[lease].start()
+                    thread = threading.Thread(target=lease.renew, name="storage-lease", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError as error:  # it is tried again in the next round
+                        _log.warning("a lock was not renewed", error=str(error))
+                    else:
+                        under_way[lease] = thread
 
 
 RENEWALS: Final = LeaseRenewals()

@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -31,7 +32,8 @@ from connectors.registry.patience import Patience
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9_.:\- ]+")
 """Placeholders that JSON writes as they are, so that bytes without them have none."""
 _WAIT_S: Final = 10.0
-"""How long (s) the schema of one value is waited for: the connector's turn waits too, and is tried again later."""
+"""How long (s) the schema of one value is waited for: the connector's turn waits too, and is tried again later. The
+values of a portion may have as many schemas, each answered just in time, so a stop ends the wait."""
 _WIDE: Final = 16
 """How many times as long as its text a placeholder may be written: as numbers in JSON, with spaces between them."""
 
@@ -97,6 +99,16 @@ class ValueFill:
         self._placeholder = placeholder
         # Bytes of a value that is looked into.
         self._most = most
+        # Whether no schema is waited for any more; see `stop_with`.
+        self._stopped: Callable[[], bool] = lambda: False
+
+    def stop_with(self, stopped: Callable[[], bool]) -> None:
+        """See Fill."""
+        self._stopped = stopped
+
+    def close(self) -> None:
+        """See Fill."""
+        self._converter.close()
 
     def may_need(self, values: pa.Array) -> pa.Array:
         """See Fill."""
@@ -104,7 +116,7 @@ class ValueFill:
 
     def fill(self, value: bytes, headers: Headers, earlier: bytes | None, earlier_headers: Headers) -> Filled:
         """See Fill. Raises RegistryError."""
-        self._converter.wait_with(Patience(_WAIT_S))
+        self._converter.wait_with(Patience(_WAIT_S, stopped=self._stopped))
         own = self._read(value, headers)
         if own is None or not own.unavailable:
             return Filled(value, left=0)

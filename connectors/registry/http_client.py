@@ -51,6 +51,10 @@ class HttpAnswer(Struct, frozen=True):
     body: bytes
 
 
+class UnsentRequestError(httpx.TransportError):
+    """A request was not sent, as this process may have no more threads: that is no answer either."""
+
+
 class HttpClient:
     """Asks with `client`, for each address one request at a time. Used by one thread."""
 
@@ -79,11 +83,13 @@ class HttpClient:
         until = time.monotonic() + seconds
         if before is not None and not before.over.wait(seconds):
             raise httpx.ConnectTimeout("an earlier request has no connection yet")
-        asking = self._asking[address] = _Asking(
-            self._client, request, self._max_bytes, before.socket if before else None
-        )
+        asking = _Asking(self._client, request, self._max_bytes, before.socket if before else None)
         left = max(0.001, until - time.monotonic())
-        asking.start(left, min(self._connect_s, left / 2))
+        try:
+            asking.start(left, min(self._connect_s, left / 2))
+        except RuntimeError as error:
+            raise UnsentRequestError(str(error)) from None
+        self._asking[address] = asking  # only now: one without a thread never is over
         while not asking.over.wait(max(0.0, min(_LOOK_S, until - time.monotonic()))):
             if time.monotonic() >= until or stopped():
                 asking.give_up()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -21,7 +21,7 @@ from connectors.config.connector import ConnectorConfig
 from connectors.config.errors import FaultyConfigError
 from connectors.config.files import ConnectorFile
 from connectors.config.worker import WorkerConfig
-from connectors.errors import ConflictError, UsageError
+from connectors.errors import ConflictError, NoThreadError, UsageError
 from connectors.progress.observer import Observer
 from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.connector_store import ConnectorStore
@@ -140,10 +140,14 @@ class Herder:
         supervisor.stop(drop_at_ms=None if finishes else self._clock.monotonic_ms() + self._graceful_ms)
         if not supervisor.join(0):
             return False
-        self._forget(name, supervisor)
+        try:
+            self._forget(name, supervisor)
+        except NoThreadError:
+            return False
         return True
 
     def _forget(self, name: str, supervisor: Supervisor) -> None:
+        """Forgets a supervisor that has ended. Raises NoThreadError if none can be started to give its lock back."""
         self._locks.ask(supervisor.release)
         del self._supervisors[name]
 
@@ -191,9 +195,10 @@ class Herder:
         """
         self.specs.end()
         supervisors = self._all_supervisors()
-        for supervisor in supervisors:
-            self._locks.ask(supervisor.release)
-        self._locks.ask(self.specs.release)
+        with suppress(NoThreadError):  # the locks end with this process
+            for supervisor in supervisors:
+                self._locks.ask(supervisor.release)
+            self._locks.ask(self.specs.release)
         self._locks.wait(self._locks_ms / 1000)
         return [supervisor.error for supervisor in supervisors]
 
@@ -281,7 +286,10 @@ class Herder:
         return Connector(spec, status, supervisor)
 
     def restart(self, name: str) -> None:
-        """Restarts a connector that is not STOPPED, also one that another worker has. Raises NoConnectorError."""
+        """Restarts a connector that is not STOPPED, also one that another worker has.
+
+        Raises NoConnectorError, NoThreadError.
+        """
         with self._lock:
             self.specs.get(name)
             supervisor = self._supervisors.get(name)

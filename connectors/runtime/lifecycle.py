@@ -43,6 +43,7 @@ class RunEvent(Enum):
 
     TARGET = auto()  # The target was set, to the one that `transition` gets
     START = auto()  # The herder starts the thread
+    NOT_STARTED = auto()  # There is no thread left for it: the herder tries again
     RESTART = auto()  # An operator, a changed file or a request of a command wants another run
     UP = auto()  # The run reports that it takes in and publishes
     HELD = auto()  # The run reports that it is paused
@@ -97,7 +98,7 @@ _TRANSITIONS: dict[RunState, dict[RunEvent, Step]] = {
         RunEvent.START: (RunState.STARTING, RunEffect.BEGIN_RUN),
         RunEvent.LAST: (RunState.ENDED, RunEffect.SHOW_FAILURE),
     },
-    RunState.STARTING: _OF_A_RUN,
+    RunState.STARTING: {**_OF_A_RUN, RunEvent.NOT_STARTED: (RunState.INIT, RunEffect.NONE)},
     RunState.RUNNING: _OF_A_RUN,
     RunState.PAUSED: _OF_A_RUN,
     RunState.WAITING: _OF_A_WAIT,

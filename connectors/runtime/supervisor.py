@@ -34,6 +34,7 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import (
     EXIT_UNREACHABLE,
     NoConnectionError,
+    NoThreadError,
     SparkGoneError,
     TopicSetAsideError,
     exit_code,
@@ -157,12 +158,22 @@ class Supervisor:
             self._lock.claim(owner_lock.this_process(epoch, self._place.number))
 
     def start(self, context: RunContext) -> None:
-        """Starts the connector's thread, once; if the context is that of `--once` it ends when all is done."""
+        """Starts the connector's thread; if the context is that of `--once` it ends when all is done.
+
+        If no thread can be started the connector is FAILED, and INIT, so that it may be started later.
+        """
         self._once = context.once
-        self._thread = CancellableThread(self._name, lambda _: self._run(context))
-        self._thread.when_over(context.over)
+        thread = self._thread = CancellableThread(self._name, lambda _: self._run(context))
+        thread.when_over(context.over)
         self._move(RunEvent.START)
-        self._thread.start()
+        try:
+            thread.start()
+        except NoThreadError as error:
+            self._thread = None
+            self._move(RunEvent.NOT_STARTED)
+            if not isinstance(self.error, NoThreadError):  # it is tried twice a second
+                _log.error("connector FAILED, started once there is a thread", connector=self._name, error=str(error))
+                self.error, self._status.current = error, status.failed(self._status.current, error, None)
 
     def fail(self, error: BaseException) -> None:
         """Makes a connector that was not started FAILED with `error`, for good."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from types import FrameType
@@ -18,7 +19,7 @@ from compactor.spark.errors import briefly
 from connectors import errors
 from connectors.clock import Clock
 from connectors.config.worker import WorkerConfig
-from connectors.errors import SparkGoneError
+from connectors.errors import NoThreadError, SparkGoneError
 from connectors.kafka.access import KafkaAccess
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import BrokerProbe
@@ -219,9 +220,14 @@ class Worker:
             return
         if self._reloading is None or not self._reloading.is_alive():
             self._reload.clear()
-            self._reloading = CancellableThread("reload", partial(self._reload_files, self._files))
-            self._reloading.when_over(self._stop.wake)
-            self._reloading.start()
+            reloading = CancellableThread("reload", partial(self._reload_files, self._files))
+            reloading.when_over(self._stop.wake)
+            try:
+                reloading.start()
+            except NoThreadError:  # tried again at the next look
+                self._reload.set()
+            else:
+                self._reloading = reloading
 
     def _reload_files(self, files: ConnectorFiles, stop: threading.Event) -> None:
         """Reads the files and takes up what has changed, once the storage says what new connectors are to be."""
@@ -264,9 +270,11 @@ class Worker:
     def _close(self, spark: SparkSession, until_ms: int) -> None:
         """Ends Spark; a JVM that does not end by `until_ms` is killed: nothing in it is needed any more."""
         # It fails if a signal to the process group has ended the JVM already.
-        closing = CancellableThread("stop-spark", lambda _: session.close(spark))
-        closing.start()
-        if not closing.join(max(LEAST_MS, until_ms - self._clock.monotonic_ms()) / 1000):
+        closing, has_ended = CancellableThread("stop-spark", lambda _: session.close(spark)), False
+        with suppress(NoThreadError):
+            closing.start()
+            has_ended = closing.join(max(LEAST_MS, until_ms - self._clock.monotonic_ms()) / 1000)
+        if not has_ended:
             self._abandon("Spark")
             session.kill(spark)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from connectors.errors import SparkGoneError
+from connectors.errors import NoThreadError, SparkGoneError
 from connectors.source.datasource import Address
 from connectors.threads import CancellableThread
 
@@ -69,7 +69,7 @@ class DriverLink:
             try:
                 connection = self._listener.accept()
                 CancellableThread("driver-link-planner", partial(self._answer, connection)).start()
-            except (OSError, RuntimeError) as error:
+            except (OSError, NoThreadError) as error:
                 # No file or thread is left; a planner that is lost asks again.
                 if not stop.wait(_AGAIN_S):
                     _log.warning("a process of Spark's that plans was not let in", error=str(error))

@@ -16,6 +16,7 @@ from msgspec import Struct
 from compactor.model.record import TopicPartition
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
+from connectors.errors import NoThreadError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers, SourceTopics, shared_answers
@@ -142,13 +143,22 @@ class SourcePoller:
             alone = list(islice(waiting, _SLOW_AT_ONCE - len(self._asking)))
             self._asking.update(alone)
         for subscription in alone:
-            CancellableThread("source-poller-slow", partial(self._ask_alone, subscription)).start()
+            self._begin_alone(subscription)
         began_ms = self._clock.monotonic_ms()
         offered = self._ask(together)
         if self._clock.monotonic_ms() - began_ms > SLOW_MS:
             self._ask_alone_next(together)
         if offered:
             self._wake()
+
+    def _begin_alone(self, subscription: Subscription) -> None:
+        """Asks for one on a thread of its own; if none can be started, in a later turn."""
+        try:
+            CancellableThread("source-poller-slow", partial(self._ask_alone, subscription)).start()
+        except NoThreadError as error:
+            _log.debug("a connector is asked for later", connector=subscription.options.connector, reason=str(error))
+            with self._lock:
+                self._asking.discard(subscription)
 
     def _ask_alone_next(self, subscriptions: Iterable[Subscription]) -> None:
         with self._lock:
@@ -233,8 +243,9 @@ class Pollers:
         with self._lock:
             if key not in self._pollers:
                 answers = self._answers_of(clients, self._clock)
-                self._pollers[key] = SourcePoller(clients, answers, self._wake, self._clock, self._pace)
-                self._pollers[key].start()
+                poller = SourcePoller(clients, answers, self._wake, self._clock, self._pace)
+                poller.start()
+                self._pollers[key] = poller  # only now: one without a thread plans for no connector
             self._users[key] = self._users.get(key, 0) + 1  # once it is made: its clients may refuse their settings
             return self._pollers[key]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor, Future, wait
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -123,7 +123,12 @@ def read_in_driver(
                 deliver(number, answer)
 
     read_portions = (pair for task in read_tasks for pair in read_bounded(task.portions))
-    futures = {writers.submit(write, portion, batches): portion for portion, batches in read_portions}
+    futures: dict[Future[None], PortionSplit] = {}
+    for portion, batches in read_portions:
+        try:
+            futures[writers.submit(write, portion, batches)] = portion
+        except RuntimeError as error:  # no thread can be started: the portion is missing
+            _log.debug("portion is left to be read apart", connector=portion.options.connector, error=str(error))
     for unwritten in wait(futures, limits.written).not_done:
         if not unwritten.cancel():  # what it still writes is in no commit
             deliver(futures[unwritten].portion, _unwritten(limits.written))

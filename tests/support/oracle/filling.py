@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +26,12 @@ def filled(value: bytes | None, earlier: bytes | None) -> bytes | None:
 
 class FillOfBars:
     """Fills such values (`compactor.ports.Fill`)."""
+
+    def stop_with(self, stopped: Callable[[], bool]) -> None:
+        """See Fill: it waits for nothing."""
+
+    def close(self) -> None:
+        """See Fill: it has no connections."""
 
     def may_need(self, values: pa.Array) -> pa.Array:
         """See Fill."""

@@ -122,3 +122,17 @@ def test_counts_are_those_of_this_run(engine: Engine, catalog: Mock) -> None:
     engine._count_published([PublishResult(topic="t", partition=0, end=9, records=2, transactions=1, aborted=3)])
     wanted = ("records_read", "records_superseded", "records_published", "transactions", "transactions_aborted")
     assert [engine.counts()[name] for name in (*wanted, "catalog_commits")] == [9, 7, 2, 1, 3, 4]
+
+
+def test_a_closed_engine_fills_no_more_and_lets_go_of_what_does(catalog: Mock, changelog: Mock) -> None:
+    """Whatever it waits for ends then: the run that is to end waits for the turn under way."""
+    broker, settings, fill = (cast("Any", Mock()) for _ in range(3))
+    engine = Engine(cast("Any", catalog), broker, settings, cast("Any", changelog), fill)
+    (stopped,) = fill.stop_with.call_args.args
+    assert not stopped()
+    with taking(engine):
+        engine.begin_close()
+        assert stopped()
+        assert not fill.close.called
+    engine.close()
+    assert fill.close.called

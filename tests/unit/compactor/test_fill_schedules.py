@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, IngestError
+from compactor.errors import CatalogError, IngestError, StoppedError
 from compactor.ingest.filling import with_filled
 from compactor.model.record import TopicPartition
 from compactor.storage.local import LocalStorage
@@ -161,3 +161,5 @@ def test_a_portion_that_needs_too_much_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IngestError, match=re.escape("Set max.offsets.per.trigger")):
         with_filled(storage, state, batch, target(storage), filling.FillOfBars(), held_bytes=300)
     assert log_of(state).end == 1
+    with pytest.raises(StoppedError):  # and whatever is left of one ends with a stop
+        with_filled(storage, state, batch, target(storage), filling.FillOfBars(), stopped=lambda: True)

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from connectors.errors import NoThreadError
 from connectors.threads import CallQueue, CancellableThread, let_go
 
 
@@ -101,7 +102,7 @@ def test_a_call_whose_thread_cannot_be_started_is_not_made_and_the_next_one_is()
         thread.start()
 
     queue, made = CallQueue("q", start), list[str]()
-    with pytest.raises(RuntimeError, match="can't start new thread"):
+    with pytest.raises(NoThreadError, match="can't start new thread"):
         queue.ask(lambda: made.append("refused"))
     assert queue.wait(0)
     queue.ask(lambda: made.append("later"))

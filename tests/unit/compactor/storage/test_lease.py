@@ -16,6 +16,7 @@ from compactor.storage.lease import RENEWALS, Lease, LeaseRenewals, held_by
 from compactor.storage.limits import StoreTimes
 from compactor.storage.object_client import ObjectClient, ObjectInfo, ObjectState
 from tests.support.kafka import wait_until
+from tests.support.thread_limit import no_thread_named
 
 
 class Client:
@@ -195,3 +196,30 @@ def test_a_lock_of_an_older_version_is_read(client: Client) -> None:
     """Its content is what its holder wrote, and nothing else."""
     client.put("a", b'{"host": "h", "pid": 1}', {"keyfoldholder": "x"})
     assert held(client) == b'{"host": "h", "pid": 1}'
+
+
+def test_a_lock_that_no_thread_can_renew_is_given_back(client: Client) -> None:
+    """It would else be held by nobody for as long as the process lives."""
+    with no_thread_named("storage-leases"), pytest.raises(StorageError, match="can't start new thread"):
+        _taken(client, "a", LeaseRenewals(renew_s=0.01))
+    assert held(client) is None
+
+
+def test_renewals_go_on_once_there_are_threads_again(client: Client) -> None:
+    """The thread that has leases renewed does not end with one that it cannot start."""
+    refused = threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "storage-lease" and not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    start = threading.Thread.start
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        lease = _taken(client, "a", LeaseRenewals(renew_s=0.01))
+        assert refused.wait(10)
+        before = client.written["a"]
+        wait_until(lambda: client.written["a"] > before, "it is renewed")
+        lease.release()

@@ -28,7 +28,7 @@ from connectors.converters.protobuf.converter import ProtobufConverter
 from connectors.converters.protobuf.files import compiled
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.bounds import MOST_READ
-from connectors.errors import RegistryError
+from connectors.errors import PortionLateError, RegistryError
 from connectors.options import read
 from connectors.registry.schema_registry import SchemaRegistry
 from connectors.registry.settings import registry_settings
@@ -326,6 +326,17 @@ def test_a_registry_that_does_not_answer_is_an_error() -> None:
     form.memory.always = httpx.Response(503)
     with pytest.raises(RegistryError):
         fill_of(form).fill(later, (), earlier, ())
+
+
+def test_a_stop_ends_the_wait_for_a_schema() -> None:
+    """Each value of a portion may have one of its own, which is answered just in time."""
+    form = Avro()
+    later, earlier = form.write({"id": 2, **FORMS}), form.write({"id": 1, **VALUES})
+    fill, asked = fill_of(form), len(form.memory.asked)
+    fill.stop_with(lambda: True)
+    with pytest.raises(PortionLateError, match="stopped"):
+        fill.fill(later, (), earlier, ())
+    assert len(form.memory.asked) == asked
 
 
 def test_avro_keeps_the_schema_that_it_was_written_with() -> None:

@@ -32,16 +32,16 @@ TABLE = """
  STOPPING   | ENDED SHOW_STOPPED   | ENDED SHOW_STOPPED   | ENDED SHOW_STOPPED   | ENDED SHOW_STOPPED
  ENDED      |                      |                      |                      |
 
-            | LAST                 | FENCED
- INIT       | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE
- STARTING   | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE
- RUNNING    | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE
- PAUSED     | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE
- RESTARTING | STARTING BEGIN_AGAIN | ENDED SHOW_FAILURE
- WAITING    |                      | ENDED SHOW_FAILURE
- FAILED     |                      | ENDED SHOW_FAILURE
- STOPPING   | ENDED SHOW_STOPPED   | ENDED SHOW_FAILURE
- ENDED      |                      |
+            | LAST                 | FENCED              | NOT_STARTED
+ INIT       | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE  |
+ STARTING   | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE  | INIT NONE
+ RUNNING    | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE  |
+ PAUSED     | ENDED SHOW_FAILURE   | ENDED SHOW_FAILURE  |
+ RESTARTING | STARTING BEGIN_AGAIN | ENDED SHOW_FAILURE  |
+ WAITING    |                      | ENDED SHOW_FAILURE  |
+ FAILED     |                      | ENDED SHOW_FAILURE  |
+ STOPPING   | ENDED SHOW_STOPPED   | ENDED SHOW_FAILURE  |
+ ENDED      |                      |                     |
 """
 # The same for the event TARGET; a column a target.
 TARGETS = """

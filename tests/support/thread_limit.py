@@ -1,0 +1,24 @@
+"""A process that may start no further threads, as one in a container that has as many as it may."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def no_thread_named(*beginnings: str) -> Iterator[None]:
+    """Inside the block no thread can be started with a name that begins with any of these."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith(beginnings):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        yield

@@ -1,0 +1,182 @@
+"""A worker that may start no further thread goes on with what it has, and begins what is left later.
+
+Whoever may make connectors over REST may bring it there: a container has a limit of threads, and each connector needs
+some twenty.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import Mock
+
+import httpx
+import pytest
+
+from connectors.chain.chain import Chain
+from connectors.chain.spec import chain_spec
+from connectors.config.files import load_connector, load_worker
+from connectors.errors import NoThreadError, RegistryError
+from connectors.kafka.client_settings import ClientSettings
+from connectors.progress.observer import Observer
+from connectors.registry.http_client import HttpClient, HttpRequest
+from connectors.registry.schema_registry import SchemaRegistry
+from connectors.runtime.connector_files import FileChanges
+from connectors.runtime.lifecycle import RunState
+from connectors.runtime.status import ConnectorState
+from connectors.runtime.supervisor import RunContext, Supervisor
+from connectors.runtime.worker import Worker
+from connectors.source import read_task
+from connectors.source.assignment import PortionSplit, ReadTask
+from connectors.source.poller import Pollers, SourcePoller
+from connectors.threads import CancellableThread
+from tests.support.cli import NAME, connector_file, worker_file
+from tests.support.clocks import ManualClock
+from tests.support.herd import Herd, config, put
+from tests.support.kafka import wait_until
+from tests.support.memory.schema_registry import MemoryRegistry
+from tests.support.source_options import source_options
+from tests.support.thread_limit import no_thread_named
+from tests.unit.connectors.chain.test_chain import batch
+from tests.unit.connectors.chain.test_key_identity import V1, encoded
+
+TIMEOUT_S = 10.0
+AVRO = {
+    "compaction.key.identity": "avro",
+    "key.converter": "keyfold.Avro",
+    "key.converter.schema.registry.url": "http://thread-limit:1",
+}
+
+
+def test_no_record_is_rejected_as_its_schema_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no answer of the registry's, so it is asked again; with errors.tolerance=all the record would be lost."""
+    memory = MemoryRegistry()
+    monkeypatch.setattr("connectors.converters.registered.SchemaRegistry", partial(SchemaRegistry, transport=memory))
+    chain, records = Chain(chain_spec(AVRO), str), batch((encoded(V1, memory.add(V1), {"id": 1}), b"v"))
+    with no_thread_named("http-request"), pytest.raises(RegistryError, match="does not answer: UnsentRequest"):
+        chain.apply(records)
+    assert chain.apply(records)["rejected"].to_pylist() == [None]
+
+
+def test_a_request_that_had_no_thread_holds_up_none_after_it() -> None:
+    """It never is over, so nobody may wait for its end."""
+    with httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200))) as inner:
+        client = HttpClient(inner)
+        with no_thread_named("http-request"), pytest.raises(httpx.TransportError):
+            client.ask(HttpRequest("GET", "http://a/b", {}), TIMEOUT_S)
+        assert client.ask(HttpRequest("GET", "http://a/b", {}), TIMEOUT_S).status == httpx.codes.OK
+
+
+def test_a_slow_connector_without_a_thread_has_another_turn() -> None:
+    """Those that are asked for together go on, and it does not fail."""
+    slow, quick = (Mock(plannable=False, partitions=list, plan=Mock(return_value=False)) for _ in range(2))
+    poller = SourcePoller(cast("Any", None), cast("Any", Mock()), lambda: None, cast("Any", ManualClock()))
+    for each in (slow, quick):
+        poller.add(each)
+    poller._slow = {slow: None}
+    with no_thread_named("source-poller-slow"):
+        poller.poll()
+    assert (slow.fail.called, quick.fail.called, quick.plan.called) == (False, False, True)
+    poller.poll()
+    wait_until(lambda: slow.plan.called, "it is asked for", TIMEOUT_S)
+
+
+def test_no_connector_gets_a_poller_without_a_thread() -> None:
+    """Nothing would be planned for it, nor for all that come after it with equal settings."""
+    clients = ClientSettings({}, {}, {})
+    pollers = Pollers(lambda: None, cast("Any", ManualClock()), lambda *_: cast("Any", Mock()))
+    with no_thread_named("source-poller"), pytest.raises(NoThreadError):
+        pollers.borrow(clients)
+    poller = pollers.borrow(clients)
+    assert poller.is_alive()
+    pollers.give_back(poller)
+
+
+class _NoThreads(Executor):
+    """A pool that can start no thread."""
+
+    def submit(self, *_: object, **__: object) -> Future[Any]:
+        raise RuntimeError("can't start new thread")
+
+
+def test_a_micro_batch_that_no_thread_writes_is_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query goes on: it would else be started again, and fail every connector with the second time."""
+    portion = PortionSplit(1, source_options(topics=["t"]), (), cast("Any", None))
+    monkeypatch.setattr(read_task, "read_bounded", lambda portions: [(each, []) for each in portions])
+    delivered: list[object] = []
+    read_task.read_in_driver([ReadTask((portion,), bounded=True)], _NoThreads(), lambda *pair: delivered.append(pair))
+    assert delivered == []
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Supervisor:
+    """Of a connector whose runs end at once."""
+    worker = load_worker(worker_file(tmp_path))
+    connector = load_connector(connector_file(tmp_path), worker).config
+    tasks: Any = lambda *_: Mock(catalog=None, counted=None)  # noqa: E731
+    return Supervisor(worker, connector, cast("Any", ManualClock()), Observer(), tasks=tasks)
+
+
+def test_a_connector_without_a_thread_is_failed_and_begins_once_there_is_one(supervisor: Supervisor) -> None:
+    """The worker's own thread starts it, and ended with that."""
+    context = RunContext(cast("Any", None), cast("Any", Mock()), once=True)
+    for _ in range(2):
+        with no_thread_named(NAME):
+            supervisor.start(context)
+        assert (supervisor.state, supervisor.status.state) == (RunState.INIT, ConnectorState.FAILED)
+        assert supervisor.status.failures == 1
+        assert "could start no thread" in (supervisor.status.error or "")
+    supervisor.start(context)
+    assert supervisor.join(TIMEOUT_S)
+    assert (supervisor.error, supervisor.state) == (None, RunState.ENDED)
+
+
+def test_a_connector_is_forgotten_once_its_lock_can_be_given_back(tmp_path: Path) -> None:
+    """Until then it is as it was; the other connectors are started and stopped meanwhile."""
+    herd = Herd(tmp_path)
+    herder = herd.begin()
+    put(herder, config("a"))
+    herder.specs.delete("a")
+    herd.made["a"][0].over = True
+    with no_thread_named("owner-locks"):
+        herder.reconcile()
+        put(herder, config("b"))
+    assert "release" not in herd.made["a"][0].said
+    assert herd.said("b") == [["start"]]
+    herder.reconcile()
+    assert herder._locks.wait(TIMEOUT_S)
+    assert "release" in herd.made["a"][0].said
+    with no_thread_named("owner-locks"):
+        herd.end()
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Worker]:
+    """One that has not begun."""
+    herd = Herd(tmp_path)
+    files: Any = Mock(reload=Mock(return_value=FileChanges()))
+    yield Worker(herd.worker, herd.begin(), cast("Any", ManualClock()), Observer(), cast("Any", Mock()), files)
+    herd.end()
+
+
+def test_files_are_read_again_once_there_is_a_thread_for_that(worker: Worker) -> None:
+    """A SIGHUP is not forgotten, and does not end the worker."""
+    worker.reload()
+    files: Any = worker._files
+    with no_thread_named("reload"):
+        worker._begin_reload()
+    assert not files.reload.called
+    worker._begin_reload()
+    wait_until(lambda: files.reload.called, "they are read", TIMEOUT_S)
+
+
+def test_what_cannot_be_started_says_what_to_do() -> None:
+    """The error names the thread, and the limit to raise."""
+    thread = CancellableThread("reading-orders", threading.Event.wait)
+    with no_thread_named("reading"), pytest.raises(NoThreadError, match=r"\(reading-orders\): can't start") as raised:
+        thread.start()
+    assert "ulimit -u" in raised.value.action
