@@ -26,6 +26,7 @@ KeyfoldError (compactor.errors)
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
+│   ├── CompilerError                protoc could not be run on this machine
 │   ├── RegistryRefusedError         it answers, and refuses a user, or is no schema registry; FAILED, tried again
 │   └── PortionLateError             a portion's chain holds up its micro-batch; it is read apart
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
@@ -195,6 +196,10 @@ class RegistryError(KeyfoldError):
     """The schema registry did not answer, or refused the connector itself: nothing is known of the record."""
 
     retriable = True
+
+
+class CompilerError(RegistryError):
+    """Protoc could not be run on this machine, which may lack room, memory or processes: no schema is to blame."""
 
 
 class RegistryRefusedError(RegistryError):

@@ -174,10 +174,12 @@ class Chain:
             if self._identity is not None and rows.rejected[row] is None:
                 self._compare(rows, self._identity, row)
             if rows.written > _PIECE_BYTES:
+                growth.made += rows.written
                 yield self._piece(rows, row + 1)
                 if growth.is_full:
                     growth.unused = batch.num_rows - (row + 1)
                     return
+        growth.made += rows.written
         yield self._piece(rows, batch.num_rows)
 
     def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from connectors.converters.converter import Converter
 from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import Header
-from connectors.errors import PortionLateError, RegistryError
+from connectors.errors import CompilerError, PortionLateError, RegistryError
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.transform import Side
@@ -131,7 +131,8 @@ class Conversion(Struct):
             if self.rewrites and len(data or b"") > most_written(size):  # a schema that the source's form has not
                 raise too_long(size)
         except RegistryError as error:
-            if self.unseen_written and not isinstance(error, PortionLateError):  # it may name what is registered
+            may_quote = not isinstance(error, PortionLateError | CompilerError)
+            if self.unseen_written and may_quote:  # it may name what is registered
                 raise type(error)(f"{_NOT_WRITTEN}: {NOT_SHOWN} {places_of(self.unseen_written)}", _WRITE_OUT) from None
             raise
         except Exception as error:

@@ -67,6 +67,7 @@ def make_app(context: RestContext, *, admin: bool = True, others: bool = True) -
     app.add_exception_handler(KeyfoldError, errors.of_keyfold)
     app.add_exception_handler(HTTPException, errors.of_http)
     app.add_exception_handler(ClientDisconnect, errors.of_disconnect)
+    app.add_exception_handler(RuntimeError, errors.of_runtime)
     app.add_exception_handler(Exception, errors.of_defect)
     app.add_middleware(PathsAsConnects)
     return app

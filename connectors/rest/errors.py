@@ -15,7 +15,15 @@ from starlette.routing import Match
 from compactor.errors import KeyfoldError, OffsetChangeError, StorageError
 from connectors.config.errors import Fault, FaultyConfigError
 from connectors.config.secrets import logged_text, printable_text
-from connectors.errors import BusyError, ConfigError, ConflictError, NoConnectorError, UnreachableError, UsageError
+from connectors.errors import (
+    BusyError,
+    ConfigError,
+    ConflictError,
+    NoConnectorError,
+    NoThreadError,
+    UnreachableError,
+    UsageError,
+)
 from connectors.rest.bodies import SENT
 from connectors.rest.slow_calls import RETRY_AFTER_S
 
@@ -28,6 +36,10 @@ _LONGEST_LINE: Final = 2_000
 """Characters of a line of it, which is a fault: a long one leaves room for others."""
 _LONGEST_WORD: Final = 250
 """Characters of a word in a longer line: as many as a topic's name has."""
+
+_NO_THREAD: Final = "can't start new thread"
+"""What Python says if a process may have no more threads."""
+_RAISE_LIMIT: Final = "Nothing was done. Raise the limit of processes and threads (ulimit -u, pids of the container)."
 
 _CODES: Final[tuple[tuple[type[KeyfoldError], HTTPStatus], ...]] = (
     (NoConnectorError, HTTPStatus.NOT_FOUND),
@@ -113,6 +125,16 @@ def of_http(request: Request, error: Exception) -> Response:
 def of_disconnect(_: Request, __: Exception) -> Response:
     """Answers for a client that went before its request was whole: it reads no answer."""
     return answer(HTTPStatus.BAD_REQUEST, "The request was not sent to its end.")
+
+
+async def of_runtime(_: Request, error: Exception) -> Response:
+    """Answers if no thread could be started, as some answers are made on threads of the framework's.
+
+    It takes none itself. Any other error is raised again: it is a defect.
+    """
+    if str(error) != _NO_THREAD:
+        raise error
+    return busy(NoThreadError("The worker could start no thread for the request.", _RAISE_LIMIT))
 
 
 def of_defect(request: Request, error: Exception) -> Response:

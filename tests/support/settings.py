@@ -50,7 +50,7 @@ def cases() -> Iterator[tuple[str, dict[str, str]]]:
     for key in definitions(ConnectorConfig):
         yield key, {**LEAST, **_NEEDS.get(key, {})}
     yield "output.topic.config.retention.ms", LEAST
-    for key in ("key.converter", "value.converter"):
+    for key in ("key.converter", "value.converter", "output.key.converter", "output.value.converter"):
         yield from _of_classes(CONVERTERS, key, {})
     yield from _of_classes(HEADER_CONVERTERS, "header.converter", {})
     yield from _of_steps(TRANSFORMS, "transforms")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import errno
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,12 +21,15 @@ from google.protobuf.message import DecodeError
 
 from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES, Extent
 from connectors.data.pace import ask_limit
-from connectors.errors import DataError
+from connectors.errors import CompilerError, DataError
 from connectors.rejection import reason_of
 
-COMPILED_S: Final = 20.0
-"""How long (s) protoc may take. It takes 0.05 s for most schemas, and waits for a core on a machine that is busy. A
-portion that others wait for has less time, and is read apart (`pace.py`)."""
+COMPILED_S: Final = 20
+"""How long (s) protoc may work. It takes 0.05 s for most schemas. A portion that others wait for has less time, and is
+read apart (`pace.py`)."""
+WAITED_S: Final = 120.0
+"""How long (s) protoc is waited for in all: what works no longer than it may, and has not ended by then, waits for a
+core or a disk of a machine that is overloaded."""
 _LOOK_S: Final = 0.1
 """How often (s) the limit of the portion is asked meanwhile."""
 _SAID: Final = 10_000
@@ -34,9 +39,22 @@ _ADDRESSES: Final = 512 << 20
 PROTOC: Final = (
     "import resource, runpy; "
     f"resource.setrlimit(resource.RLIMIT_AS, ({_ADDRESSES}, {_ADDRESSES})); "
+    f"resource.setrlimit(resource.RLIMIT_CPU, ({COMPILED_S}, {COMPILED_S + 1})); "
     "runpy.run_module('grpc_tools.protoc', run_name='__main__', alter_sys=True)"
 )
-"""What the process of protoc runs: its memory is limited before protoc is loaded."""
+"""What the process of protoc runs: its memory and its time are limited before protoc is loaded."""
+_ENDED_BY_OTHERS: Final = frozenset({-signal.SIGKILL, -signal.SIGTERM})
+"""Exit codes of a protoc that the kernel has ended, as the machine has no memory left, or that somebody has."""
+_OF_NAMES: Final = frozenset(
+    {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EINVAL, errno.EILSEQ}
+)
+"""Errors of the operating system that come of the names that a schema imports."""
+_PLAIN: Final = 'syntax = "proto3"; message M {}'
+"""A schema that protoc compiles wherever it can be run."""
+_MEND: Final = (
+    "Make room in the folder of TMPDIR, or give the worker more memory or processes. No record is let go for it: the "
+    "records are read again when the connector is started again."
+)
 _COMPILED: Final = 4 * LONGEST_SCHEMA
 """Bytes of a compiled schema with all that it imports. It names a type in full at each use."""
 _MAIN: Final = "main.proto"
@@ -186,7 +204,24 @@ def _ordered(
 
 
 def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
-    """Compiles a .proto file; returns its descriptor after those of its imports."""
+    """Compiles a .proto file; returns its descriptor after those of its imports.
+
+    Raises DataError for what protoc refuses, CompilerError if it cannot be run.
+    """
+    try:
+        return _compiled(text, imports)
+    except OSError as error:
+        if error.errno in _OF_NAMES:
+            raise DataError(f"The schema imports what has no name of a file: {error.strerror}.") from None
+        raise _unable(error.strerror or str(error)) from error
+
+
+def _unable(reason: str) -> CompilerError:
+    return CompilerError(f"Protoc cannot be run on this machine: {reason}.", _MEND)
+
+
+def _compiled(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
+    """See `_from_text`; a refusal counts only if another schema is compiled then. Raises OSError, too."""
     with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
         for name, content in {**_KNOWN, **imports, _MAIN: text}.items():
             path = PurePosixPath(name)
@@ -197,22 +232,36 @@ def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.Fil
             file.write_text(content, encoding="utf-8")
         out, said = Path(folder, "out"), Path(folder, "said")
         command = [sys.executable, "-c", PROTOC, "-I", folder, "--include_imports"]
-        if _exit_code([*command, "--descriptor_set_out", str(out), _MAIN], said):
-            with said.open(encoding="utf-8", errors="replace") as errors:
-                lines = errors.read(_SAID).replace(folder, "").splitlines()
-            lines = [line for line in lines if not _NOISE.match(line)]
-            raise DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
+        if code := _exit_code([*command, "--descriptor_set_out", str(out), _MAIN], said):
+            raise _refusal(code, text, out, said)
         if out.stat().st_size > _COMPILED:
             raise DataError(f"The schema takes more than {_COMPILED} bytes once it is compiled.", "Shorten its names.")
         return list(descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file)
 
 
+def _refusal(code: int, text: str, out: Path, said: Path) -> DataError | CompilerError:
+    """Returns what the exit code `code` of protoc means for a schema; raises CompilerError as `_from_text`."""
+    if code in _ENDED_BY_OTHERS:
+        return _unable(f"it was ended by signal {-code}")
+    if code == -signal.SIGXCPU:
+        return DataError(f"The schema takes protoc more than {COMPILED_S} s.", "Make it smaller.")
+    if out.exists():  # it is made once all is understood
+        return _unable("what it has compiled cannot be written")
+    if text == _PLAIN:
+        return _unable("it refuses any schema")
+    _from_text(_PLAIN, {})
+    with said.open(encoding="utf-8", errors="replace") as errors:
+        lines = errors.read(_SAID).replace(str(said.parent), "").splitlines()
+    lines = [line for line in lines if not _NOISE.match(line)]
+    return DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
+
+
 def _exit_code(command: Sequence[str], said: Path) -> int:
     """Runs protoc; returns its exit code, and leaves what it says in the file `said`.
 
-    Raises DataError if it takes too long, and what the limit of the portion raises, if that is sooner.
+    Raises CompilerError if it is not over in time, what the limit of the portion raises, if that is sooner, OSError.
     """
-    until = time.monotonic() + COMPILED_S
+    until = time.monotonic() + WAITED_S
     with said.open("wb") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
         try:
@@ -223,4 +272,4 @@ def _exit_code(command: Sequence[str], said: Path) -> int:
         finally:
             process.kill()
             process.wait()
-    raise DataError(f"The schema takes protoc more than {COMPILED_S:.0f} s.", "Make it smaller.")
+    raise _unable(f"it was not over within {WAITED_S:g} s")

@@ -39,6 +39,7 @@ from tests.support.clocks import ManualClock
 from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until
 from tests.support.memory.schema_registry import MemoryRegistry
+from tests.support.rest import message, rest_worker
 from tests.support.source_options import source_options
 from tests.support.thread_limit import no_thread_named
 from tests.unit.connectors.chain.test_chain import batch
@@ -172,6 +173,17 @@ def test_files_are_read_again_once_there_is_a_thread_for_that(worker: Worker) ->
     assert not files.reload.called
     worker._begin_reload()
     wait_until(lambda: files.reload.called, "they are read", TIMEOUT_S)
+
+
+def test_a_request_that_no_thread_answers_is_told_to_come_again(tmp_path: Path) -> None:
+    """Some are answered on threads of the framework's: `/health` needs none."""
+    with rest_worker(tmp_path) as worker:
+        with no_thread_named("AnyIO"):
+            refused = worker.ask("GET", "/connectors")
+            assert worker.ask("GET", "/health").is_success
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+        assert "could start no thread" in message(refused)
+        assert worker.ask("GET", "/connectors").json() == []
 
 
 def test_what_cannot_be_started_says_what_to_do() -> None:

@@ -27,6 +27,9 @@ VALUES = {
     "pair": "us3r:geh3imes",
     "list": "geh3im1,geh3im2,geh3im1",
     "percent": "%geh3im$9\\",
+    "hex": "hex:geh3im",
+    "long": "geh3im" * 400,
+    "header": "header:geh3im",
 }
 PARTS = (WORD, "48151623", "geh3im", "us3r")
 """What of them an answer must not have."""

@@ -32,16 +32,15 @@ END = 300
 """Of each of two partitions: one poll brings all of their records."""
 ADDED = secrets.token_urlsafe(45_000)
 """What the chain adds to each record, of 60,000 characters: 280 of them are a piece of 16 MiB."""
-CHAIN = chain_spec(
-    {
-        "value.converter": "JsonConverter",
-        "value.converter.schemas.enable": "false",
-        "transforms": "add",
-        "transforms.add.type": "InsertField$Value",
-        "transforms.add.static.field": "text",
-        "transforms.add.static.value": ADDED,
-    }
-)
+SETTINGS = {
+    "value.converter": "JsonConverter",
+    "value.converter.schemas.enable": "false",
+    "transforms": "add",
+    "transforms.add.type": "InsertField$Value",
+    "transforms.add.static.field": "text",
+    "transforms.add.static.value": ADDED,
+}
+CHAIN = chain_spec(SETTINGS)
 
 
 class Alternating:
@@ -115,3 +114,11 @@ def test_records_that_grow_less_are_read_at_once(tmp_path: Path) -> None:
     (batch,) = batches(options(tmp_path, growth_bytes=1 << 30), Route.DRIVER)
     assert not batch.is_full
     assert sum(part.file.records for part in batch.parts) == 2 * END
+
+
+def test_records_that_grow_and_are_compressed_well_end_a_read_too(tmp_path: Path) -> None:
+    """To make them takes as long: a portion of 5,000,000 short records would take hours, and others wait their turn."""
+    shared = chain_spec({**SETTINGS, "transforms.add.static.value": "a" * len(ADDED)})
+    answers = batches(replace(options(tmp_path, growth_bytes=5_000_000), chain=shared), Route.DRIVER)
+    assert sum(part.file.file_bytes for part in answers[0].parts) < 1_000_000
+    assert [batch.is_full for batch in answers] == [True, False]
