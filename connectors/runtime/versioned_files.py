@@ -69,8 +69,9 @@ class VersionedFiles:
         """Reads the newest versions of all files that are there, or of `names`, by name."""
         for _ in range(_READ_TRIES):
             with suppress(MissingFileError):
-                listed = _newest_of(self._infos()).items()
-                newest = {name: self._read(info) for name, info in listed if names is None or name in names}
+                listed = _newest_of(self._infos())
+                self._refuse_incomplete(listed)
+                newest = {name: self._read(info) for name, info in listed.items() if names is None or name in names}
                 break
         else:
             raise StorageError(f"{self._storage.location}/{self._folder} changes again and again.", "Ask again.")
@@ -81,6 +82,20 @@ class VersionedFiles:
         if names is None:
             self._newest, self._knows_all = newest, True
         return {name: version.data for name, version in sorted(newest.items()) if version.data != REMOVED}
+
+    def _refuse_incomplete(self, listed: Collection[str]) -> None:
+        """Raises StorageError if a file is there that this process knows, and is not `listed`.
+
+        What answers may be a proxy with a page of its own, or a store that lists late. A removal is listed.
+        """
+        for name, version in self._newest.items():
+            if name not in listed and version.data != REMOVED:
+                with suppress(MissingFileError):  # all that was left of it is gone, after KEPT_MS
+                    self._storage.read(self._path(name, version.number), _LONGEST)
+                    raise StorageError(
+                        f"{self._storage.location}/{self._folder} holds {name}, and a list of it does not show that.",
+                        "See whether storage.location is what answers, and not a proxy; it is asked again.",
+                    )
 
     def path(self, name: str) -> str:
         """Returns the path of the newest version that this process knows, as it is shown in messages."""

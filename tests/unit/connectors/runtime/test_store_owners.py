@@ -103,6 +103,19 @@ def test_who_has_lost_the_store_takes_it_up_again(workers: Workers) -> None:
     assert workers.stored() == {"b": TargetState.RUNNING, "c": TargetState.PAUSED, "d": TargetState.RUNNING}
 
 
+def test_connectors_that_a_list_leaves_out_run_on(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is stored is read again once the store was lost, perhaps as what answers is no store for a while."""
+    put(workers.a, config("a"))
+    workers.take().release()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryStorage, "walk", lambda *_: [])
+        with pytest.raises(StorageError):
+            workers.a.specs.target("a", TargetState.PAUSED)
+    assert workers.a.names() == ["a", NAME]
+    workers.a.specs.target("a", TargetState.PAUSED)
+    assert workers.stored() == {"a": TargetState.PAUSED}
+
+
 @pytest.mark.parametrize("change", ["put", "target", "delete"])
 @pytest.mark.parametrize("its", ["delete", "change"])
 def test_who_loses_the_store_during_a_change_replaces_nothing(workers: Workers, change: str, its: str) -> None:
