@@ -7,9 +7,6 @@ for each connector, so that the one that is to blame fails alone.
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +23,7 @@ from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
+from connectors.runtime.query_folder import query_folder
 from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
@@ -180,28 +178,28 @@ class SharedQuery:
 
     def _run_once(self, stop: threading.Event) -> BaseException | None:
         """Runs the query until it ends or `stop` is set; returns what it failed with."""
-        folder: Path | None = None
-        query: StreamingQuery | None = None
         self._restart.clear()
         self._failed = None
         try:
-            folder = Path(tempfile.mkdtemp(prefix=f"keyfold-query-{os.getpid()}-"))  # of mode 0700
-            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-            query = self._parts.start(
-                self._spark, self._link.address, f"file://{folder}/checkpoint", self._on_micro_batch
-            )
-            while query.isActive and not (self._clock.wait_ms(self._timings.look_ms, stop) or self._restart.is_set()):
-                self._end_if_overdue()
-            return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
+            with query_folder() as checkpoint:
+                return self._run_in(checkpoint, stop)
         except Exception as error:  # noqa: BLE001  # it is started again, or its connectors fail with it
             let_go(error)
             return error
+
+    def _run_in(self, checkpoint: Path, stop: threading.Event) -> BaseException | None:
+        """See `_run_once`; Spark makes its checkpoint in `checkpoint`."""
+        query: StreamingQuery | None = None
+        try:
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+            query = self._parts.start(self._spark, self._link.address, f"file://{checkpoint}", self._on_micro_batch)
+            while query.isActive and not (self._clock.wait_ms(self._timings.look_ms, stop) or self._restart.is_set()):
+                self._end_if_overdue()
+            return None if stop.is_set() or self._restart.is_set() else self._failure_of(query)
         finally:
             if query is not None:
                 with suppress(Exception):  # a JVM that has ended has no query either
                     query.stop()
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _end_if_overdue(self) -> None:
         """Ends the query if its micro-batch was asked to end early, and has not for a while: others wait for it.
