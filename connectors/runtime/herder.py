@@ -168,9 +168,13 @@ class Herder:
         return _is_ending(supervisor) or not _has_config_of(supervisor, spec)
 
     def is_fenced(self) -> bool:
-        """Returns whether there is a connector, and each was taken over by another worker."""
-        supervisors = self._all_supervisors()
-        return bool(supervisors) and all(isinstance(each.error, FencedError) for each in supervisors)
+        """Returns whether there is a connector, and each was taken over by another worker.
+
+        One that is STOPPED was not: it may be resumed here.
+        """
+        with self._lock:
+            supervisors = [self._supervisors.get(name) for name in self.specs.all()]
+        return bool(supervisors) and all(each and isinstance(each.error, FencedError) for each in supervisors)
 
     def alive(self) -> list[str]:
         """Returns the names of the connectors that run, sorted."""

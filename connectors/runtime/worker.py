@@ -104,6 +104,8 @@ class Worker:
         self._spark = spark
         self._graceful_ms = config.task_shutdown_graceful_timeout_ms
         self._stop = Stop()
+        # Whether it ends as all of its connectors were taken over: a restart over REST forgets what they ended with.
+        self._is_fenced = False
         # Whether SIGINT has come: `--once` ends with 130 then.
         self._interrupted = False
         # Set by SIGHUP and by a changed folder; the worker's own thread takes it.
@@ -136,7 +138,7 @@ class Worker:
                 errors_found = self._herder.release()
                 if self._herder.is_releasing:
                     self._abandon("giving back owner.lock")
-        code = outcome([self._gone, *errors_found])
+        code = errors.EXIT_FENCED if self._is_fenced else outcome([self._gone, *errors_found])
         return errors.EXIT_INTERRUPTED if code == errors.EXIT_OK and once and self._interrupted else code
 
     def _run(self, spark: SparkSession, *, once: bool) -> None:
@@ -247,7 +249,10 @@ class Worker:
 
     def _is_over(self) -> bool:
         """Returns whether no connector runs, or will by itself; one that waits for more ends only for other owners."""
-        return self._herder.is_fenced() if self._lives_on else not self._herder.is_any_alive()
+        if not self._lives_on:
+            return not self._herder.is_any_alive()
+        self._is_fenced = self._herder.is_fenced()
+        return self._is_fenced
 
     def _lost(self, spark: SparkSession, query: SharedQuery) -> bool:
         """Returns whether Spark's JVM, or the query for good, has ended; a signal to the process group ends it too."""

@@ -341,3 +341,15 @@ def test_files_come_and_go(herd: Herd) -> None:
     herd.made[NAME][0].over = True
     herder.apply(FileChanges(put=(load_connector(path, herd.worker),)))
     assert herd.said(NAME)[1:] == [["start"]]
+
+
+def test_a_worker_is_fenced_once_all_of_its_connectors_are(herd: Herd) -> None:
+    """One that is STOPPED has no run that another worker could fence, and may be resumed here."""
+    herder = herd.begin()
+    assert not herder.is_fenced()
+    put(herder, config("a"))
+    put(herder, config("b"), TargetState.STOPPED)
+    herd.made["a"][0].over, herd.made["a"][0].error = True, FencedError("other:1")
+    assert not herder.is_fenced()
+    herder.specs.delete("b")
+    assert herder.is_fenced()

@@ -14,12 +14,21 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
+from compactor.errors import FencedError
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
 from connectors.config.stores import connector_storage
 from connectors.config.worker import WorkerConfig
-from connectors.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNREACHABLE, SparkGoneError, UnreachableError
+from connectors.errors import (
+    EXIT_FAILED,
+    EXIT_FENCED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_UNREACHABLE,
+    SparkGoneError,
+    UnreachableError,
+)
 from connectors.kafka.access import KafkaAccess
 from connectors.progress.observer import Observer
 from connectors.runtime import status
@@ -284,3 +293,21 @@ def test_a_stop_while_brokers_are_looked_for_is_no_failure(tmp_path: Path) -> No
     assert made.run(once=True) == EXIT_INTERRUPTED
     assert status.read(connector_storage(config, files[0].config.name)) is None
     never.set()
+
+
+def test_a_fenced_worker_says_so_whatever_is_asked_as_it_ends(tmp_path: Path) -> None:
+    """A restart over REST forgets what a connector has ended with."""
+    one: Any = Supervisor(hangs=False)
+    config, herder = supervised(tmp_path, one)
+
+    def stop(**_: object) -> None:
+        one.error = None
+
+    def start(_: object) -> None:
+        one.error = FencedError("other:1 has taken it over.")
+
+    one.stop, one.start = stop, start
+    one.end()
+    parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_ms=10))
+    worker = Worker(config, herder, SystemClock(), Observer(), up(StandInSession()), parts=parts)
+    assert worker.run(once=False, lives_on=True) == EXIT_FENCED
