@@ -23,10 +23,11 @@ _CHECKPOINT: Final = "checkpoint"
 
 
 @contextmanager
-def query_folder() -> Iterator[Path]:
-    """Yields where the checkpoint is to be made, in a folder of mode 0700 that is removed at the end."""
-    _remove_left()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+def query_folder(place: Path | None = None) -> Iterator[Path]:
+    """Yields the path for the checkpoint, in a folder of mode 0700 in `place` (TMPDIR) that is removed at the end."""
+    place = place or Path(tempfile.gettempdir())
+    _remove_left(place)
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=place))
     try:
         with (folder / _HELD).open("wb") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
@@ -35,9 +36,9 @@ def query_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _remove_left() -> None:
+def _remove_left(place: Path) -> None:
     """Removes the folders that no process holds. What cannot be looked at is another account's."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in place.glob(f"{_PREFIX}*"):
         with suppress(OSError), (folder / _HELD).open("rb") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (folder / _CHECKPOINT).exists():

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from connectors.data.bounds import LONGEST_SCHEMA, MOST_REFERENCES, Extent
 from connectors.data.pace import ask_limit
@@ -88,6 +89,21 @@ _KNOWN: Final = {
 """Files that registries take for known, in addition to those that protoc brings."""
 
 
+class Protoc(Struct, frozen=True):
+    """How protoc is run; a test runs something else.
+
+    `code` is what its process of Python's runs, None for PROTOC; `waited_s` is WAITED_S; its files are made in
+    `folder`, None for that of TMPDIR.
+    """
+
+    code: str | None = None
+    waited_s: float = WAITED_S
+    folder: str | None = None
+
+
+_PROTOC: Final = Protoc()
+
+
 class CompiledFile:
     """A schema that was compiled, with everything that it imports; `weight` is about how many bytes it takes.
 
@@ -152,14 +168,16 @@ def _synthetic_oneofs(prefix: str, messages: Iterable[Any]) -> Iterator[str]:
         yield from _synthetic_oneofs(name, message.nested_type)
 
 
-def compiled(text: str, imports: Mapping[str, str]) -> CompiledFile:
+def compiled(text: str, imports: Mapping[str, str], protoc: Protoc = _PROTOC) -> CompiledFile:
     """Compiles a schema, which is a .proto file or, in base64, its descriptor; `imports` are others, by name.
 
-    Raises DataError if it is none.
+    Raises DataError if it is none, CompilerError if `protoc` cannot be run.
     """
     descriptor = _descriptor(text)
     try:
-        return CompiledFile(_from_text(text, imports) if descriptor is None else _ordered(descriptor, imports))
+        return CompiledFile(
+            _from_text(text, imports, protoc) if descriptor is None else _ordered(descriptor, imports, protoc)
+        )
     except (TypeError, KeyError, ValueError, RecursionError) as error:  # what is wrong between files
         raise DataError(f"The schema cannot be used: {reason_of(error)}.") from None
 
@@ -173,7 +191,7 @@ def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
 
 
 def _ordered(
-    root: descriptor_pb2.FileDescriptorProto, imports: Mapping[str, str]
+    root: descriptor_pb2.FileDescriptorProto, imports: Mapping[str, str], protoc: Protoc
 ) -> list[descriptor_pb2.FileDescriptorProto]:
     """Returns the files that `root` needs, each before those that need it, and `root` last.
 
@@ -200,16 +218,16 @@ def _ordered(
 
     collect(root)
     main = "".join(f'import "{name}";' for name in texts)
-    return [*(_from_text(f'syntax = "proto3"; {main}', imports)[:-1] if texts else []), *encoded]
+    return [*(_from_text(f'syntax = "proto3"; {main}', imports, protoc)[:-1] if texts else []), *encoded]
 
 
-def _from_text(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
+def _from_text(text: str, imports: Mapping[str, str], protoc: Protoc) -> list[descriptor_pb2.FileDescriptorProto]:
     """Compiles a .proto file; returns its descriptor after those of its imports.
 
     Raises DataError for what protoc refuses, CompilerError if it cannot be run.
     """
     try:
-        return _compiled(text, imports)
+        return _compiled(text, imports, protoc)
     except OSError as error:
         if error.errno in _OF_NAMES:
             raise DataError(f"The schema imports what has no name of a file: {error.strerror}.") from None
@@ -220,9 +238,9 @@ def _unable(reason: str) -> CompilerError:
     return CompilerError(f"Protoc cannot be run on this machine: {reason}.", _MEND)
 
 
-def _compiled(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.FileDescriptorProto]:
+def _compiled(text: str, imports: Mapping[str, str], protoc: Protoc) -> list[descriptor_pb2.FileDescriptorProto]:
     """See `_from_text`; a refusal counts only if another schema is compiled then. Raises OSError, too."""
-    with tempfile.TemporaryDirectory(prefix="keyfold-") as folder:
+    with tempfile.TemporaryDirectory(prefix="keyfold-", dir=protoc.folder) as folder:
         for name, content in {**_KNOWN, **imports, _MAIN: text}.items():
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or "\0" in name:
@@ -231,8 +249,10 @@ def _compiled(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.File
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
         out, said = Path(folder, "out"), Path(folder, "said")
-        command = [sys.executable, "-c", PROTOC, "-I", folder, "--include_imports"]
-        if code := _exit_code([*command, "--descriptor_set_out", str(out), _MAIN], said):
+        command = [sys.executable, "-c", protoc.code or PROTOC, "-I", folder, "--include_imports"]
+        if code := _exit_code([*command, "--descriptor_set_out", str(out), _MAIN], said, protoc.waited_s):
+            if not (out.exists() or text == _PLAIN or code < 0):
+                _from_text(_PLAIN, {}, protoc)
             raise _refusal(code, text, out, said)
         if out.stat().st_size > _COMPILED:
             raise DataError(f"The schema takes more than {_COMPILED} bytes once it is compiled.", "Shorten its names.")
@@ -240,7 +260,7 @@ def _compiled(text: str, imports: Mapping[str, str]) -> list[descriptor_pb2.File
 
 
 def _refusal(code: int, text: str, out: Path, said: Path) -> DataError | CompilerError:
-    """Returns what the exit code `code` of protoc means for a schema; raises CompilerError as `_from_text`."""
+    """Returns what the exit code `code` of protoc means for a schema, if it compiles the plain one."""
     if code in _ENDED_BY_OTHERS:
         return _unable(f"it was ended by signal {-code}")
     if code == -signal.SIGXCPU:
@@ -249,19 +269,18 @@ def _refusal(code: int, text: str, out: Path, said: Path) -> DataError | Compile
         return _unable("what it has compiled cannot be written")
     if text == _PLAIN:
         return _unable("it refuses any schema")
-    _from_text(_PLAIN, {})
     with said.open(encoding="utf-8", errors="replace") as errors:
         lines = errors.read(_SAID).replace(str(said.parent), "").splitlines()
     lines = [line for line in lines if not _NOISE.match(line)]
     return DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
 
 
-def _exit_code(command: Sequence[str], said: Path) -> int:
+def _exit_code(command: Sequence[str], said: Path, waited_s: float) -> int:
     """Runs protoc; returns its exit code, and leaves what it says in the file `said`.
 
     Raises CompilerError if it is not over in time, what the limit of the portion raises, if that is sooner, OSError.
     """
-    until = time.monotonic() + WAITED_S
+    until = time.monotonic() + waited_s
     with said.open("wb") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
         try:
@@ -272,4 +291,4 @@ def _exit_code(command: Sequence[str], said: Path) -> int:
         finally:
             process.kill()
             process.wait()
-    raise _unable(f"it was not over within {WAITED_S:g} s")
+    raise _unable(f"it was not over within {waited_s:g} s")

@@ -33,6 +33,8 @@ class MemoryStorage:
         root: str = "",
     ) -> None:
         self._clock = clock or ManualClock()
+        # Set by a test: lists are empty, as those that a proxy answers with a page of its own.
+        self.lists_nothing = False
         self._files = {} if files is None else files
         self._locks = {} if locks is None else locks
         self._root = root
@@ -85,6 +87,8 @@ class MemoryStorage:
         return sorted({path[len(below) :].partition("/")[0] for path in tuple(self._files) if path.startswith(below)})
 
     def walk(self, folder: str) -> Files:
+        if self.lists_nothing:
+            return []
         below = self._below(folder)
         found = [(path, *entry) for path, entry in sorted(self._files.items()) if path.startswith(below)]
         return [FileInfo(path[len(self._root) :], len(data), modified) for path, data, modified in found]

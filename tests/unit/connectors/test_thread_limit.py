@@ -7,9 +7,6 @@ some twenty.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Executor, Future
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
@@ -24,23 +21,17 @@ from connectors.errors import NoThreadError, RegistryError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.progress.observer import Observer
 from connectors.registry.http_client import HttpClient, HttpRequest
-from connectors.registry.schema_registry import SchemaRegistry
-from connectors.runtime.connector_files import FileChanges
 from connectors.runtime.lifecycle import RunState
 from connectors.runtime.status import ConnectorState
 from connectors.runtime.supervisor import RunContext, Supervisor
-from connectors.runtime.worker import Worker
-from connectors.source import read_task
-from connectors.source.assignment import PortionSplit, ReadTask
-from connectors.source.poller import Pollers, SourcePoller
+from connectors.source.poller import Pollers
 from connectors.threads import CancellableThread
 from tests.support.cli import NAME, connector_file, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.herd import Herd, config, put
 from tests.support.kafka import wait_until
-from tests.support.memory.schema_registry import MemoryRegistry
+from tests.support.memory.schema_registry import MemoryRegistry, served
 from tests.support.rest import message, rest_worker
-from tests.support.source_options import source_options
 from tests.support.thread_limit import no_thread_named
 from tests.unit.connectors.chain.test_chain import batch
 from tests.unit.connectors.chain.test_key_identity import V1, encoded
@@ -49,18 +40,19 @@ TIMEOUT_S = 10.0
 AVRO = {
     "compaction.key.identity": "avro",
     "key.converter": "keyfold.Avro",
-    "key.converter.schema.registry.url": "http://thread-limit:1",
 }
 
 
-def test_no_record_is_rejected_as_its_schema_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_record_is_rejected_as_its_schema_cannot_be_asked_for() -> None:
     """That is no answer of the registry's, so it is asked again; with errors.tolerance=all the record would be lost."""
     memory = MemoryRegistry()
-    monkeypatch.setattr("connectors.converters.registered.SchemaRegistry", partial(SchemaRegistry, transport=memory))
-    chain, records = Chain(chain_spec(AVRO), str), batch((encoded(V1, memory.add(V1), {"id": 1}), b"v"))
-    with no_thread_named("http-request"), pytest.raises(RegistryError, match="does not answer: UnsentRequest"):
-        chain.apply(records)
-    assert chain.apply(records)["rejected"].to_pylist() == [None]
+    records = batch((encoded(V1, memory.add(V1), {"id": 1}), b"v"))
+    with served(memory) as url:
+        chain = Chain(chain_spec({**AVRO, "key.converter.schema.registry.url": url}), str)
+        with no_thread_named("http-request"), pytest.raises(RegistryError, match="does not answer: UnsentRequest"):
+            chain.apply(records)
+        assert chain.apply(records)["rejected"].to_pylist() == [None]
+        chain.close()
 
 
 def test_a_request_that_had_no_thread_holds_up_none_after_it() -> None:
@@ -72,20 +64,6 @@ def test_a_request_that_had_no_thread_holds_up_none_after_it() -> None:
         assert client.ask(HttpRequest("GET", "http://a/b", {}), TIMEOUT_S).status == httpx.codes.OK
 
 
-def test_a_slow_connector_without_a_thread_has_another_turn() -> None:
-    """Those that are asked for together go on, and it does not fail."""
-    slow, quick = (Mock(plannable=False, partitions=list, plan=Mock(return_value=False)) for _ in range(2))
-    poller = SourcePoller(cast("Any", None), cast("Any", Mock()), lambda: None, cast("Any", ManualClock()))
-    for each in (slow, quick):
-        poller.add(each)
-    poller._slow = {slow: None}
-    with no_thread_named("source-poller-slow"):
-        poller.poll()
-    assert (slow.fail.called, quick.fail.called, quick.plan.called) == (False, False, True)
-    poller.poll()
-    wait_until(lambda: slow.plan.called, "it is asked for", TIMEOUT_S)
-
-
 def test_no_connector_gets_a_poller_without_a_thread() -> None:
     """Nothing would be planned for it, nor for all that come after it with equal settings."""
     clients = ClientSettings({}, {}, {})
@@ -95,22 +73,6 @@ def test_no_connector_gets_a_poller_without_a_thread() -> None:
     poller = pollers.borrow(clients)
     assert poller.is_alive()
     pollers.give_back(poller)
-
-
-class _NoThreads(Executor):
-    """A pool that can start no thread."""
-
-    def submit(self, *_: object, **__: object) -> Future[Any]:
-        raise RuntimeError("can't start new thread")
-
-
-def test_a_micro_batch_that_no_thread_writes_is_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The query goes on: it would else be started again, and fail every connector with the second time."""
-    portion = PortionSplit(1, source_options(topics=["t"]), (), cast("Any", None))
-    monkeypatch.setattr(read_task, "read_bounded", lambda portions: [(each, []) for each in portions])
-    delivered: list[object] = []
-    read_task.read_in_driver([ReadTask((portion,), bounded=True)], _NoThreads(), lambda *pair: delivered.append(pair))
-    assert delivered == []
 
 
 @pytest.fixture
@@ -149,30 +111,9 @@ def test_a_connector_is_forgotten_once_its_lock_can_be_given_back(tmp_path: Path
     assert "release" not in herd.made["a"][0].said
     assert herd.said("b") == [["start"]]
     herder.reconcile()
-    assert herder._locks.wait(TIMEOUT_S)
-    assert "release" in herd.made["a"][0].said
+    wait_until(lambda: "release" in herd.made["a"][0].said, "it gives its lock back", TIMEOUT_S)
     with no_thread_named("owner-locks"):
         herd.end()
-
-
-@pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Worker]:
-    """One that has not begun."""
-    herd = Herd(tmp_path)
-    files: Any = Mock(reload=Mock(return_value=FileChanges()))
-    yield Worker(herd.worker, herd.begin(), cast("Any", ManualClock()), Observer(), cast("Any", Mock()), files)
-    herd.end()
-
-
-def test_files_are_read_again_once_there_is_a_thread_for_that(worker: Worker) -> None:
-    """A SIGHUP is not forgotten, and does not end the worker."""
-    worker.reload()
-    files: Any = worker._files
-    with no_thread_named("reload"):
-        worker._begin_reload()
-    assert not files.reload.called
-    worker._begin_reload()
-    wait_until(lambda: files.reload.called, "they are read", TIMEOUT_S)
 
 
 def test_a_request_that_no_thread_answers_is_told_to_come_again(tmp_path: Path) -> None:

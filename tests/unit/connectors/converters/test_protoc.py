@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import time
-from unittest.mock import Mock
 
 import pytest
 
 from connectors.converters.protobuf import files
-from connectors.converters.protobuf.files import compiled
+from connectors.converters.protobuf.files import Protoc, compiled
 from connectors.data.kept import Refusals
 from connectors.data.pace import limited
 from connectors.errors import CompilerError, DataError, PortionLateError
@@ -46,15 +44,15 @@ def test_a_stop_ends_protoc() -> None:
         compiled(ORDER, {})
 
 
-def test_a_schema_that_takes_protoc_long_is_refused_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_that_takes_protoc_long_is_refused_for_longer() -> None:
     """Ten times as long as that took: records that name it again and again cost a tenth of the time."""
-    monkeypatch.setattr(files, "PROTOC", "import os, signal; os.kill(os.getpid(), signal.SIGXCPU)")
+    ended = Protoc("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)")
     clock = ManualClock()
     refusals = Refusals(clock)
 
     def compile_it() -> None:
         clock.advance(20_000)
-        compiled(ORDER, {})
+        compiled(ORDER, {}, ended)
 
     with pytest.raises(DataError, match="takes protoc more than"):
         refusals.of(1, compile_it)
@@ -65,35 +63,24 @@ def test_a_schema_that_takes_protoc_long_is_refused_for_longer(monkeypatch: pyte
     refusals.of(1, lambda: None)
 
 
+SYSTEM = "import os, signal, sys, time"
+
+
 @pytest.mark.parametrize(
     ("protoc", "reason"),
     [
-        ("raise SystemExit(1)", "it refuses any schema"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "it was ended by signal 9"),
-        ("open(sys.argv[-2], 'w').close(); raise SystemExit(1)", "what it has compiled cannot be written"),
-        ("time.sleep(60)", "it was not over within 0.3 s"),
+        (Protoc("raise SystemExit(1)"), "it refuses any schema"),
+        (Protoc(f"{SYSTEM}; os.kill(os.getpid(), signal.SIGKILL)"), "it was ended by signal 9"),
+        (Protoc(f"{SYSTEM}; open(sys.argv[-2], 'w'); sys.exit(1)"), "what it has compiled cannot be written"),
+        (Protoc(f"{SYSTEM}; time.sleep(60)", waited_s=0.3), "it was not over within 0.3 s"),
+        (Protoc(folder="/nothing/there"), "No such file or directory"),
     ],
+    ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_a_machine_without_room_makes_no_error_of_a_record(
-    monkeypatch: pytest.MonkeyPatch, protoc: str, reason: str
-) -> None:
+def test_a_machine_without_room_makes_no_error_of_a_record(protoc: Protoc, reason: str) -> None:
     """The record would be let go, or be a dead letter, as the disk of TMPDIR is full or memory is short."""
-    monkeypatch.setattr(files, "WAITED_S", 0.3 if "sleep" in protoc else files.WAITED_S)
-    monkeypatch.setattr(files, "PROTOC", f"import os, signal, sys, time; {protoc}")
-    memory = MemoryRegistry()
-    made, number = converter(memory), add(memory)
-    with pytest.raises(CompilerError, match=reason):
-        made.to_connect_data("t", [], framed(number, b""))
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.ENOENT, errno.EAGAIN])
-def test_what_the_system_refuses_is_no_error_of_a_record(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """Room, files and processes are the machine's; once there are some, the schema is compiled."""
-    with monkeypatch.context() as patch:
-        patch.setattr("tempfile.TemporaryDirectory", Mock(side_effect=OSError(code, "No.")))
-        with pytest.raises(CompilerError, match=r"Protoc cannot be run on this machine: No\."):
-            compiled(ORDER, {})
-    assert compiled(ORDER, {}).message((0,)).name
+    with pytest.raises(CompilerError, match=f"Protoc cannot be run on this machine: {reason}"):
+        compiled(ORDER, {}, protoc)
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "main.proto/b", "google", "\udc80"])

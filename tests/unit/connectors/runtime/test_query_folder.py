@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from connectors.runtime.query_folder import query_folder
 from tests.support.cli import environment
 
@@ -22,11 +20,6 @@ with query_folder() as checkpoint:
     print(checkpoint.parent, flush=True)
     sys.stdin.read()
 """
-
-
-@pytest.fixture(autouse=True)
-def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
 
 @contextmanager
@@ -44,12 +37,12 @@ def test_the_folder_of_a_worker_that_was_killed_goes_with_the_next_start(tmp_pat
     """While it runs it stays; so does one that no worker has locked yet, and what is somebody else's."""
     (tmp_path / "keyfold-query-1-foreign").mkdir()
     with another(tmp_path) as (folder, process):
-        with query_folder():
+        with query_folder(tmp_path):
             assert folder.is_dir()
         process.kill()
         process.wait()
         assert folder.is_dir()
-        with query_folder() as checkpoint:
+        with query_folder(tmp_path) as checkpoint:
             assert not folder.exists()
             assert checkpoint.parent.stat().st_mode & 0o777 == 0o700
     assert [path.name for path in tmp_path.iterdir()] == ["keyfold-query-1-foreign"]
@@ -60,5 +53,5 @@ def test_a_folder_without_a_checkpoint_is_left(tmp_path: Path) -> None:
     with another(tmp_path, "begun") as (folder, process):
         process.kill()
         process.wait()
-        with query_folder():
+        with query_folder(tmp_path):
             assert folder.is_dir()

@@ -103,14 +103,14 @@ def test_who_has_lost_the_store_takes_it_up_again(workers: Workers) -> None:
     assert workers.stored() == {"b": TargetState.RUNNING, "c": TargetState.PAUSED, "d": TargetState.RUNNING}
 
 
-def test_connectors_that_a_list_leaves_out_run_on(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connectors_that_a_list_leaves_out_run_on(workers: Workers) -> None:
     """What is stored is read again once the store was lost, perhaps as what answers is no store for a while."""
     put(workers.a, config("a"))
     workers.take().release()
-    with monkeypatch.context() as patch:
-        patch.setattr(MemoryStorage, "walk", lambda *_: [])
-        with pytest.raises(StorageError):
-            workers.a.specs.target("a", TargetState.PAUSED)
+    workers.memory.lists_nothing = True
+    with pytest.raises(StorageError):
+        workers.a.specs.target("a", TargetState.PAUSED)
+    workers.memory.lists_nothing = False
     assert workers.a.names() == ["a", NAME]
     workers.a.specs.target("a", TargetState.PAUSED)
     assert workers.stored() == {"a": TargetState.PAUSED}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import StorageError
-from compactor.storage.base import FileInfo, Storage
+from compactor.storage.base import Storage
 from connectors.config.fields import is_connector_name
 from connectors.errors import SupersededError
 from connectors.runtime.versioned_files import KEPT_MS, REMOVED, VersionedFiles
@@ -259,27 +259,18 @@ def test_two_writers_agree_on_what_is_there(steps: list[tuple[int, str, bytes]])
         assert stored(memory).get("a") == is_there
 
 
-class Forgetful(MemoryStorage):
-    """A store whose lists are empty for a while, as those are that a proxy answers with a page of its own."""
-
-    lists = True
-
-    def walk(self, folder: str) -> list[FileInfo]:
-        return super().walk(folder) if self.lists else []
-
-
 def test_what_a_list_leaves_out_is_not_gone() -> None:
     """Every connector that was made over REST would end, and be there again only with the worker's next start."""
-    storage = Forgetful()
+    storage = MemoryStorage()
     files = VersionedFiles(storage, "f", is_connector_name)
     files.write("a", b"kept")
     files.write("b", b"gone")
     files.remove("b")
     assert files.read() == {"a": b"kept"}
-    storage.lists = False
+    storage.lists_nothing = True
     with pytest.raises(StorageError, match="f holds a, and a list of it does not show that"):
         files.read()
-    storage.lists = True
+    storage.lists_nothing = False
     assert files.read() == {"a": b"kept"}
     for info in storage.walk("f"):
         storage.delete(info.path)

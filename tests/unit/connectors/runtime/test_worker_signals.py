@@ -23,6 +23,7 @@ from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.worker import Worker, WorkerParts, WorkerTimings
 from tests.support.cli import NAME, connector_file, worker_file, worker_over
 from tests.support.spark_standins import StandInSession, starting, up
+from tests.support.thread_limit import no_thread_named
 
 QUIET = WorkerParts(query=lambda *_, **__: Mock(failure=None), timings=WorkerTimings(look_ms=10))
 
@@ -211,3 +212,25 @@ def test_files_whose_connectors_storage_is_away_are_taken_up_later(tmp_path: Pat
         running.join(20)
     late = [line["event"] for line in logged if line["event"] == "connector files wait for the storage"]
     assert len(late) == 2
+
+
+def test_files_are_read_again_once_there_is_a_thread_for_that(tmp_path: Path) -> None:
+    """A SIGHUP is not forgotten, and does not end the worker."""
+    config, clock, read_again = load_worker(worker_file(tmp_path)), SystemClock(), threading.Event()
+
+    class Files(ConnectorFiles):
+        def reload(self) -> FileChanges:
+            read_again.set()
+            return FileChanges()
+
+    parts = WorkerParts(query=QUIET.query, timings=WorkerTimings(look_ms=10))
+    herder = Herder(config, clock, Observer())
+    worker = Worker(config, herder, clock, Observer(), up(), Files(config, []), parts)
+    running = threading.Thread(target=worker.run, kwargs={"once": False, "lives_on": True}, daemon=True)
+    with no_thread_named("reload", times=2):
+        running.start()
+        worker.reload()
+        assert read_again.wait(20)
+    worker.on_stop(signal.SIGTERM, None)
+    running.join(20)
+    assert not running.is_alive()

@@ -21,6 +21,7 @@ from tests.support.kafka import wait_until
 from tests.support.memory.admin import MemoryAdmin
 from tests.support.source_options import NOBODY, source_options
 from tests.support.subscribed import batch_of
+from tests.support.thread_limit import no_thread_named
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 TIMEOUT_S = 10.0
@@ -177,6 +178,7 @@ class Slow:
     """A connector whose leader takes 5 s for each answer, by `clock`; it is asked for one after the other."""
 
     def __init__(self, clock: ManualClock) -> None:
+        self.options = options("slow", "a")
         self.clock = clock
         self.plannable = True
         self.slow = True
@@ -236,6 +238,21 @@ def test_a_slow_connector_is_asked_alone_until_its_own_answer_is_quick(worker: W
     assert [together() for _ in range(3)] == [1, 1, 1]
     slow.plannable, slow.slow = True, False
     wait_until(lambda: together() == 2, "both are asked together again", TIMEOUT_S)
+
+
+def test_a_slow_connector_without_a_thread_has_another_turn(worker: Worker) -> None:
+    """Those that are asked for together go on, and it does not fail."""
+    clock = ManualClock()
+    poller = worker.poller(clock)
+    slow, other = Slow(clock), Planned()
+    poller.add(cast("Any", slow))
+    poller.poll()
+    poller.add(cast("Any", other))
+    with no_thread_named("source-poller-slow"):
+        poller.poll()
+    assert (slow.plans, other.plans) == (1, 1)
+    poller.poll()
+    wait_until(lambda: slow.plans > 1, "it is asked for", TIMEOUT_S)
 
 
 def test_few_slow_connectors_are_asked_at_a_time_and_each_gets_its_turn(worker: Worker) -> None:

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -227,3 +227,17 @@ def test_an_unknown_schema_rejects_its_record_alone(found: Portions, memory: Slo
     (written,) = rows_of(rows).values()
     assert isinstance(written, Batch)
     assert [part.rejected for part in written.parts] == [1]
+
+
+class NoThreads(Executor):
+    """A pool that can start no thread."""
+
+    def submit(self, *_: object, **__: object) -> Future[Any]:
+        raise RuntimeError("can't start new thread")
+
+
+def test_a_micro_batch_that_no_thread_writes_is_read_apart(found: Portions) -> None:
+    """The query goes on: it would else be started again, and fail every connector with the second time."""
+    delivered: list[object] = []
+    read_in_driver(found.tasks(), NoThreads(), lambda *pair: delivered.append(pair))
+    assert delivered == []
