@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -82,16 +83,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     are dealt one by one, and so are those of faults/, where each process has a worker of its own.
     """
     for item in items:
-        item.add_marker(_folder(item))
+        folder = _folder(item.path)
+        item.add_marker(folder)
         if item.get_closest_marker("long") and "LONG" not in os.environ:
             item.add_marker(pytest.mark.skip(reason="make long runs it"))
-        if _folder(item) not in _DEALT or (_folder(item) == "e2e" and item.path.name in _SHARING):
-            item.add_marker(pytest.mark.xdist_group(item.path.relative_to(ROOT / "tests").as_posix()))
-    items.sort(key=lambda item: (_ORDER.index(_folder(item)), item.path.name not in _LONG))
+        if folder not in _DEALT or (folder == "e2e" and item.path.name in _SHARING):
+            item.add_marker(pytest.mark.xdist_group(_within(item.path)))
+    items.sort(key=lambda item: (_ORDER.index(_folder(item.path)), item.path.name not in _LONG))
 
 
-def _folder(item: pytest.Item) -> str:
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
+@cache  # ten thousand tests are in five hundred files
+def _within(path: Path) -> str:
+    return path.relative_to(ROOT / "tests").as_posix()
+
+
+@cache
+def _folder(path: Path) -> str:
+    folder = _within(path).partition("/")[0]
     return folder if folder in _ORDER else "unit"
 
 
