@@ -113,11 +113,11 @@ def test_identities_are_remembered_by_their_bytes() -> None:
 
 
 def test_short_identities_are_remembered_up_to_their_bytes() -> None:
-    """50,000 keys of 900 bytes with identities as long would take 110 MB; some 64 MB of them are kept."""
+    """42,000 keys of 900 bytes with identities as long would take 92 MB; some 64 MB of them are kept."""
     identity = JsonKeyIdentity()
     text = "x" * 880
     with little_room(80 << 20):
-        for number in range(50_000):
+        for number in range(42_000):
             identity.of((), b'["%s", %d]' % (text.encode(), number))
 
 

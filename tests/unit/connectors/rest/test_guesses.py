@@ -22,6 +22,8 @@ TRIES = 3
 ELSEWHERE = "127.0.0.2"
 COST = 8
 """Of the hashes: a check takes some 15 ms, so that all places are taken most of the time."""
+PAUSE_S = 0.02
+"""After this a client that was refused comes again: with no pause, clients take the processors from what they ask."""
 LATE_S = 30.0
 
 
@@ -51,10 +53,10 @@ def guessing(
 
     Yields their refusals.
     """
-    over, refused, known = threading.Event(), list[httpx.Response](), set[int]()
+    over, all_known, refused, known = threading.Event(), threading.Event(), list[httpx.Response](), set[int]()
 
     def guess(number: int) -> None:
-        place = httpx.HTTPTransport(local_address=address.format(number + 1))
+        place = httpx.HTTPTransport(verify=False, local_address=address.format(number + 1))
         login = (name(number), "guess")
         with httpx.Client(base_url=worker.url, auth=login, timeout=LATE_S, transport=place) as client:
             while not over.is_set():
@@ -62,8 +64,10 @@ def guessing(
                 assert answer.status_code in (401, 503), answer
                 if answer.status_code == 503:
                     refused.append(answer)
+                    over.wait(PAUSE_S)
                 else:
                     known.add(number)
+                    all_known.wait(LATE_S)  # so that it takes no place from those that are not known yet
 
     with ThreadPoolExecutor(GUESSERS) as pool:
         guesses = [pool.submit(guess, number) for number in range(GUESSERS)]
@@ -71,16 +75,18 @@ def guessing(
             # Until then an address has given no wrong password yet, and comes before none.
             wait_until(lambda: len(known) == GUESSERS, "each address is known to guess")
             refused.clear()
+            all_known.set()
             wait_until(lambda: len(refused) > GUESSERS, "no place is left")
             yield refused
         finally:
             over.set()
+            all_known.set()
         for each in guesses:
             each.result()
 
 
 def _asked_from_elsewhere(worker: RestWorker, name: str) -> int:
-    transport = httpx.HTTPTransport(local_address=ELSEWHERE)
+    transport = httpx.HTTPTransport(verify=False, local_address=ELSEWHERE)
     with httpx.Client(base_url=worker.url, auth=(name, name), timeout=LATE_S, transport=transport) as client:
         return client.get("/connectors").status_code
 

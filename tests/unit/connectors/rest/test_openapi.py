@@ -25,7 +25,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 15
+EXAMPLES = 10
 
 
 @pytest.fixture(scope="module")
