@@ -28,7 +28,7 @@ from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage
 
 BUCKETS = 2
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 def client_of(url: str) -> httpx.Client:

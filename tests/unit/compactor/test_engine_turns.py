@@ -17,7 +17,7 @@ from compactor.metrics import Counters
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import RangeRead, TopicPartition
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @pytest.fixture

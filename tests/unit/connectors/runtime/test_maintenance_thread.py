@@ -25,7 +25,7 @@ from connectors.runtime.maintenance_thread import (
 from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 SCHEDULE = MaintenanceSchedule(initial_delay_ms=60_000, backoff_ms=15_000)
 
 

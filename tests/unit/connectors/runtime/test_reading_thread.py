@@ -40,7 +40,7 @@ from tests.support.clocks import ManualClock
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 STEP_MS = 100
 BATCH = Batch(ranges=(), parts=(), bytes_read=1)
 OFFER = Offer(source_options(topics=["t"]), (), {})

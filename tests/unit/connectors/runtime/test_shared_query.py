@@ -29,7 +29,7 @@ from tests.support.source_options import source_options
 from tests.support.spark_standins import StandInSession
 from tests.support.subscribed import batch_of
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 class Streams:

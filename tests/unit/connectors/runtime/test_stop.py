@@ -12,7 +12,7 @@ import pytest
 from connectors.runtime.stop import Stop
 from connectors.spark.cancellable_job import CancellableJob
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 @pytest.mark.parametrize(

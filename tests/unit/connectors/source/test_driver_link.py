@@ -24,7 +24,7 @@ from connectors.source.plan import SourceRange
 from tests.support.kafka import wait_until
 from tests.support.source_options import source_options
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 class Plans:

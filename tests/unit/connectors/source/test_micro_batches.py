@@ -18,7 +18,7 @@ from connectors.source.subscription import Subscription
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.subscribed import Subscribed, batch_of
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 TASKS = 3
 
 

@@ -24,7 +24,7 @@ from tests.support.subscribed import batch_of
 from tests.support.thread_limit import no_thread_named
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 class NotingClock(SystemClock):

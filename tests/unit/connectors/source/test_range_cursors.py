@@ -11,7 +11,7 @@ import pytest
 from connectors.source import range_cursors as module
 from connectors.source.range_cursors import uncollected
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 def test_it_is_on_again_after_the_last_of_several_calls() -> None:

@@ -20,7 +20,7 @@ from tests.support.kafka import wait_until
 from tests.support.memory.cluster import MemoryCluster
 from tests.support.subscribed import Subscribed, batch_of
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 30.0
 
 
 @pytest.fixture
