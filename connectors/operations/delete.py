@@ -43,7 +43,7 @@ from connectors.operations.deletion_preview import (
     preview_of,
     was_redriven,
 )
-from connectors.runtime.connector_store import ConnectorStore
+from connectors.runtime.store.connector_store import ConnectorStore
 from connectors.runtime.takeover import DELETING, LOCK_POLL_S, abandoned_s
 
 

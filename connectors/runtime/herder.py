@@ -24,10 +24,10 @@ from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, NoThreadError, UsageError
 from connectors.progress.observer import Observer
 from connectors.runtime.connector_files import FileChanges
-from connectors.runtime.connector_store import ConnectorStore
 from connectors.runtime.connectors import ConnectorSpec, ConnectorSpecs
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
+from connectors.runtime.store.connector_store import ConnectorStore
 from connectors.runtime.supervised_connector import Connector
 from connectors.runtime.supervisor import RunContext, Supervisor
 from connectors.runtime.takeover import StartPlace

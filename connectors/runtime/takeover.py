@@ -27,8 +27,8 @@ from connectors.kafka.access import KafkaAccess
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.retry import poll_until
-from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.kafka_broker import KafkaBroker
+from connectors.runtime.store.connector_store import FOLDER
 
 _log = structlog.get_logger()
 

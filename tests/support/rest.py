@@ -19,10 +19,10 @@ from connectors.config.stores import worker_storage
 from connectors.progress.observer import Observer
 from connectors.rest.listeners import LIMITS, ClientLimits, bind
 from connectors.rest.service import listening
-from connectors.runtime.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.herder import Herder
 from connectors.runtime.lifecycle import RunState, TargetState
 from connectors.runtime.status import ConnectorState, Status
+from connectors.runtime.store.connector_store import FOLDER, ConnectorStore
 from connectors.runtime.supervisor import RunContext
 from tests.support.cli import worker_file
 from tests.support.memory.storage import FailingStorage

@@ -83,8 +83,8 @@ def _run(
     log.info("starting", storage=worker_storage(config).location, connectors=[file.config.name for file in loaded])
     spark = (parts.spark_start or SparkStart)(config.spark_master, config.spark_settings, config.executors_package)
     from connectors.rest.service import listening  # half a second of imports, which the JVM does not wait for
-    from connectors.runtime.connector_store import ConnectorStore
     from connectors.runtime.herder import Herder
+    from connectors.runtime.store.connector_store import ConnectorStore
     from connectors.runtime.worker import Worker
 
     clock = SYSTEM_CLOCK

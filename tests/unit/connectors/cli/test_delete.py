@@ -20,8 +20,8 @@ from connectors.errors import UsageError
 from connectors.kafka.access import KafkaAccess
 from connectors.operations.deletion_preview import DeletionPlan, DeletionPreview, OutputTopic
 from connectors.runtime import takeover
-from connectors.runtime.connector_store import ConnectorStore, StoredConnector
 from connectors.runtime.lifecycle import TargetState
+from connectors.runtime.store.connector_store import ConnectorStore, StoredConnector
 from tests.support.cli import connector_file, invoke, keep, row, storage_of, worker_file
 
 

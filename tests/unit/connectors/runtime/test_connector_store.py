@@ -22,8 +22,8 @@ from compactor.storage.local import LocalStorage
 from connectors.config.files import load_worker
 from connectors.config.stores import worker_storage
 from connectors.errors import SupersededError
-from connectors.runtime.connector_store import FOLDER, ConnectorStore, StoredConnector
 from connectors.runtime.lifecycle import TargetState
+from connectors.runtime.store.connector_store import FOLDER, ConnectorStore, StoredConnector
 from tests.support.cli import worker_file
 from tests.support.stores.moto_server import moto_server
 

@@ -49,10 +49,10 @@ from connectors.errors import (
 from connectors.placeholders import resolve
 from connectors.progress.observer import Observer
 from connectors.runtime import status
-from connectors.runtime.connector_store import FOLDER
 from connectors.runtime.connector_task import TaskReport
 from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog
 from connectors.runtime.stop import Stop
+from connectors.runtime.store.connector_store import FOLDER
 from connectors.runtime.supervisor import NOT_DONE, RunContext, Supervisor
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
