@@ -7,7 +7,7 @@ asked meanwhile, and ends the wait as soon as it answers; a `restart` request do
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -16,15 +16,16 @@ from msgspec import Struct
 
 from compactor.catalog import requests
 from compactor.catalog.requests import Answer, Request
-from compactor.errors import FencedError, KeyfoldError, StorageError
+from compactor.errors import FencedError, KeyfoldError, StorageError, TruncatedError
 from compactor.storage.base import Storage
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.worker import WorkerConfig
-from connectors.errors import NoConnectionError
+from connectors.errors import NoConnectionError, SparkGoneError, TopicSetAsideError
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.probe import probe_all
 from connectors.progress.observer import Interval
+from connectors.runtime.lifecycle import RunEvent
 from connectors.runtime.request_handler import OF_A_RUN, RESYNCS
 
 POLL_MS: Final = 1_000
@@ -58,6 +59,21 @@ def is_retriable(error: BaseException) -> bool:
     if isinstance(error, FencedError):
         return False
     return error.retriable if isinstance(error, KeyfoldError) else isinstance(error, Exception)
+
+
+def event_of(error: BaseException, set_aside: Collection[str], *, is_last: bool) -> RunEvent:
+    """Returns what a run is that failed with `error`, if earlier ones have set the topics `set_aside` aside.
+
+    `is_last`: this process begins no other run.
+    """
+    if isinstance(error, FencedError):
+        return RunEvent.FENCED
+    is_new = isinstance(error, TopicSetAsideError) and str(error.topic) not in set_aside
+    if is_new or isinstance(error, TruncatedError):
+        return RunEvent.GO_ON
+    if is_last or isinstance(error, SparkGoneError):
+        return RunEvent.LAST
+    return RunEvent.RETRIABLE if is_retriable(error) else RunEvent.FATAL
 
 
 class Outage:

@@ -23,7 +23,6 @@ from compactor.ingest.ingest import gather
 from compactor.spark.errors import briefly
 from connectors.clock import Clock
 from connectors.kafka.client_settings import ClientSettings
-from connectors.runtime.query_folder import query_folder
 from connectors.source.datasource import Address
 from connectors.source.driver_link import DriverLink
 from connectors.source.micro_batches import MicroBatches
@@ -34,6 +33,7 @@ from connectors.source.read_task import read_in_driver
 from connectors.source.subscription import Subscription
 from connectors.source.topics import SharedAnswers, shared_answers
 from connectors.spark import session, stream
+from connectors.spark.query_folder import query_folder
 from connectors.threads import CancellableThread, let_go
 
 if TYPE_CHECKING:

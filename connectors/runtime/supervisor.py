@@ -35,7 +35,6 @@ from connectors.errors import (
     EXIT_UNREACHABLE,
     NoConnectionError,
     NoThreadError,
-    SparkGoneError,
     TopicSetAsideError,
     exit_code,
     is_outage,
@@ -317,18 +316,8 @@ class Supervisor:
         if self._catalog is None:
             self._stored = stored_state(self._storage, self._name)
         gone = session.gone(context.spark)
-        return self._end_run(self._event_of(error, gone), gone or error)
-
-    def _event_of(self, error: BaseException, gone: SparkGoneError | None) -> RunEvent:
-        """Returns what a run that failed with `error` is; `gone` is the error of Spark's JVM, if that has ended."""
-        if isinstance(error, FencedError):
-            return RunEvent.FENCED
-        is_new = isinstance(error, TopicSetAsideError) and str(error.topic) not in self._set_aside
-        if is_new or isinstance(error, TruncatedError):
-            return RunEvent.GO_ON
-        if self._once or gone is not None or isinstance(error, SparkGoneError):
-            return RunEvent.LAST
-        return RunEvent.RETRIABLE if restart_policy.is_retriable(error) else RunEvent.FATAL
+        is_last = self._once or gone is not None
+        return self._end_run(restart_policy.event_of(error, self._set_aside, is_last=is_last), gone or error)
 
     def _end_run(self, event: RunEvent, error: BaseException | None = None) -> RunEffect:
         """Ends a run or a wait with `event`, writes into the status what that shows, and returns what follows."""
