@@ -15,7 +15,7 @@ from connectors.errors import DataError
 from connectors.jvm.java import find_java
 from connectors.options import read
 from connectors.transforms.names import PREDICATES, TRANSFORMS
-from connectors.transforms.transform import Predicate, Side, SidedTransform, Step, Transform
+from connectors.transforms.transform import Predicate, Side, SidedTransform, Step, Transform, TruncateError
 from tests.support.connect_classes.forms import (
     comparable,
     pair_form,
@@ -69,7 +69,10 @@ def _answer(asked: Asked) -> Any:
         case "transform":
             transform = _step(asked)
             assert isinstance(transform, Transform)
-            return result_form(transform.apply(record_of(asked["record"])))
+            try:
+                return result_form(transform.apply(record_of(asked["record"])))
+            except TruncateError:  # Debezium's class drops it; here the connector's setting decides
+                return result_form(None)
         case "predicate":
             predicate = _step(asked)
             assert isinstance(predicate, Predicate)
