@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +23,6 @@ from compactor.catalog.requests import Answer
 from compactor.errors import FencedError, OffsetChangeError, StorageError, TruncatedError
 from compactor.metrics import Freshness
 from compactor.model.record import TopicPartition
-from compactor.model.times import moment
 from compactor.spark.errors import unwrap
 from connectors.clock import Clock
 from connectors.config.connector import ConnectorConfig
@@ -43,7 +41,8 @@ from connectors.progress.observer import Interval, Observer
 from connectors.runtime import restart_policy, status
 from connectors.runtime.connector_task import FENCE_CHECK_MS, ConnectorTask, TaskReport
 from connectors.runtime.lifecycle import RunEffect, RunEvent, RunState, TargetState, transition
-from connectors.runtime.offset_change import MAY_BE_DONE, ChangedLog, OffsetChanger, after_truncates, asked_by
+from connectors.runtime.offset_change import MAY_BE_DONE, OffsetChanger, after_truncates, asked_by
+from connectors.runtime.request_answers import RUNNING, Doubt, done_answer, failure_answer
 from connectors.runtime.restart_policy import POLL_MS, Outage, Outages, RestartBackoff, RestartRequests
 from connectors.runtime.shared_query import SharedQuery
 from connectors.runtime.status import ConnectorState, Status, StatusFile
@@ -58,13 +57,6 @@ if TYPE_CHECKING:
     from compactor.catalog.catalog import Catalog
     from compactor.catalog.requests import Request
     from compactor.model.state import CatalogState
-
-RUNNING: Final = Answer(ok=True, result={"state": "RUNNING"})
-MEND: Final = (
-    "Mend what the error names. If that is in the connector's file, send the worker SIGHUP, which reads it again; "
-    "otherwise `keyfold restart` starts the connector."
-)
-NOT_DONE: Final = "Nothing was done of what was asked: run the command again then."
 
 _log = structlog.get_logger()
 
@@ -358,10 +350,10 @@ class Supervisor:
             except Exception:
                 self._is_in_doubt = changer.is_in_doubt
                 if changer.changed is not None:  # what is left, the next run does
-                    self._requests.answer(request, _done(changer.changed))
+                    self._requests.answer(request, done_answer(changer.changed))
                 raise
             else:
-                self._requests.answer(request, _done(changed))
+                self._requests.answer(request, done_answer(changed))
 
     def _show_failure(self, error: BaseException, *, is_retried: bool) -> None:
         let_go(error)  # it is kept until the next run, or for good
@@ -433,18 +425,6 @@ class Supervisor:
 
         `begun`: the run that has failed was for the request.
         """
-        current = self._status.current
-        at_ms = current.next_restart_ms
-        state = "waits for an outage to end" if current.waits else "is FAILED"
-        when = "" if at_ms is None else f", and is started again at {moment(at_ms)} or before"
-        is_in_doubt = begun and self._is_in_doubt
-        again = MAY_BE_DONE if is_in_doubt or (begun and not self._was_resync) else NOT_DONE
-        action = again if at_ms is not None else f"{MAY_BE_DONE} {MEND}" if is_in_doubt else MEND
         unreachable = self.error is not None and exit_code(self.error) == EXIT_UNREACHABLE
-        message = f"Connector {self._name} {state}{when}: {current.error}"
-        return Answer(ok=False, message=message, action=action, unreachable=current.waits or unreachable)
-
-
-def _done(changed: Sequence[ChangedLog]) -> Answer:
-    """Returns the answer to a resync that has changed these logs."""
-    return Answer(ok=True, result={"logs": msgspec.to_builtins(changed)})
+        doubt = Doubt(begun=begun, was_resync=self._was_resync, is_in_doubt=self._is_in_doubt)
+        return failure_answer(self._name, self._status.current, doubt, unreachable=unreachable)
