@@ -15,6 +15,12 @@ def test_the_first_table_is_equal(story: Story) -> None:
     assert story.first.in_snapshot() == story.first.in_database()
 
 
+def test_rows_that_were_deleted_unseen_are_swept(story: Story) -> None:
+    """They are there after Debezium's new snapshot, and gone after `resync --since`, as the page says."""
+    assert {number for number, _ in story.ghosts} == {20, 21, 22}
+    assert not set(story.ghosts) & set(story.first.in_snapshot())
+
+
 def test_debezium_has_the_settings_that_are_described(story: Story) -> None:
     """Each has the default that its row says."""
     described = described_settings()

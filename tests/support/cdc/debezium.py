@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +49,16 @@ class Debezium:
         assert answer.is_success, answer.text
         self.until_running(name)
 
+    def lose_offset(self, name: str, while_stopped: Callable[[], object]) -> None:
+        """Stops a connector, calls `while_stopped`, has Connect forget what it has read, and lets it run again."""
+        connector = f"{self.worker.url}/connectors/{name}"
+        httpx.put(f"{connector}/stop", timeout=60.0).raise_for_status()
+        wait_until(lambda: _state(connector) == "STOPPED", f"Debezium's connector {name} is stopped", STARTED_S)
+        while_stopped()
+        httpx.delete(f"{connector}/offsets", timeout=60.0).raise_for_status()
+        httpx.put(f"{connector}/resume", timeout=60.0).raise_for_status()
+        self.until_running(name)
+
     def defaults(self) -> dict[str, str | None]:
         """Returns the defaults of the connector's settings, by name; None if there is none."""
         answer = httpx.put(
@@ -71,3 +82,8 @@ class Debezium:
         failed = [part for part in parts if part["state"] == "FAILED"]
         assert not failed, failed[0].get("trace")
         return len(parts) > 1 and all(part["state"] == "RUNNING" for part in parts)
+
+
+def _state(connector: str) -> str:
+    state: str = httpx.get(f"{connector}/status", timeout=60.0).raise_for_status().json()["connector"]["state"]
+    return state

@@ -57,6 +57,8 @@ class Story:
         self._debezium = Debezium(broker, folder / "connect")
         # Name of a setting of Debezium's connector → its default; empty until it has run.
         self.debezium_defaults: dict[str, str | None] = {}
+        # Rows of the first table that keyfold has before the sweep and the database has not; empty until it has run.
+        self.ghosts: list[tuple[Any, ...]] = []
         # By encoding, table and place; empty until it has run.
         self.results: dict[tuple[str, str, str], Result] = {}
 
@@ -73,8 +75,14 @@ class Story:
             self._until_read()
             self._say("Debezium's snapshots are done")
             self._changes()
+            since = self.first.lose_slot(self._debezium)
+            self._until_read()
+            self._say("Debezium has lost a slot, and has read the first table again")
         finally:
             self._debezium.worker.stop()
+        self._once()
+        self.ghosts = [row for row in self.first.in_snapshot() if row not in self.first.in_database()]
+        self._sweep(since)
         self._once()
         self._say("keyfold is done")
         self.results = {(each.encoding, each.table, each.place): each for each in self._compared()}
@@ -152,6 +160,14 @@ class Story:
     def _once(self) -> None:
         with self._keyfold("", "--once") as worker:
             assert worker.wait(LIMIT_S) == 0, worker.tail()
+
+    def _sweep(self, since: str) -> None:
+        """Has the first table read from `since` on."""
+        files = [self._write(name, each) for name, each in (("cdc", self.first.keyfold()), ("worker", self._worker()))]
+        command = ["resync", files[0], "--worker", files[1], "--since", since]
+        with Process(command, self._folder / "keyfold.log", {}) as resync:
+            assert resync.wait(LIMIT_S) == 0, resync.tail()
+        self._say(f"the first table was swept since {since}: it had {len(self.ghosts)} rows that the database has not")
 
     def _write(self, name: str, settings: Mapping[str, Any]) -> str:
         path = self._folder / f"{name}.json"
