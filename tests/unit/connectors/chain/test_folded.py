@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from compactor.analyze.analyze import analyze
 from compactor.analyze.arrow_counts import ArrowCounts
-from compactor.analyze.effect import Example, SplitKeys
+from compactor.analyze.effect import Amount, Example, SplitKeys
 from compactor.fold import in_memory
 from compactor.model.record import SOURCE
 from compactor.model.state import CatalogState
@@ -58,11 +58,11 @@ def test_a_record_that_is_dropped_supersedes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_new_key_in_two_source_partitions_is_counted_as_split(tmp_path: Path) -> None:
-    """Each partition is a log of its own, so there are two records of one key: analyze says so."""
+    """Each partition is a log of its own, so a key has two records: analyze says so, and that one is outdated."""
     storage = LocalStorage(str(tmp_path))
     places = {(0, 0): "a", (0, 1): "b", (1, 0): "a", (1, 1): "c"}
     rows = [row(partition, at, b"old", value(id=name)) for (partition, at), name in places.items()]
     state, _ = taken_in(storage, BY_ID, rows)
     settings = [EngineSettings(connector="c", policy=CompactionPolicy())]
     told = analyze(storage, state, settings, 9, partial(ArrowCounts, storage))
-    assert told.split == {"t": SplitKeys(keys=1, examples=(Example(b"a", (0, 1)),))}
+    assert told.split == {"t": SplitKeys(keys=1, examples=(Example(b"a", (0, 1)),), outdated=Amount(1, 12))}
