@@ -47,7 +47,8 @@ def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:
 class _Piece(Struct, frozen=True):
     """Contiguous offsets [lo, hi), the first of them lost below `start`, and what the rest holds.
 
-    `folded`: some records of it were left out, as later ones have their keys; `late` lost by the connector's order.
+    `folded`: some records of it were left out, as later ones have their keys; `late` lost by the connector's order;
+    `late_last` as in `RangeRead`.
     """
 
     lo: int
@@ -56,6 +57,7 @@ class _Piece(Struct, frozen=True):
     parts: tuple[FileStats, ...]
     folded: bool
     late: int
+    late_last: str | None
 
 
 def appends(state: CatalogState, batch: Batch, now_ms: int) -> tuple[Append, ...]:
@@ -122,6 +124,7 @@ def _append(log: PartitionLog, start: int, piece: _Piece, now_ms: int) -> Append
         run=level0_run(start, piece.hi, parts, now_ms, folded=piece.folded) if parts else None,
         gap=Gap(start, piece.start) if piece.start > start else None,
         late=piece.late or UNSET,
+        late_last=UNSET if piece.late_last is None else piece.late_last,
     )
 
 
@@ -133,7 +136,7 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Pie
         mine = [part for part in waiting if read.lo <= part.file.first < read.hi]
         _check_read(read, mine, joined[-1].hi if joined else read.lo)
         start, folded = min(read.start, read.hi), read.superseded > 0
-        _join(joined, _Piece(read.lo, read.hi, start, tuple(mine), folded, read.late))
+        _join(joined, _Piece(read.lo, read.hi, start, tuple(mine), folded, read.late, read.late_last))
     if sum(len(piece.parts) for piece in joined) < len(waiting):
         raise IngestError(f"{reads[0].tp}: records lie outside the ranges that were read.", DEFECT)
     return joined
@@ -141,11 +144,14 @@ def _pieces(reads: Sequence[RangeRead], parts: Sequence[FileStats]) -> list[_Pie
 
 def _join(pieces: list[_Piece], piece: _Piece) -> None:
     last = pieces[-1] if pieces else None
+    if last is not None and piece.late_last is None:
+        piece = replace(piece, late_last=last.late_last)
     if last is not None and last.start == last.hi:
         pieces[-1] = replace(piece, lo=last.lo)
     elif last is not None and piece.start == piece.lo:
         folded, late = last.folded or piece.folded, last.late + piece.late
-        pieces[-1] = replace(last, hi=piece.hi, parts=(*last.parts, *piece.parts), folded=folded, late=late)
+        parts = (*last.parts, *piece.parts)
+        pieces[-1] = replace(last, hi=piece.hi, parts=parts, folded=folded, late=late, late_last=piece.late_last)
     else:
         pieces.append(piece)
 

@@ -95,6 +95,6 @@ def _as_run(batch: pa.RecordBatch, *, needs_key: bool) -> pa.RecordBatch:
     held = set(batch.schema.names)
     compared = [
         batch[name] if name in held else pa.nulls(size, record.RUN.field(name).type)
-        for name in (record.KEY_IDENTITY, record.KEY_ENCODING)
+        for name in (record.KEY_IDENTITY, record.KEY_ENCODING, record.ORDER_VALUE)
     ]
     return pa.RecordBatch.from_arrays([*known, pa.nulls(size, pa.int64()), rejected, *compared], schema=record.RUN)

@@ -97,6 +97,7 @@ class Append(Action, OfPartition, frozen=True, tag="append"):
     """Ingests source offsets [start, end); `run` holds their records, `gap` the offsets that were lost.
 
     `late` counts their records that lost by the connector's order, and are in no run; unset, and not written: none.
+    `late_last` as in `RangeRead`; unset, and not written: it stays as it is.
     """
 
     topic: str
@@ -106,6 +107,7 @@ class Append(Action, OfPartition, frozen=True, tag="append"):
     run: Run | None = None
     gap: Gap | None = None
     late: int | UnsetType = UNSET
+    late_last: str | UnsetType = UNSET
 
 
 class PlanFold(Action, OfPartition, frozen=True, tag="plan-fold"):

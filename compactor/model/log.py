@@ -156,7 +156,8 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     have seen some of them. None: nothing above was sent. `begun`: a fold was planned, so the output may hold records of
     the log; older versions did not write it. `sent_from` (publish.unchanged=skip): from this offset up to `published`,
     the output has each record that a fold has left, or before it one with the same key, value and headers; unset, and
-    then not written: that is not known of any offset.
+    then not written: that is not known of any offset. `late_last` (compaction.order is a field): a digest of the key of
+    the last record below `end`, if that was late; unset, and not written: it was not, or is not known.
 
     `generation` is None in the first one. A later one may begin with tombstones for the keys that the output held:
     they have the offsets from `start` up to 0, below every offset of the source.
@@ -183,6 +184,7 @@ class PartitionLog(OfPartition, Struct, frozen=True, kw_only=True):
     begun: bool = False
     generation: Generation | None = None
     sent_from: int | UnsetType = UNSET
+    late_last: str | UnsetType = UNSET
 
     @property
     def position(self) -> int:

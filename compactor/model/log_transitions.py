@@ -29,15 +29,25 @@ from compactor.model.log import (
 from compactor.model.times import latest
 
 
-def append(log: PartitionLog, start: int, end: int, run: Run | None, gap: Gap | None) -> PartitionLog:
+def append(
+    log: PartitionLog,
+    start: int,
+    end: int,
+    run: Run | None,
+    gap: Gap | None,
+    late_last: str | UnsetType = UNSET,
+) -> PartitionLog:
     """Returns `log` with the offsets [start, end) ingested; `run` holds their records, `gap` what was lost of them.
+
+    `late_last` as in `PartitionLog`; no text if the last record is not late, unset if there is none.
 
     Raises GapError if the offsets do not continue the log.
     """
     if start != log.end or end < start:
         raise GapError(f"{log.tp}: a batch of offsets [{start}, {end}) does not continue a log that ends at {log.end}.")
     gaps = (*log.gaps, gap) if gap else log.gaps
-    return _in_order(replace(log, end=end, runs=(*log.runs, run) if run else log.runs, gaps=gaps))
+    late_last = log.late_last if late_last is UNSET else late_last or UNSET
+    return _in_order(replace(log, end=end, runs=(*log.runs, run) if run else log.runs, gaps=gaps, late_last=late_last))
 
 
 def plan_fold(log: PartitionLog, folded_end: int, at_ms: int | None = None) -> PartitionLog:
@@ -160,7 +170,7 @@ def skip(log: PartitionLog, end: int) -> PartitionLog:
     backlog = None if log.backlog_end is not None and end >= log.backlog_end else log.backlog_end
     gaps = (*log.gaps, Gap(log.published, end)) if end > log.published else log.gaps
     skipped = replace(log, published=end, folded_end=end, end=end, runs=runs, gaps=gaps, backlog_end=backlog)
-    return check_invariants(replace(skipped, ahead_ms=None, sent_from=UNSET))
+    return check_invariants(replace(skipped, ahead_ms=None, sent_from=UNSET, late_last=UNSET))
 
 
 def begin_generation(

@@ -66,8 +66,9 @@ class RangeRead(Struct, frozen=True, kw_only=True):
 
     `start` is above `lo` only if the log began there: the offsets between were lost. Of the records, `superseded`
     were left out, as a later one of the same range has the same key, `filtered` were dropped as they were read, and
-    `late` lost against one with a lower offset, by the connector's order. `truncates` of those filtered said that a
-    table of the source was emptied, the last of them at offset `last_truncate`.
+    `late` lost against one with a lower offset, by the connector's order. `late_last` is a digest of the last one's key
+    if that is late, as `PartitionLog` has it, empty if it is not; None if no record of it was decided about.
+    `truncates` of those filtered said that a table of the source was emptied, the last of them at `last_truncate`.
     """
 
     tp: TopicPartition
@@ -79,6 +80,7 @@ class RangeRead(Struct, frozen=True, kw_only=True):
     superseded: int = 0
     filtered: int = 0
     late: int = 0
+    late_last: str | None = None
     truncates: int = 0
     last_truncate: int | None = None
 
@@ -131,6 +133,7 @@ NULL_KEY: Final = "null key"
 
 KEY_IDENTITY: Final = "key_identity"
 KEY_ENCODING: Final = "key_encoding"
+ORDER_VALUE: Final = "order_value"
 
 RUN: Final = pa.schema(
     [
@@ -139,14 +142,18 @@ RUN: Final = pa.schema(
         pa.field("rejected", pa.string()),
         pa.field(KEY_IDENTITY, pa.binary()),
         pa.field(KEY_ENCODING, pa.string()),
+        pa.field(ORDER_VALUE, pa.binary()),
     ]
 )
 """What a run's Parquet holds: `delete_horizon` in ms, set once on a tombstone by the first clean that
 keeps it (KIP-534); `rejected` says why a record can never be folded.
 
 `key_identity` is what is compared in place of `key` (`as_compared`), null if they are the same. `key_encoding` says
-how `key` encodes it: two records of one identity and one encoding have the same key; null says nothing. Files of
-older versions have neither, which reads as null."""
+how `key` encodes it: two records of one identity and one encoding have the same key; null says nothing.
+
+`order_value` is what a record is ordered by if that is a field (compaction.order): of two the greater one, by their
+bytes, is later. Null: it has none. No bytes: it is a tombstone without one, which takes that of the record before it
+(`ingest.order`). Files of older versions lack the last three, which reads as null."""
 
 
 def as_compared(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:

@@ -264,7 +264,7 @@ def _apply_log(
 ) -> PartitionLog:
     match action:
         case Append():
-            return log_transitions.append(log, action.start, action.end, action.run, action.gap)
+            return log_transitions.append(log, action.start, action.end, action.run, action.gap, action.late_last)
         case PlanFold():
             return log_transitions.plan_fold(log, action.end, action.at_ms)
         case Publish():

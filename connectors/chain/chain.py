@@ -22,6 +22,7 @@ from connectors.chain import quoted_settings
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
 from connectors.chain.null_values import with_tombstones
+from connectors.chain.order_field import OrderField
 from connectors.chain.quoted_settings import Names
 from connectors.chain.routing import output_name
 from connectors.chain.rows import Rows
@@ -100,8 +101,9 @@ class Chain:
         count = len(steps_of_records(spec))
         self._steps = tuple(_transform_stage(at, predicates, spec, resolve) for at in range(count))
         reads = _reads(self._steps)
+        self._order = OrderField(spec.order_path) if spec.order_path else None
         self._key = conversion_of(spec, Side.KEY, resolve, reads=Side.KEY in reads)
-        self._value = conversion_of(spec, Side.VALUE, resolve, reads=Side.VALUE in reads)
+        self._value = conversion_of(spec, Side.VALUE, resolve, reads=Side.VALUE in reads or self._order is not None)
         self._header_name = spec.header.name
         kind = HEADER_CONVERTERS.find(spec.header.name).of.load()
         self._header = header_converter(kind, options_of(spec.header, HEADER_CONVERTERS, resolve))
@@ -109,7 +111,7 @@ class Chain:
         transforms = [step.transform for step in self._steps]
         self._room = Room(sum(each.added for each in transforms), prod(each.copies for each in transforms))
         self._identity = key_identity(spec.identity, self._key.writer)
-        self._transforms = bool(self._steps) or self._key.rewrites or self._value.rewrites
+        self._transforms = bool(self._steps) or self._key.rewrites or self._value.rewrites or self._order is not None
         self._output = spec.output
         self._unseen_headers = quoted_settings.of_headers(spec)
         self._keyed = keyed
@@ -128,10 +130,14 @@ class Chain:
         self._value.wait_with(patience)
 
     def _ask_only(self) -> None:
-        """Tells the value's converter what the first step that looks at values leaves out."""
+        """Tells the value's converter what the first step that looks at values, and the order, leave out."""
         first = next((step for step in self._steps if Side.VALUE in _reads([step])), None)
+        order = frozenset[str]() if self._order is None else frozenset({self._order.outermost})
         if first is not None and first.predicate is None:
-            self._value.converter.ask_only(first.transform.fields_of)
+            asked = first.transform.fields_of
+            self._value.converter.ask_only(lambda schema: None if (own := asked(schema)) is None else own | order)
+        elif first is None and order and not self._value.rewrites:
+            self._value.converter.ask_only(lambda _: order)
 
     def close(self) -> None:
         """Closes its converters."""
@@ -156,8 +162,8 @@ class Chain:
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the records that `batch` becomes, in its order; those that were rejected before stay as they are.
 
-        If keys have an identity, the columns of `record.RUN` for it follow those of `record.SOURCE`. Raises
-        RegistryError, PortionLateError.
+        If keys have an identity, or a field is the order, the columns of `record.RUN` for it follow those of
+        `record.SOURCE`. Raises RegistryError, PortionLateError.
         """
         return pa.concat_batches(list(self._pieces(batch, TaskGrowth())))
 
@@ -166,7 +172,7 @@ class Chain:
         if not self._transforms and self._identity is None:
             yield self._with_tombstones(batch)
             return
-        rows = Rows(batch, is_compared=self._identity is not None)
+        rows = Rows(batch, is_compared=self._identity is not None, is_ordered=self._order is not None)
         for row in range(batch.num_rows):
             self._patience.check()
             if self._transforms and rows.rejected[row] is None:
@@ -283,6 +289,8 @@ class Chain:
         if tuple(headers) != before.headers:
             rows.set_headers(row, self._encoded(topic, headers, size))
         rows.set(row, key, value)
+        if self._order is not None:
+            rows.set_order(row, self._order.of(before.value_schema, before.value, value))
 
     def _output_of(self, topic: str) -> str:
         """Returns the topic for which records of `topic` are written: the output's, or itself if none is published."""

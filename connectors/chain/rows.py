@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, TopicPartition
+from compactor.model.record import HEADERS, KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, RUN, SOURCE, TopicPartition
 from connectors.chain.key_identity import Compared
 from connectors.data.record import Header
 from connectors.errors import DataError, PortionLateError, RegistryError
@@ -19,7 +19,7 @@ _HEADER_BYTES: Final = 256
 """What a header that was set takes as objects of Python until its piece is handed on, without its own bytes."""
 _AT_ONCE: Final = 100_000
 """Headers of a batch up to which all are made at once: a batch of 5,000 records has some ten for each."""
-_COMPARED: Final = pa.schema([*SOURCE, RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING)])
+_COMPARED: Final = (RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING))
 
 
 def headers_at(batch: pa.RecordBatch, row: int) -> Sequence[Header]:
@@ -47,7 +47,7 @@ def located(error: RegistryError, topic: str, partition: int, offset: int) -> Re
 class Rows:
     """The rows of a batch, as lists of which single elements are replaced."""
 
-    def __init__(self, batch: pa.RecordBatch, *, is_compared: bool = False) -> None:
+    def __init__(self, batch: pa.RecordBatch, *, is_compared: bool = False, is_ordered: bool = False) -> None:
         self._batch = batch
         self.topics: list[str] = batch["topic"].to_pylist()
         self.partitions: list[int] = batch["partition"].to_pylist()
@@ -68,6 +68,8 @@ class Rows:
         self._dropped: set[int] = set()
         # What each key is compared by, if keys have an identity; `set_compared` replaces elements.
         self.compared: list[Compared | None] | None = [None] * len(self.keys) if is_compared else None
+        # What each record is ordered by, if that is a field of it (`record.RUN`); `set_order` replaces elements.
+        self._order: list[bytes | None] | None = [None] * len(self.keys) if is_ordered else None
         # The first row that `take` has not returned, and how many bytes were put into that one and those after it.
         self.first = 0
         self.written = 0
@@ -103,6 +105,12 @@ class Rows:
         self.compared[row] = compared
         self.written += len(compared.identity or b"")
 
+    def set_order(self, row: int, value: bytes | None) -> None:
+        """Sets what a record is ordered by."""
+        assert self._order is not None
+        self._order[row] = value
+        self.written += len(value or b"")
+
     def restore(self, row: int) -> None:
         """Makes a row again what was read."""
         self.set(row, self._batch["key"][row].as_py(), self._batch["value"][row].as_py())
@@ -135,14 +143,18 @@ class Rows:
         if self._changes_headers and self._headers is not None:
             changed["headers"] = self._written_headers(self._headers[part], before["headers"])
             self._headers[part] = [None] * before.num_rows
-        columns = [changed.get(name, before[name]) for name in SOURCE.names]
-        batch = pa.RecordBatch.from_arrays(columns, schema=SOURCE)
+        columns, fields = [changed.get(name, before[name]) for name in SOURCE.names], [*SOURCE]
         if self.compared is not None:
             pairs = [compared or (None, None) for compared in self.compared[part]]
             identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
-            more = [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
-            batch = pa.RecordBatch.from_arrays([*columns, *more], schema=_COMPARED)
+            columns += [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
+            fields += _COMPARED
             self.compared[part] = [None] * before.num_rows
+        if self._order is not None:
+            columns.append(pa.array(self._order[part], pa.binary()))
+            fields.append(RUN.field(ORDER_VALUE))
+            self._order[part] = [None] * before.num_rows
+        batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
         if self._dropped:
             kept = [row - self.first for row in range(self.first, end) if row not in self._dropped]
             batch = batch.take(pa.array(kept, pa.int64()))

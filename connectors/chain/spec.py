@@ -14,6 +14,7 @@ from msgspec import Struct
 from connectors.chain.connect_settings import OTHER_NAMES, name_in_file, reason, settled
 from connectors.chain.fill_settings import fill_faults
 from connectors.chain.hidden_values import values_hidden
+from connectors.chain.order_field import order_faults, path_of
 from connectors.class_names import ClassNames, Named
 from connectors.converters.converter import Converter
 from connectors.converters.names import AVRO as AVRO_CONVERTER
@@ -99,7 +100,8 @@ class ChainSpec(Struct, frozen=True):
     """What a connector does with each record before it is folded.
 
     `output_key` and `output_value` write what `key` and `value` read; None: these do. `output` is the template
-    `output.topic`, `identity` by what keys are compared. `fails_truncates`: a truncate is refused as a bad record,
+    `output.topic`, `identity` by what keys are compared, `order_path` names the field of a value that records are
+    ordered by, from the outermost on; empty: by none. `fails_truncates`: a truncate is refused as a bad record,
     otherwise dropped. `most_read`: the bytes of a key or value that a step looks at.
     """
 
@@ -112,6 +114,7 @@ class ChainSpec(Struct, frozen=True):
     predicates: dict[str, ClassSpec] = {}
     output: str = "none"
     identity: str = BYTES_IDENTITY
+    order_path: tuple[str, ...] = ()
     fails_truncates: bool = False
     most_read: int = MOST_READ
 
@@ -149,6 +152,7 @@ def chain_spec(
         predicates=predicates,
         output=settings.get("output.topic", "${topic}.compacted").strip(),
         identity=settings.get(KEY_IDENTITY, BYTES_IDENTITY).strip().lower(),
+        order_path=path_of(settings),
         fails_truncates=settings.get(TRUNCATE, "warn").strip().lower() == "fail",
     )
 
@@ -166,6 +170,7 @@ def chain_faults(settings: Mapping[str, str], resolve: Resolve, limits: Limits =
         *_step_faults(settings, resolve, limits),
         *_predicate_faults(settings, resolve, limits),
         *_identity_faults(settings),
+        *order_faults(settings, settings.get(VALUE_CONVERTER, BYTES)),
         *fill_faults(settings, settings.get(OUTPUT_VALUE_CONVERTER, settings.get(VALUE_CONVERTER, BYTES))),
     )
 
@@ -240,7 +245,8 @@ def steps_of_records(spec: ChainSpec) -> tuple[StepSpec, ...]:
 def is_plain(spec: ChainSpec) -> bool:
     """Returns whether nothing is done with a record: no step looks at it, and no value of any bytes is a null."""
     has_nulls = CONVERTERS.find(spec.value.name).of.load().HAS_NULLS
-    return not steps_of_records(spec) and spec.identity == BYTES_IDENTITY and not _converts(spec) and not has_nulls
+    looks = spec.identity != BYTES_IDENTITY or bool(spec.order_path)
+    return not steps_of_records(spec) and not looks and not _converts(spec) and not has_nulls
 
 
 def changes_records(spec: ChainSpec) -> bool:

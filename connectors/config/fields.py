@@ -355,10 +355,10 @@ def _order(text: str) -> str:
     word, colon, name = text.partition(":")
     word = word.strip().lower()
     if colon:
-        if word != "header" or not name:
+        if word not in ("header", "field") or not name or (word == "field" and not all(name.split("."))):
             raise ValueError
         if len(name.encode()) > _MOST_NAME:
-            raise ValueError(f"a header's name of more than {_MOST_NAME} bytes is not taken")
+            raise ValueError(f"a {word}'s name of more than {_MOST_NAME} bytes is not taken")
         return f"{word}:{name}"
     if word not in ("offset", "timestamp"):
         raise ValueError
@@ -381,7 +381,7 @@ LongOrUnlimited = Annotated[
     _of_text(_unlimited),
     Allowed('a whole number, 1 or more, or "unlimited"', "LONG"),
 ]
-Order = Annotated[str, _of_text(_order), Allowed("offset, timestamp, or header: with the name of a header")]
+Order = Annotated[str, _of_text(_order), Allowed("offset, timestamp, header: with its name, or field: with its path")]
 Identity = Annotated[Literal["bytes", "json", "avro"], ANY_CASE]
 Filling = Annotated[Literal["none", "unavailable"], ANY_CASE]
 Ratio = Annotated[float, Ge(0), Le(1), _of_text(_number), Allowed("a number from 0 to 1", "DOUBLE")]

@@ -1,7 +1,8 @@
 """Encodes records of the log for the output: as arguments of librdkafka's produce().
 
 Timestamp, key, value and headers stay as they are in the source, but for `keyfold.*` headers: those of an
-upstream keyfold go, ours follow. CreateTime 0 is `now` to librdkafka, so it goes as 1 with a header that says so.
+upstream keyfold go, ours follow. A field that records are ordered by may be in no value that is published, so a
+header has it. CreateTime 0 is `now` to librdkafka, so it goes as 1 with a header that says so.
 
 From the second generation of a log on, its records name their generation. The tombstones that a generation begins with
 have offsets below 0 in the log: they come from no source record, so a header says what they are in place of an offset.
@@ -17,13 +18,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.model.record import OWN_HEADERS
+from compactor.model.record import ORDER_VALUE, OWN_HEADERS
 from compactor.publish.retired import RETIRED
 
 TOPIC: Final = "keyfold.source.topic"
 PARTITION: Final = "keyfold.source.partition"
 OFFSET: Final = "keyfold.source.offset"
 TIMESTAMP: Final = "keyfold.source.timestamp"
+ORDER: Final = "keyfold.order"
 GENERATION: Final = "keyfold.generation"
 SYNTHETIC: Final = "keyfold.synthetic"
 RESET: Final = b"reset"
@@ -109,7 +111,11 @@ def _own_headers(batch: pa.RecordBatch) -> Iterator[list[Header]]:
     """Makes the `keyfold.source.*` headers of each row, lazily: thousands of lists burden the garbage collector."""
     topics, partitions = _one_or_each(TOPIC, batch["topic"]), _one_or_each(PARTITION, batch["partition"])
     offsets = zip(repeat(OFFSET), _texts(batch["offset"]), strict=False)
-    return map(list, zip(topics, partitions, offsets, strict=False))
+    if ORDER_VALUE not in batch.schema.names or not (pc.max(pc.binary_length(batch[ORDER_VALUE])).as_py() or 0):
+        return map(list, zip(topics, partitions, offsets, strict=False))
+    orders = batch[ORDER_VALUE].to_pylist()
+    named = zip(topics, partitions, offsets, orders, strict=False)
+    return ([*own, (ORDER, value)] if value else own for *own, value in named)
 
 
 def _one_or_each(name: str, column: pa.Array) -> Iterator[Header]:

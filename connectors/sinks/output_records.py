@@ -16,7 +16,7 @@ from compactor.model import record
 from compactor.model.record import OWN_HEADERS, TopicPartition
 from connectors.kafka.client_settings import Setting
 from connectors.kafka.errors import reading
-from connectors.sinks.encode import TIMESTAMP
+from connectors.sinks.encode import ORDER, TIMESTAMP
 from connectors.sinks.output_reader import (
     Headers,
     OutputPartitionReader,
@@ -115,7 +115,8 @@ def _key(message: Message) -> bytes:
 def _row(message: Message, headers: Headers, tp: TopicPartition, offset: int) -> dict[str, Any]:
     """Returns the source's record: keyfold's own headers are not its own, and a time that could not be sent is said."""
     kind, timestamp_ms = message.timestamp()
-    sent = dict(headers).get(TIMESTAMP)
+    own = dict(headers)
+    sent = own.get(TIMESTAMP)
     sent_ms = whole(sent) if isinstance(sent, bytes) else None
     return {
         "topic": tp.topic,
@@ -127,6 +128,7 @@ def _row(message: Message, headers: Headers, tp: TopicPartition, offset: int) ->
         "value": message.value(),
         "headers": [{"key": name, "value": value} for name, value in headers if not name.startswith(OWN_HEADERS)]
         or None,
+        record.ORDER_VALUE: own.get(ORDER),
     }
 
 

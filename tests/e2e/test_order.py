@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from compactor.errors import CatalogError
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
+from tests.support.generations import live
 from tests.support.kafka import consume_all, produce
 from tests.support.records import read_snapshot
 
@@ -101,3 +103,37 @@ def test_a_resync_applies_another_order(spark: SparkSession, deployment: Deploym
     assert {each.key: each.value for each in consume_all(deployment.bootstrap, deployment.output)} == {
         b"a": b"1", b"b": b"1",
     }  # fmt: skip
+
+
+def test_a_field_orders_delete_events_and_a_rebuild_knows_it(spark: SparkSession, deployment: Deployment) -> None:
+    """A tombstone that a transform makes of a delete event has the event's; the rebuilt log has what was published."""
+    deployment.settings |= {
+        "compaction.order": "field:source.lsn",
+        "value.converter": "keyfold.Json",
+        "transforms": "row",
+        "transforms.row.type": "io.debezium.transforms.ExtractNewRecordState",
+    }
+    deployment.publishing_only()
+    put(deployment, event(1, 10), event(2, 10), event(1, 30), event(2, 40, deleted=True), (b"2", None, None))
+    put(deployment, event(1, 20, deleted=True), event(2, 35))
+    deployment.run_once(spark)
+    assert [key for _, key in live(consume_all(deployment.bootstrap, deployment.output))] == [b"1"]
+    deployment.storage.delete_folder("")
+    files = deployment.write()
+    rebuilt = invoke("rebuild", files[0], "--worker", files[1])
+    assert rebuilt.exit_code == 0, rebuilt.output
+    before = len(sent(deployment))
+    put(deployment, event(1, 29, deleted=True), event(2, 39), event(2, 40))
+    state = deployment.run_once(spark)
+    assert [key for key, _ in sent(deployment)[before:]] == [b"2"]
+    assert state.order == "field:source.lsn"
+
+
+def event(number: int, lsn: int, *, deleted: bool = False) -> tuple[bytes, bytes, None]:
+    """Returns a change event of Debezium's, in JSON with its schema, for `put`."""
+    row = {"type": "struct", "optional": True, "fields": [{"field": "id", "type": "int64"}]}
+    lsns = {"field": "source", "type": "struct", "fields": [{"field": "lsn", "type": "int64"}]}
+    fields = [{**row, "field": "before"}, {**row, "field": "after"}, lsns]
+    rows = {"before": {"id": number} if deleted else None, "after": None if deleted else {"id": number}}
+    schema = {"type": "struct", "name": "db.t.Envelope", "fields": fields}
+    return b"%d" % number, json.dumps({"schema": schema, "payload": {**rows, "source": {"lsn": lsn}}}).encode(), None

@@ -14,7 +14,7 @@ from compactor.fold import in_memory
 from compactor.fold.latest_per_key import Folded, FoldJob
 from compactor.fold.on_spark import OnSpark
 from compactor.ingest.ingest import Intake, write_level0
-from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, RUN, SOURCE, as_compared
+from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, RUN, SOURCE, as_compared
 from compactor.runs.scan import LOG, SCAN, OffsetRange, plan_wide_reads
 from compactor.storage.base import Storage
 
@@ -22,9 +22,9 @@ Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def source_batch(rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
-    """Returns rows as a source yields them (record.SOURCE), with the identities of their keys where one has any."""
+    """Returns rows as a source yields them (record.SOURCE), with identities of keys and what is ordered by, if any."""
     found = [*rows]
-    more = [RUN.field(name) for name in (KEY_IDENTITY, KEY_ENCODING) if any(name in row for row in found)]
+    more = [RUN.field(name) for name in (KEY_IDENTITY, KEY_ENCODING, ORDER_VALUE) if any(name in row for row in found)]
     return pa.RecordBatch.from_pylist(found, schema=pa.schema([*SOURCE, *more]))
 
 

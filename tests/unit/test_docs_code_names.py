@@ -27,6 +27,7 @@ FOREIGN = {
     "operator.methodcaller",  # Python
     "pandas.util.hash_array",
     "Properties.load",  # Java
+    "source.scn",  # Debezium's Oracle connector
     "SparkSession.stop",  # PySpark
     "spark.sql.execution.arrow.maxBytesPerBatch",
     "InvalidInputException",  # DuckDB

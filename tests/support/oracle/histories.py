@@ -40,8 +40,9 @@ FILLED: Final = (b"1|2", b"?|3", None, b"?", b"?|?", b"\x00|\xff", b"?|a longer 
 """Values with fields that are unavailable (`filling`), in histories that fill them."""
 HEADERS: Final = ((), (), (), (("h", b"1"), ("h", None)), (("", b"\x00"), ("n", b"")))
 RANK: Final = "header:rank"
-ORDERS: Final = (None, None, "timestamp", RANK, None)
-"""Two of five histories have an order; so two of fifteen have one in which keys have an identity, too."""
+FIELD: Final = "field:rank"
+ORDERS: Final = (None, None, "timestamp", RANK, FIELD)
+"""Three of five histories have an order; so three of fifteen have one in which keys have an identity, too."""
 RANKED: Final = (
     *HEADERS[1:],
     (("rank", b"too short"[:7]),),
@@ -104,7 +105,7 @@ FILLING: Final = (*TAKING, "ingest.fill")
 def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
-    In every third history keys are compared by an identity; two of five have another order than the offset; in every
+    In every third history keys are compared by an identity; three of five have another order than the offset; in every
     fourth values are filled.
     """
     chance = _Chance(number)
@@ -223,7 +224,7 @@ class _Chance:
         return ChangeOffset(self._of(range(len(PARTITIONS))), offset, anew)
 
     def _reorder(self) -> steps.ChangeOrder:
-        return steps.ChangeOrder(self._of(("offset", "timestamp", RANK, RANK)))
+        return steps.ChangeOrder(self._of(("offset", "timestamp", RANK, FIELD, FIELD)))
 
     def _failing(self) -> FailingPublisher:
         fault = PublishFault(

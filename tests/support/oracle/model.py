@@ -7,7 +7,7 @@ allowed, and what had to come of it, it works out by itself (docs/protocol.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import UNSET
 
@@ -58,6 +58,18 @@ class ExpectedSnapshot(NamedTuple):
     generation: int = 1
 
 
+Ranks: TypeAlias = dict[bytes | None, tuple[int, ...]]
+"""By keys as compared, what the order says of a record."""
+
+
+class Decided(NamedTuple):
+    """What the order decides about some records, by offset; `previous`: the last one's key, and whether it is late."""
+
+    late: set[int]
+    taken: dict[int, tuple[int, ...]]
+    previous: tuple[bytes | None, bool] | None
+
+
 class LogModel:
     """Models one generation of a log. `first` is its first start offset; `sent` the ends of folds sent completely.
 
@@ -82,7 +94,10 @@ class LogModel:
         self.late: set[int] = set()
         # The rank of what was kept of each key, before each action since the last that ingested: records are decided
         # about before their commit, and a clean may come between.
-        self._floors: list[dict[bytes | None, tuple[int, ...]]] = []
+        self._floors: list[Ranks] = []
+        # The ranks that bare tombstones have taken, by offset; the key of the last record, and whether it was late.
+        self._taken: dict[int, tuple[int, ...]] = {}
+        self._previous: tuple[bytes | None, bool] | None = None
         self._folded: list[tuple[int, int]] = []
         self._skipped: list[tuple[int, int]] = []
         # What became of the values of records that were appended, by offset, if values are filled.
@@ -224,36 +239,49 @@ class LogModel:
         self._folded = [one for one in self._folded if one[0] < self.published]
         self.published = self.folded_end = self.end = action.end
         self.sent.add(action.end)
+        self._previous = None
 
     def _admit(self, action: Append) -> Iterator[str]:
         """Notes which records of an action lose by the order."""
         counts = 0 if action.late is UNSET else action.late
         floors, self._floors = self._floors, []
-        possible = [self._late(action, dict(floor)) for floor in floors] or [set[int]()]
-        chosen = next((late for late in reversed(possible) if len(late) == counts), None)
+        possible = [self._decided(action, dict(floor)) for floor in floors] or [Decided(set(), {}, None)]
+        chosen = next((decided for decided in reversed(possible) if len(decided.late) == counts), None)
         if chosen is None:
             yield f"{counts} records are late, it should be one of {possible}"
-        self.late |= possible[-1] if chosen is None else chosen
+        decided = possible[-1] if chosen is None else chosen
+        self.late |= decided.late
+        self._taken |= decided.taken
+        self._previous = decided.previous
 
     def _note_floors(self, before: PartitionLog) -> None:
         """Notes what is kept of each key before an action."""
         if self._source.order != BY_OFFSET:
-            self._floors.append(
-                {self.identity(one.row["key"]): self._source.rank(one.row) for one in self.kept(before)}
-            )
+            rows = (one.row for one in self.kept(before))
+            ranks = {
+                self.identity(each["key"]): self._taken.get(each["offset"], self._source.rank(each)) for each in rows
+            }
+            self._floors.append(ranks)
 
-    def _late(self, action: Append, highest: dict[bytes | None, tuple[int, ...]]) -> set[int]:
-        """Returns the offsets of the records that lose against what is kept, or one at a lower offset."""
-        late: set[int] = set()
+    def _decided(self, action: Append, highest: Ranks) -> Decided:
+        """Decides which records lose against what is kept, or one at a lower offset.
+
+        A bare tombstone does as the record right before it, if that has its key.
+        """
+        decided = Decided(set(), {}, self._previous)
         for record in self.rows(action.start, action.end):
             if record["key"] is None:
                 continue
-            key, rank = self.identity(record["key"]), self._source.rank(record)
-            if rank < highest.get(key, ()):
-                late.add(record["offset"])
+            key, rank, offset = self.identity(record["key"]), self._source.rank(record), record["offset"]
+            is_bare = self._source.is_bare(record)
+            if (key, True) == decided.previous if is_bare else rank < highest.get(key, ()):
+                decided.late.add(offset)
+            elif is_bare:
+                decided.taken[offset] = highest.get(key, ())
             else:
                 highest[key] = rank
-        return late
+            decided = decided._replace(previous=(key, offset in decided.late))
+        return decided
 
     def _append(self, action: Append, now_ms: int, settings: Settings) -> Iterator[str]:
         if action.start != self.end:

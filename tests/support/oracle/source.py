@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from compactor.generation.tombstones import Compare
-from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, TopicPartition
+from compactor.ingest.order import BARE, FIELD
+from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, TopicPartition
 from compactor.model.state import BY_OFFSET
 from tests.support.engine import Row, range_report, row
 from tests.support.oracle.steps import PARTITIONS, SourceRecord
@@ -15,7 +16,7 @@ class Source:
     """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read.
 
     `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins. `fills`:
-    values are filled (`filling`).
+    values are filled (`filling`). A field that they are ordered by has what the last header of its name has.
     """
 
     def __init__(self, compare: Compare | None = None, order: str = BY_OFFSET, *, fills: bool = False) -> None:
@@ -48,9 +49,16 @@ class Source:
             return ()
         if self.order == "timestamp":
             return (record["timestamp"],)
-        name = self.order.removeprefix("header:")
-        values = [header["value"] for header in record["headers"] or () if header["key"] == name][-1:]
-        return tuple(int.from_bytes(value, "big", signed=True) for value in values if value and len(value) == 8)
+        if self.order.startswith(FIELD):
+            return tuple(
+                int.from_bytes(value.ljust(8, b"\0"), "big") for value in _last(record, self.order.removeprefix(FIELD))
+            )
+        values = _last(record, self.order.removeprefix("header:"))
+        return tuple(int.from_bytes(value, "big", signed=True) for value in values if len(value) == 8)
+
+    def is_bare(self, record: Row) -> bool:
+        """Returns whether a record is a tombstone that takes the rank of the one before it."""
+        return self.order.startswith(FIELD) and record["value"] is None and not self.rank(record)
 
     def last_of_each_key(self, rows: Iterable[Row]) -> list[Row]:
         """Returns the last record of each key among `rows`, by offset."""
@@ -85,7 +93,8 @@ class Source:
         return yields
 
     def compared(self, found: Row) -> Row:
-        """Returns a record with the identity of its key, where keys have any."""
+        """Returns a record with the identity of its key, where keys have any, and with the field to order it by."""
+        found = {**found, ORDER_VALUE: next(iter(_last(found, "rank")), BARE if found["value"] is None else None)}
         if self.compare is None or found["key"] is None:
             return found
         return {**found, **dict(zip((KEY_IDENTITY, KEY_ENCODING), self.compare(found["key"]), strict=True))}
@@ -93,3 +102,9 @@ class Source:
 
 def _share(lo: int, hi: int, task: int, tasks: int) -> tuple[int, int]:
     return lo + (hi - lo) * task // tasks, lo + (hi - lo) * (task + 1) // tasks
+
+
+def _last(record: Row, name: str) -> list[bytes]:
+    """Returns the value of the last header `name`, if it has any bytes."""
+    values = [header["value"] for header in record["headers"] or () if header["key"] == name]
+    return [value for value in values[-1:] if value]

@@ -52,6 +52,7 @@ PLAIN: Final = Settings(
 LAG: Final = PLAIN._replace(lag=1_000, level0=32)
 EXPIRING: Final = PLAIN._replace(retention_ms=10_000, level0=32)
 FIRST_OF_T2: Final = 100
+ORDER: Final = "field:rank"
 FAR_MS: Final = 1 << 62
 """A timestamp that lies beyond what a snapshot's column can tell."""
 
@@ -72,7 +73,7 @@ class _Raw(Settings):
 
 def perform(folder: Path) -> Simulation:
     """The world below `folder` in which all of it has happened."""
-    simulation = Simulation(None, folder, any_case=True, order="header:rank")
+    simulation = Simulation(None, folder, any_case=True, order=ORDER, fills=True)
     history = _History(simulation)
     for part in (
         history.fold_and_snapshot,
@@ -106,7 +107,9 @@ class _History:
         self._take(T0, (b"a", b"1"), (b"b", b"1", {"headers": headers}), (b"a", b"2"), (b"old", b"x"), (b"", b""))
         self._take(T1, (b"a", b"1", {"timestamp": 0}), (b"b", b"1", {"timestamp": FAR_MS, "timestamp_type": 1}))
         self._take(U0, (b"\xfe", b"\xff"), (b"x", b"1"))
-        self._take(W0, (b"a", b"1"), (b"a", None))
+        ranked = ((b"z", b"%d" % rank, {"headers": [_rank(rank)]}) for rank in (2, 1))
+        self._take(W0, (b"a", b"1"), (b"a", None), *ranked)
+        self._simulation.source.rows[W0].pop()
         self._do(Fold(), Snapshot(), Advance(1_500))
         self._take(T0, (b"old", None), (b"c", b"1"), (b"d", None))
         self._do(Fold(), Snapshot(), Advance(1_500))
@@ -116,13 +119,15 @@ class _History:
         self._do(Advance(1_500))
 
     def merge(self) -> None:
-        """Runs of level 1, and one of level 0 above them, without a record that lost by the order."""
+        """Runs of level 1, and one of level 0 above them, without a record that lost by the order; one is filled."""
         self._take(T0, (b"m", b"1"), (b"b", b"3"))
         self._take(T0, (b"m", b"2"), (b"n", None))
         self._do(Round())
         ranked = ((b"ranked", b"%d" % rank, {"headers": [_rank(rank)]}) for rank in (2, 1))
-        self._take(T0, (b"o", b"1"), (b"o", b"2"), *ranked)
-        self._simulation.source.rows[T0].pop()
+        self._take(T0, (b"o", b"1"), (b"o", b"2"), *ranked, (b"f", b"1|2"), (b"f", b"?|3"))
+        rows = self._simulation.source.rows[T0]
+        rows[-1]["value"] = b"1|3"
+        del rows[-3]
 
     def keep_raw(self) -> None:
         """A life that does not fold: records without a key are records as all others."""
@@ -165,7 +170,7 @@ class _History:
 
     def change_offsets(self) -> None:
         """A log begins again, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
-        self._commit(Reorder(order="header:rank"))
+        self._commit(Reorder(order=ORDER))
         self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
         topic = self._simulation.components.catalog.state.topics["u"]
         self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))

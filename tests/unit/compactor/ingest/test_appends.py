@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from compactor.errors import GapError, IngestError
 from compactor.ingest.appends import Batch, appends, up_to_holes
@@ -18,8 +20,8 @@ TP = TopicPartition("t", 0)
 def read(
     lo: int, hi: int, start: int | None = None, records: int = 0, topic_id: str = "id-t", superseded: int = 0
 ) -> RangeRead:
-    counts = {"records": records, "superseded": superseded}
-    return RangeRead(tp=TP, topic_id=topic_id, lo=lo, hi=hi, start=lo if start is None else start, **counts)
+    start = lo if start is None else start
+    return RangeRead(tp=TP, topic_id=topic_id, lo=lo, hi=hi, start=start, records=records, superseded=superseded)
 
 
 def part(
@@ -157,3 +159,16 @@ def test_what_lies_behind_a_hole_is_left_out(ranges: list[tuple[int, int]], kept
     assert [one.file.path for one in found.parts] == [f"runs/{lo}" for lo, _ in kept]
     state = after(at(0), found.ranges[:-1], found.parts)
     assert log_of(state, 0).end == max((hi for _, hi in kept), default=0)
+
+
+def test_the_last_record_of_a_batch_says_whether_it_was_late() -> None:
+    """A range without records says nothing of it; one whose last record was not late takes it back."""
+    late, empty, not_late = (
+        replace(read(lo, lo + 1, records=0), late_last=said) for lo, said in ((0, "digest"), (1, None), (2, ""))
+    )
+    assert log_of(after(at(0), [late], [])).late_last == "digest"
+    assert log_of(after(at(0), [late, empty], [])).late_last == "digest"
+    assert log_of(after(after(at(0), [late], []), [empty], [])).late_last == "digest"
+    assert log_of(after(after(at(0), [late, empty], []), [not_late], [])).late_last is UNSET
+    lost = replace(read(1, 2, start=2, records=0), late_last=None)
+    assert log_of(after(at(0), [late, lost, not_late], [])).late_last is UNSET

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.ingest.order import columns_of, is_late, values_of
+from compactor.ingest.order import columns_of, ordered, values_of
 from compactor.model.record import RUN
 from tests.support.engine import row
 
@@ -63,7 +63,7 @@ def late(*records: tuple[int, int | None, int | None]) -> list[int]:
     keys, values, kept = (list(column) for column in zip(*records, strict=True))
     hashes = [np.array(keys, np.uint64), np.zeros(len(keys), np.uint64)]
     offsets = np.arange(len(keys))
-    mask = is_late(hashes, offsets, pa.array(values, pa.int64()), pa.array(kept, pa.int64()))
+    mask = ordered(hashes, offsets, pa.array(values, pa.int64()), pa.array(kept, pa.int64())).late
     return np.flatnonzero(mask).tolist()
 
 
@@ -106,4 +106,43 @@ def test_texts_are_values_too() -> None:
     """Bytes are compared as bytes."""
     values = pa.array([b"b", b"a", None, b"bb"], pa.binary())
     hashes = [np.zeros(4, np.uint64)]
-    assert is_late(hashes, np.arange(4), values, pa.nulls(4, pa.binary())).tolist() == [False, True, True, False]
+    told = ordered(hashes, np.arange(4), values, pa.nulls(4, pa.binary()))
+    assert told.late.tolist() == [False, True, True, False]
+
+
+def with_bare(*records: tuple[int, int | str | None], follows_late: bool = False) -> tuple[list[int], list[Any]]:
+    """Returns which of records (key, value; "-" for a bare tombstone) are late, and what bare ones take."""
+    hashes = [np.array([key for key, _ in records], np.uint64), np.zeros(len(records), np.uint64)]
+    bare = np.array([value == "-" for _, value in records])
+    values = pa.array([None if value == "-" else value for _, value in records], pa.int64())
+    kept = pa.array([{8: 50}.get(key) for key, _ in records], pa.int64())
+    told = ordered(hashes, np.arange(len(records)), values, kept, bare, follows_late=follows_late)
+    return np.flatnonzero(told.late).tolist(), [told.taken[row].as_py() for row in np.flatnonzero(bare)]
+
+
+@pytest.mark.parametrize(
+    ("records", "lost", "taken"),
+    [
+        ([(1, 5), (1, "-")], [], [5]),
+        ([(1, 5), (1, "-"), (1, 4), (1, "-"), (1, 5)], [2, 3], [5, None]),
+        ([(1, 5), (1, 4), (2, 1), (1, "-"), (1, "-")], [1], [5, 5]),
+        ([(1, 5), (1, 4), (1, "-"), (1, "-"), (2, "-")], [1, 2, 3], [None, None, None]),
+        ([(1, 5), (1, None), (1, "-")], [1, 2], [None]),
+        ([(1, None), (1, "-"), (1, None)], [], [None]),
+        ([(8, "-"), (8, 49), (8, "-"), (8, 51)], [1, 2], [50, None]),
+        ([(8, 49), (2, "-"), (8, "-")], [0], [None, 50]),
+    ],
+)
+def test_a_bare_tombstone_takes_what_it_deletes_and_is_late_with_the_record_right_before_it(
+    records: list[tuple[int, int | str | None]], lost: list[int], taken: list[int | None]
+) -> None:
+    """It is of that record only if it has its key; the highest value so far otherwise, and it is not late."""
+    assert with_bare(*records) == (lost, taken)
+
+
+def test_the_first_bare_tombstone_follows_the_record_before_the_portion() -> None:
+    """And those right after it; the next record of its key does not."""
+    records: list[tuple[int, int | str | None]] = [(8, "-"), (8, "-"), (8, 50), (8, "-")]
+    assert with_bare(*records, follows_late=True) == ([0, 1], [None, None, 50])
+    assert with_bare(*records) == ([], [50, 50, 50])
+    assert with_bare((8, 50), (8, "-"), follows_late=False) == ([], [50])

@@ -166,9 +166,18 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
             '"values" is not allowed: allowed is none, or some of key, value with commas between them',
         ),
         ({"snapshot.string.columns": "key,key", "snapshot.location": "s"}, "names key more than once"),
-        ({"compaction.order": "header:"}, "allowed is offset, timestamp, or header: with the name of a header"),
-        ({"compaction.order": "time"}, "allowed is offset, timestamp, or header: with the name of a header"),
+        (
+            {"compaction.order": "header:"},
+            "allowed is offset, timestamp, header: with its name, or field: with its path",
+        ),
+        ({"compaction.order": "time"}, "allowed is offset, timestamp, header: with its name, or field: with its path"),
         ({"compaction.order": f"header:{'n' * 250}"}, "a header's name of more than 249 bytes is not taken"),
+        ({"compaction.order": f"field:{'n' * 250}"}, "a field's name of more than 249 bytes is not taken"),
+        (
+            {"compaction.order": "field:a..b"},
+            "allowed is offset, timestamp, header: with its name, or field: with its path",
+        ),
+        ({"compaction.order": "field:a.b"}, "values have fields only if a converter reads them"),
         (
             {"compaction.order": "timestamp", "cleanup.policy": "delete", "output.topic": "none"},
             "no keys are compared without compact in cleanup.policy",

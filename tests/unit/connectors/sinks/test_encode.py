@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from compactor.model.record import RUN
+from compactor.model.record import ORDER_VALUE, RUN
 from connectors.sinks.encode import Row, output_rows, rows_of_generation, rows_with_retired, tombstones_of_retired
 
 NAMED = ("keyfold.generation", b"3")
@@ -94,3 +94,16 @@ def test_keys_that_a_refused_record_retires_go_without_it() -> None:
     found = list(tombstones_of_retired(rows, 3, source_headers=True))
     assert [(key, value) for value, key, _, _ in found] == [(b"k7!", None), (b"K7", None)]
     assert as_bytes(found[0][3]) == [*WHERE, NAMED, ("keyfold.synthetic", b"identity")]
+
+
+def test_what_a_field_orders_by_goes_along_as_a_header() -> None:
+    """It may be in no value that is published; a record without it gets none, nor does any without source headers."""
+    rows = batch(5, 6, 7)
+    values = pa.array([b"n2500001", None, b""], pa.binary())
+    ordered = rows.set_column(rows.schema.get_field_index(ORDER_VALUE), RUN.field(ORDER_VALUE), values)
+    made = [as_bytes(headers)[3:] for *_, headers in output_rows(ordered, source_headers=True)]
+    assert [[name for name, _ in headers] for headers in made] == [
+        ["keyfold.source.offset", "keyfold.order"], ["keyfold.source.offset"], ["keyfold.source.offset"],
+    ]  # fmt: skip
+    assert made[0][-1] == ("keyfold.order", b"n2500001")
+    assert all(as_bytes(headers) == [("h", b"1")] for *_, headers in output_rows(ordered, source_headers=False))

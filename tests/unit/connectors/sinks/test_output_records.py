@@ -40,7 +40,7 @@ class Message:
         return 1, 1
 
 
-def read_back(monkeypatch: pytest.MonkeyPatch, messages: Iterable[Message]) -> list[tuple[int, bytes, bytes | None]]:
+def rows_of(monkeypatch: pytest.MonkeyPatch, messages: Iterable[Message]) -> list[dict[str, Any]]:
     class Reader:
         def __init__(self, *_: object) -> None: ...
         def bounds(self) -> tuple[int, int]:
@@ -50,7 +50,11 @@ def read_back(monkeypatch: pytest.MonkeyPatch, messages: Iterable[Message]) -> l
             return (one for one in messages if start <= one.place < end)
 
     monkeypatch.setattr(output_records, "OutputPartitionReader", Reader)
-    rows = [row for batch in output_records.last_records({}, "out", T0, 1, 100, 50) for row in batch.to_pylist()]
+    return [row for batch in output_records.last_records({}, "out", T0, 1, 100, 50) for row in batch.to_pylist()]
+
+
+def read_back(monkeypatch: pytest.MonkeyPatch, messages: Iterable[Message]) -> list[tuple[int, bytes, bytes | None]]:
+    rows = rows_of(monkeypatch, messages)
     return [(row["offset"], row["key"], row["value"]) for row in rows]
 
 
@@ -70,3 +74,10 @@ def test_a_retired_key_that_came_again_is_there(monkeypatch: pytest.MonkeyPatch)
         Message(6, b"A", b"3", 2),
     ]
     assert read_back(monkeypatch, messages) == [(2, b"A", b"3")]
+
+
+def test_what_a_record_was_ordered_by_is_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its value may no longer have the field; the header is not one of the source's."""
+    messages = [Message(0, b"a", None, 0, ("keyfold.order", b"n2500001")), Message(1, b"b", b"1", 1)]
+    rows = rows_of(monkeypatch, messages)
+    assert [(row["order_value"], row["headers"]) for row in rows] == [(b"n2500001", None), (None, None)]
