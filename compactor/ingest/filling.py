@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from compactor.errors import IngestError, StoppedError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.ingest.appends import Batch
-from compactor.ingest.kept_records import VERIFIED, brought
+from compactor.ingest.kept_records import VERIFIED, brought, needed_of
 from compactor.ingest.rewrite import parts_by_log, rewritten
 from compactor.lookup.latest import LookUpRoom, latest_records
 from compactor.model.log import PartitionLog
@@ -154,7 +154,8 @@ class _Portion:
 
     def _kept(self, keys: pa.Array) -> dict[bytes, tuple[bytes | None, Headers]]:
         """Returns value and headers of what the log keeps of `keys`."""
-        kept = latest_records(self._storage, self._log, keys, VERIFIED, LookUpRoom(None, self._check))
+        with needed_of(self._log):
+            kept = latest_records(self._storage, self._log, keys, VERIFIED, LookUpRoom(None, self._check))
         rows = zip(*(as_compared(kept)[name].to_pylist() for name in ("key", "value", "headers")), strict=True)
         return {key: (self._hold(value), _pairs(headers)) for key, value, headers in rows}
 

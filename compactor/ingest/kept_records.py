@@ -7,12 +7,13 @@ are ordered by; who needs more of a kept record asks for more columns, its value
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import LookUpError
+from compactor.errors import DamagedFileError, LookUpError, MissingFileError, UnreadableFileError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.lookup.latest import FOUND_BY, LookUpRoom, latest_records
@@ -30,6 +31,27 @@ more, fewer keys are looked up at a time."""
 
 VERIFIED: Final = FileOutlines(is_whole=True)
 """Each file is verified as a whole before the first record of it is decoded in the worker's own process."""
+
+
+_WITHOUT_IT: Final = (
+    "Put the file back from a copy, then keyfold restart CONNECTOR.json. Without one, keyfold resync CONNECTOR.json "
+    "reads the source again; if the source has lost records since, move the connector's folder in storage.location "
+    "away, and keyfold rebuild CONNECTOR.json makes it again from the output."
+)
+"""What to do if a kept file is gone: nothing of the portion can be decided, so the partition is not set aside alone."""
+
+
+@contextmanager
+def needed_of(log: PartitionLog) -> Iterator[None]:
+    """Has an error of a file that is kept of `log` say what it is needed for, and what to do."""
+    try:
+        yield
+    except (DamagedFileError, MissingFileError, UnreadableFileError) as error:
+        raise type(error)(
+            f"{log.tp}: the records from offset {log.end} on are decided about by what is kept of their keys. "
+            f"{error.message}",
+            _WITHOUT_IT,
+        ) from error
 
 
 class Brought(NamedTuple):
@@ -87,7 +109,8 @@ def _looked_up(storage: Storage, log: PartitionLog, rows: pa.RecordBatch, kept_b
     keys = pc.unique(compared)
     room = LookUpRoom(kept_bytes if len(keys) > 1 else None)
     try:
-        kept = latest_records(storage, log, keys, VERIFIED, room, rows.schema.names)
+        with needed_of(log):
+            kept = latest_records(storage, log, keys, VERIFIED, room, rows.schema.names)
     except LookUpError:
         middle = len(keys) // 2
         for some in (keys[:middle], keys[middle:]):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from compactor.errors import CatalogError
+from compactor.errors import CatalogError, DamagedFileError
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.generations import live
@@ -137,3 +138,32 @@ def event(number: int, lsn: int, *, deleted: bool = False) -> tuple[bytes, bytes
     rows = {"before": {"id": number} if deleted else None, "after": None if deleted else {"id": number}}
     schema = {"type": "struct", "name": "db.t.Envelope", "fields": fields}
     return b"%d" % number, json.dumps({"schema": schema, "payload": {**rows, "source": {"lsn": lsn}}}).encode(), None
+
+
+@pytest.mark.parametrize("way", ["copy", "resync", "rebuild"])
+def test_a_damaged_file_that_decides_is_named_with_the_ways_on(
+    spark: SparkSession, deployment: Deployment, way: str
+) -> None:
+    """The connector fails, as nothing can be decided without it: each way that the error names leads on."""
+    deployment.publishing_only()
+    put(deployment, (b"a", b"2", 2), (b"b", b"1", 1))
+    state = deployment.run_once(spark)
+    ((file,),) = (run.files for log in state.logs for run in log.kept if run.files)
+    path = Path(deployment.storage.location, file.path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:40] + bytes([whole[40] ^ 255]) + whole[41:])
+    put(deployment, (b"a", b"1", 1), (b"b", b"2", 2))
+    with pytest.raises(DamagedFileError, match="-0: the records from offset 2 on are decided about") as failed:
+        deployment.run_once(spark)
+    assert file.path in str(failed.value)
+    assert "keyfold restart" in str(failed.value)
+    connector, worker = deployment.write()
+    if way == "copy":
+        path.write_bytes(whole)
+    elif way == "rebuild":
+        deployment.storage.delete_folder("")
+    if way != "copy":
+        assert invoke(way, connector, "--worker", worker).exit_code == 0
+    deployment.run_once(spark)
+    assert live(consume_all(deployment.bootstrap, deployment.output)).keys() == {(0, b"a"), (0, b"b")}
+    assert sent(deployment)[-1] == (b"b", b"2")

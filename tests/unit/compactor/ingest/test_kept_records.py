@@ -107,8 +107,9 @@ def test_a_file_that_is_damaged_or_gone_is_named(tmp_path: Path) -> None:
     path = tmp_path / run.files[0].path
     whole = path.read_bytes()
     path.write_bytes(whole[:40] + bytes([whole[40] ^ 255]) + whole[41:])
-    with pytest.raises(DamagedFileError, match=path.name):
+    with pytest.raises(DamagedFileError, match=f"t-0: the records from offset 3 on .*{path.name}") as failed:
         pairs(storage, state, batch)
+    assert "keyfold resync" in str(failed.value)
     path.unlink()
     with pytest.raises(MissingFileError, match=path.name):
         pairs(storage, state, batch)
