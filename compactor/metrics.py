@@ -69,6 +69,7 @@ class Counters:
                 "records_late",
                 "records_filled",
                 "records_left_unfilled",
+                "records_unreadable_to_fill",
                 "records_unchanged",
                 "transactions",
                 "transactions_aborted",

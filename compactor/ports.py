@@ -90,10 +90,14 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Filled(NamedTuple):
-    """A value after it was filled, or as it was; `left` of its fields hold the placeholder still."""
+    """A value after it was filled, or as it was; `left` of its fields hold the placeholder still.
+
+    `is_unreadable`: its fields cannot be read, so nothing is known of them.
+    """
 
     value: bytes
     left: int
+    is_unreadable: bool = False
 
 
 class Fill(Protocol):

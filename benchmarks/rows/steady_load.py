@@ -53,7 +53,6 @@ class SteadyLoad(Struct, frozen=True, kw_only=True):
             "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
             "headers": pa.array([[]] * size, RUN.field("headers").type),
-            "delete_horizon": pa.nulls(size, pa.int64()),
-            **{name: pa.nulls(size, RUN.field(name).type) for name in ("rejected", "key_identity", "key_encoding")},
         }
-        return pa.table(columns, schema=RUN)
+        absent = {field.name: pa.nulls(size, field.type) for field in RUN if field.name not in columns}
+        return pa.table({**columns, **absent}, schema=RUN)

@@ -27,8 +27,8 @@ def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
     created = Rules(state.order, state.identity, state.scope, state.fill)
     if created == asked:
         return
-    only_order = created._replace(order=asked.order) == asked
-    again = "have the source read again by the new order (keyfold resync CONNECTOR.json), " if only_order else ""
+    can_change = created._replace(order=asked.order, fill=asked.fill) == asked
+    again = "have the source read again by the new ones (keyfold resync CONNECTOR.json), " if can_change else ""
     raise CatalogError(
         f"Connector {connector}: {_changes(created, asked)}.",
         f"They are fixed at the first start: set them back, {again}or start under a new connector name, with another "

@@ -13,28 +13,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
-from compactor.model.actions import AnyAction, BeginGeneration, RenewTopic, Reorder, Skip
+from compactor.model.actions import AnyAction, BeginGeneration, Refill, RenewTopic, Reorder, Skip
 from compactor.model.log import Gap, Generation, PartitionLog, Run, first_end_of, generation_of, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
+
+NONE: Final = "none"
+"""The fill of a catalog whose own is unset."""
 
 
 class OffsetChange(Struct, frozen=True, kw_only=True):
     """What an operator asks for: the next source offset to publish of each partition; None is the source's start.
 
     `anew`: a generation begins even if a log stands there already. `accepts_loss`: it begins even if the source no
-    longer has records that the earlier generation began with. `order` is what the connector's file says of it; None:
-    what the catalog has. `since_ms`: in place of the source's start, the first record of this time or a later one.
+    longer has records that the earlier generation began with. `order` and `fill` are what the connector's file says of
+    them; None: what the catalog has. `since_ms`: in place of the source's start, the first record of this time or a
+    later one.
     """
 
     offsets: Mapping[TopicPartition, int | None]
     anew: bool = False
     accepts_loss: bool = False
     order: str | None = None
+    fill: str | None = None
     since_ms: int | None = None
 
 
@@ -63,9 +68,9 @@ class FoundPartition(Struct, frozen=True, kw_only=True):
 
 
 class ChangePlan(Struct, frozen=True, kw_only=True):
-    """The changes of logs, by partition; a partition without any stays as it is. `reorder`: the order changes, too."""
+    """The changes of logs, by partition; a partition without any stays as it is. `rules` of the catalog change, too."""
 
-    reorder: Reorder | None = None
+    rules: tuple[Reorder | Refill, ...] = ()
     renewed: tuple[RenewTopic, ...] = ()
     skips: tuple[Skip, ...] = ()
     generations: Mapping[TopicPartition, Generation] = {}
@@ -125,7 +130,7 @@ def plan_change(
                 output_offset=reported.output_end,
             )
     return ChangePlan(
-        reorder=_reorder(state, change, generations),
+        rules=tuple(_new_rules(state, change, generations)),
         renewed=tuple(renewed.values()),
         skips=tuple(skips),
         generations=generations,
@@ -135,8 +140,7 @@ def plan_change(
 
 def actions_of(plan: ChangePlan, leads: Mapping[TopicPartition, Run]) -> Iterator[AnyAction]:
     """Yields the actions of `plan`; `leads` are the tombstones that a generation begins with (`tombstones.py`)."""
-    if plan.reorder is not None:
-        yield plan.reorder
+    yield from plan.rules
     yield from plan.renewed
     yield from plan.skips
     for tp, generation in plan.generations.items():
@@ -174,25 +178,33 @@ def _known(
     return log, reported
 
 
-def _reorder(
+def _new_rules(
     state: CatalogState, change: OffsetChange, generations: Mapping[TopicPartition, Generation]
-) -> Reorder | None:
-    """Returns the action by which the catalog gets the order that is asked for; None if it has it.
+) -> Iterator[Reorder | Refill]:
+    """Yields the actions by which the catalog gets the order and the fill that are asked for; none if it has them.
 
-    Raises OffsetChangeError unless every log begins again: what one keeps was decided about by the order before.
+    Raises OffsetChangeError unless every log begins again: what one keeps was decided about by those before.
     """
-    if change.order in (None, state.order):
-        return None
+    fill = NONE if state.fill is UNSET else state.fill
+    if change.order not in (None, state.order):
+        _check_all_begin_again(state, "order", state.order, change.order, generations)
+        yield Reorder(order=change.order)
+    if change.fill not in (None, fill):
+        _check_all_begin_again(state, "fill", fill, change.fill, generations)
+        yield Refill(fill=UNSET if change.fill == NONE else change.fill)
+
+
+def _check_all_begin_again(
+    state: CatalogState, rule: str, was: str, now: str, generations: Mapping[TopicPartition, Generation]
+) -> None:
     kept = sorted(log.tp for log in state.logs if log.tp not in generations)
     if kept:
         raise OffsetChangeError(
-            f"Connector {state.connector}: its order was {state.order} and is {change.order} now, and partition "
-            f"{kept[0]} would keep what it has by the order before, as would {len(kept) - 1} others.",
+            f"Connector {state.connector}: its {rule} was {was} and is {now} now, and partition {kept[0]} would keep "
+            f"what it has by the {rule} before, as would {len(kept) - 1} others.",
             "Ask for all of it, without --topic: keyfold resync CONNECTOR.json. A topic that is gone, or that the file "
-            "no longer names, cannot be read again: set compaction.order back, or start under a new connector name.",
+            f"no longer names, cannot be read again: set compaction.{rule} back, or start under a new connector name.",
         )
-    assert change.order is not None
-    return Reorder(order=change.order)
 
 
 def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) -> None:

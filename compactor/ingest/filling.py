@@ -36,7 +36,9 @@ portion that needs more is refused with the setting that makes portions smaller,
 
 FILLED: Final = "records_filled"
 LEFT: Final = "records_left_unfilled"
-"""Names of what is counted: records of which a field was filled, and those that hold a placeholder still."""
+UNREADABLE: Final = "records_unreadable_to_fill"
+"""Names of what is counted: records of which a field was filled, those that hold a placeholder still, and those that
+may hold one, and cannot be read."""
 
 _LATER: Final = "Nothing of the portion was taken; it is read again when the connector runs again."
 
@@ -62,7 +64,7 @@ def with_filled(
     than `held_bytes`; StoppedError once `stopped` returns True; DamagedFileError, MissingFileError, StorageError; and
     what `fill` raises.
     """
-    counts: Counter[str] = Counter({FILLED: 0, LEFT: 0})
+    counts: Counter[str] = Counter({FILLED: 0, LEFT: 0, UNREADABLE: 0})
     logs = state.by_partition()
     filled = {
         tp: _Portion(storage, logs[tp], parts, fill, held_bytes, counts).filled(stopped)
@@ -122,6 +124,7 @@ class _Portion:
         """Fills one value from the one before it; returns what comes before the next record of the key."""
         made = self._fill.fill(value, headers, *(before or (None, ())))
         self._counts[LEFT] += made.left > 0
+        self._counts[UNREADABLE] += made.is_unreadable
         if made.value != value:
             self._counts[FILLED] += 1
             values[offset] = made.value

@@ -17,7 +17,7 @@ class Action(Struct, frozen=True, kw_only=True, tag_field="do"):
 
 
 class Create(Action, frozen=True, tag="create"):
-    """Begins a catalog; identity, scope and fill never change afterwards, the order by `Reorder` alone.
+    """Begins a catalog; identity and scope never change afterwards, order and fill by `Reorder` and `Refill` alone.
 
     `fill` unset, and then not written: none.
     """
@@ -41,6 +41,12 @@ class Reorder(Action, frozen=True, tag="reorder"):
     """Gives the catalog another order; every log begins again with the same commit, as an operator asked."""
 
     order: str
+
+
+class Refill(Action, frozen=True, tag="refill"):
+    """Gives the catalog another fill, unset for none; every log begins again with the same commit, as by `Reorder`."""
+
+    fill: str | UnsetType = UNSET
 
 
 class SetBuckets(Action, frozen=True, tag="set-buckets"):
@@ -234,6 +240,7 @@ AnyAction = (
     Create
     | TakeOver
     | Reorder
+    | Refill
     | SetBuckets
     | AddTopic
     | CloseTopic

@@ -29,6 +29,7 @@ from compactor.model.actions import (
     PlanFold,
     Publish,
     Quarantine,
+    Refill,
     Release,
     RenewTopic,
     ReopenTopic,
@@ -190,7 +191,7 @@ class _Draft:
 
     def take(self, action: AnyAction) -> None:
         match action:
-            case Create() | TakeOver() | Reorder():
+            case Create() | TakeOver() | Reorder() | Refill():
                 self.state = _apply_owner(self.state, action)
             case SetBuckets():
                 self._set_buckets(action.count)
@@ -238,7 +239,7 @@ class _Draft:
         self.taken[action.topic] = tuple(kept for kept in own if kept.id != action.id)
 
 
-def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder) -> CatalogState:
+def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder | Refill) -> CatalogState:
     match action:
         case Create():
             named = {name: getattr(action, name) for name in ("order", "identity", "scope", "fill")}
@@ -247,6 +248,8 @@ def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder) -> Ca
             return replace(state, epoch=action.epoch, owner=action.owner)
         case Reorder():
             return replace(state, order=action.order)
+        case Refill():
+            return replace(state, fill=action.fill)
 
 
 def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic | RenewTopic) -> Topic:

@@ -85,9 +85,9 @@ class Placeholder:
 
 
 class _Read(NamedTuple):
-    """The fields of a value, and the names of those that hold the placeholder."""
+    """The fields of a value, None if it has none, and the names of those that hold the placeholder."""
 
-    fields: WrittenFields
+    fields: WrittenFields | None
     unavailable: frozenset[str]
 
 
@@ -118,11 +118,11 @@ class ValueFill:
         """See Fill. Raises RegistryError."""
         self._converter.wait_with(Patience(_WAIT_S, stopped=self._stopped))
         own = self._read(value, headers)
-        if own is None or not own.unavailable:
-            return Filled(value, left=0)
+        if own is None or own.fields is None or not own.unavailable:
+            return Filled(value, left=0, is_unreadable=own is None)
         before = None if earlier is None else self._read(earlier, earlier_headers)
         wanted, left = own.unavailable, len(own.unavailable)
-        if before is None:
+        if before is None or before.fields is None:
             return Filled(value, left)
         try:
             taken = [name for name in wanted if name not in before.unavailable and own.fields.take(name, before.fields)]
@@ -131,11 +131,11 @@ class ValueFill:
             return Filled(value, left)
 
     def _read(self, value: bytes, headers: Headers) -> _Read | None:
-        """Returns the fields of a value, None if it cannot be read. Raises RegistryError."""
+        """Returns the fields of a value; None if it cannot be read. Raises RegistryError."""
         try:
             check_size(len(value), self._most)
             fields = self._converter.fields_of([Header(*header) for header in headers], value)
-            return None if fields is None else _Read(fields, self._unavailable(fields))
+            return _Read(fields, frozenset() if fields is None else self._unavailable(fields))
         except RegistryError:
             raise
         except Exception:  # noqa: BLE001  # as above

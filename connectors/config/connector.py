@@ -143,8 +143,8 @@ class ConnectorConfig(BaseModel):
     order: Order = _compaction("compaction.order", "offset", importance="medium")
     """Which record of a key wins ([semantics.md](semantics.md#another-order)). `resync` applies another one."""
     fill: Filling = _compaction("compaction.fill", "none", importance="medium")
-    """`unavailable`: fields that hold Debezium's placeholder are taken from the record before it of the same key. Fixed
-    at the first start, with an index of keys ([semantics.md](semantics.md#values-that-are-filled))."""
+    """`unavailable`: fields that hold Debezium's placeholder are taken from the record before it of the same key, by an
+    index of keys ([semantics.md](semantics.md#values-that-are-filled)). `resync` applies another one."""
     unavailable: Text = _compaction("unavailable.value.placeholder", UNAVAILABLE, importance="low")
     """Debezium's setting of this name, for `compaction.fill`; hexadecimal digits follow `hex:`."""
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(

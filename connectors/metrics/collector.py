@@ -79,6 +79,7 @@ _COUNTERS: Final = (
     ("keyfold_records_late", "Records that lost by the order of the connector.", "records_late"),
     ("keyfold_records_filled", "Records of which placeholders were filled.", "records_filled"),
     ("keyfold_records_left_unfilled", "Records that hold a placeholder still.", "records_left_unfilled"),
+    ("keyfold_records_unreadable_to_fill", "Records that may hold one, unread.", "records_unreadable_to_fill"),
     ("keyfold_records_unchanged", "Records not sent, as they change nothing.", "records_unchanged"),
     ("keyfold_dead_letters", "Records sent to the dead letter topic.", "dead_letters"),
     ("keyfold_transactions", "Transactions committed.", "transactions"),

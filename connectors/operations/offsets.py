@@ -136,7 +136,9 @@ def _change(
     start = draw_start(worker)
     with told(changed, report):
         now_ms = clock.now_ms()
-        _, broker = take_over(storage, connector, clients, buckets, now_ms, change=change, start=start, reorders=True)
+        _, broker = take_over(
+            storage, connector, clients, buckets, now_ms, change=change, start=start, changes_rules=True
+        )
         broker.close()
     return tuple(changed)
 

@@ -210,7 +210,7 @@ class ConnectorTask:
         now_ms = self._clock.now_ms()
         owned = take_over(
             self._storage, self._connector, self._clients, tasks_max, now_ms, known, change,
-            start=start, reorders=change is not None, others=self._others,
+            start=start, changes_rules=change is not None, others=self._others,
         )  # fmt: skip
         self.catalog = owned.catalog
         self._claim.claim(owned.catalog.epoch)

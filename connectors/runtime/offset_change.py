@@ -139,7 +139,7 @@ class OffsetChanger:
         UnreachableError, OutputError, NotAllowedError, StorageError. After G3 the change stands, whatever is raised.
         """
         self.changed, self.is_in_doubt = None, False
-        change = replace(choose(self._catalog.state), order=self._connector.order)
+        change = replace(choose(self._catalog.state), order=self._connector.order, fill=self._connector.fill)
         change = (
             change if change.since_ms is None else at_time(self._admin, self._catalog.state, change, change.since_ms)
         )

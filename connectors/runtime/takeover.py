@@ -179,7 +179,7 @@ def take_over(
     change: Callable[[Fenced], object] | None = None,
     *,
     start: Start,
-    reorders: bool = False,
+    changes_rules: bool = False,
     kafka: KafkaAccess | None = None,
     others: Callable[[], Iterable[ConnectorConfig]] = tuple,
 ) -> Ownership:
@@ -187,9 +187,9 @@ def take_over(
 
     If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may not be
     mounted. `others` gives the worker's connectors, with which this one must make no loop. `change` is called once no
-    other process publishes any more (steps G and R); with `reorders` it gives the catalog the order of `connector`, if
-    that is another one. Raises FencedError if another process took over at the same time, or one that started after
-    `start`; OutputError, SourceChangedError and DataLossError if topics are not what the catalog knows;
+    other process publishes any more (steps G and R); with `changes_rules` it gives the catalog the order and the fill
+    of `connector`, if they are others. Raises FencedError if another process took over at the same time, or one that
+    started after `start`; OutputError, SourceChangedError and DataLossError if topics are not what the catalog knows;
     SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
     kafka = kafka or KafkaAccess()
@@ -197,9 +197,9 @@ def take_over(
     refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
-    order = catalog.state.order if reorders and catalog.version else connector.order
-    identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
-    catalog.require(order, identity, "partition", UNSET if connector.fill == "none" else connector.fill)
+    asked = connector.order, UNSET if connector.fill == "none" else connector.fill
+    order, fill = (catalog.state.order, catalog.state.fill) if changes_rules and catalog.version else asked
+    catalog.require(order, _IDENTITY.get(connector.key_identity, connector.key_identity), "partition", fill)
     owner = owner_lock.this_process(start=start.number).text
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from compactor.errors import CatalogError
 from tests.support.cli import invoke
 from tests.support.deployment import Deployment
 from tests.support.generations import live
@@ -96,3 +97,41 @@ def test_killed_after_values_were_filled(spark: SparkSession, deployment: Deploy
     assert table(deployment) == {1: {"id": 1, "t": "long"}}
     deployment.run_once(spark)
     assert table(deployment) == {1: {"id": 1, "t": "long", "n": 2}}
+
+
+def test_a_resync_fills_what_came_before(spark: SparkSession, deployment: Deployment) -> None:
+    """Another fill is refused until all of the source is read again by it."""
+    deployment.publishing_only()
+    put(deployment, {"id": 1, "t": "long", "n": 1}, {"id": 1, "t": GONE, "n": 2})
+    deployment.run_once(spark, compaction_fill="none")
+    assert table(deployment) == {1: {"id": 1, "t": GONE, "n": 2}}
+    with pytest.raises(CatalogError, match=r"fill was none at the first start and is unavailable now.*keyfold resync"):
+        deployment.run_once(spark, compaction_fill="unavailable")
+    connector, worker = deployment.write()
+    assert invoke("resync", connector, "--worker", worker).exit_code == 0
+    put(deployment, {"id": 1, "t": GONE, "n": 3})
+    deployment.run_once(spark)
+    assert table(deployment) == {1: {"id": 1, "t": "long", "n": 3}}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("local", [100_000, -1], ids=["this process", "Spark's tasks"])
+def test_fill_and_order_together(spark: SparkSession, deployment: Deployment, local: int) -> None:
+    """A late record fills nothing, and is filled from nothing; a rebuilt log goes on by both."""
+    deployment.settings |= {"compaction.order": "field:v"}
+    deployment.publishing_only()
+    deployment.write(publish_local_max_records=local)
+    put(deployment, {"id": 1, "v": 5, "t": "long"}, {"id": 1, "v": 4, "t": "late"}, {"id": 1, "v": 6, "t": GONE})
+    deployment.run_once(spark)
+    put(deployment, {"id": 1, "v": 3, "t": "late again"}, {"id": 2, "v": 1, "t": GONE})
+    deployment.run_once(spark)
+    put(deployment, {"id": 1, "v": 7, "t": GONE}, {"id": 2, "v": 0, "t": "late"})
+    deployment.run_once(spark)
+    expected = {1: {"id": 1, "v": 7, "t": "long"}, 2: {"id": 2, "v": 1, "t": GONE}}
+    assert table(deployment) == expected
+    deployment.storage.delete_folder("")
+    connector, worker = deployment.write()
+    assert invoke("rebuild", connector, "--worker", worker).exit_code == 0
+    put(deployment, {"id": 1, "v": 6, "t": "late"}, {"id": 2, "v": 2, "t": "there"}, {"id": 1, "v": 8, "t": GONE})
+    deployment.run_once(spark)
+    assert table(deployment) == {1: {"id": 1, "v": 8, "t": "long"}, 2: {"id": 2, "v": 2, "t": "there"}}

@@ -36,6 +36,7 @@ _COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
         "truncates",
         "records_filled",
         "records_left_unfilled",
+        "records_unreadable_to_fill",
         "offsets_lost",
     ),
     "published": ("transactions", "transactions_aborted", "records_published", "bytes_published"),

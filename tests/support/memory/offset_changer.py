@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from compactor.catalog.catalog import Catalog
-from compactor.generation.plan import OffsetChange
+from compactor.generation.plan import NONE, OffsetChange
 from compactor.generation.tombstones import Compare
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
@@ -21,11 +21,18 @@ _SEGMENT_BYTES = 1 << 20
 
 
 class MemoryOffsetChanger(OffsetChanger):
-    """Takes the steps on `broker`, which all of `source` is announced to; `order`: another one than the catalog's."""
+    """Takes the steps on `broker`, which all of `source` is announced to.
 
-    def __init__(self, catalog: Catalog, broker: MemoryBroker, source: Any, order: str | None = None) -> None:
+    `order` and `fill`: others than the catalog's.
+    """
+
+    def __init__(
+        self, catalog: Catalog, broker: MemoryBroker, source: Any, order: str | None = None, fill: str | None = None
+    ) -> None:
         outside: Any = broker
-        connector: Any = SimpleNamespace(segment_bytes=_SEGMENT_BYTES, order=order or catalog.state.order)
+        connector: Any = SimpleNamespace(
+            segment_bytes=_SEGMENT_BYTES, order=order or catalog.state.order, fill=fill or catalog.state.fill or NONE
+        )
         clients: Any = None
         super().__init__(catalog, outside, _admin(broker, source.see_end), connector, clients)
         self._memory = broker

@@ -140,6 +140,7 @@ class _Chance:
             (1, self._beside),
             (2, self._change),
             (0 if self.order is None else 1, self._reorder),
+            (1 if self.fills else 0, self._refill),
         )
         self._weights = [weight for weight, _ in self._kinds]
 
@@ -226,6 +227,9 @@ class _Chance:
     def _reorder(self) -> steps.ChangeOrder:
         return steps.ChangeOrder(self._of(("offset", "timestamp", RANK, FIELD, FIELD)))
 
+    def _refill(self) -> steps.ChangeFill:
+        return steps.ChangeFill(self._of((True, False)))
+
     def _failing(self) -> FailingPublisher:
         fault = PublishFault(
             step=self._of(tuple(PublishStep)), transaction=self._of((1, 2, 2, 3)), dies=self._of((False, False, True))
@@ -238,6 +242,7 @@ class _Chance:
             (self._ingest(), FILLING if self.fills else TAKING),
         ) * 3
         changes: tuple[PlainStep, ...] = (self._change(), *(() if self.order is None else (self._reorder(),)))
+        changes += (self._refill(),) if self.fills else ()
         changed = changes[0] if len(changes) == 1 else self._of(changes)
         changing: tuple[tuple[PlainStep, tuple[str, ...]], ...] = ((changed, CHANGING),) * 2
         step, points = self._of((*taking, *changing, *SIMPLE))

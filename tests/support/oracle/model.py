@@ -22,6 +22,7 @@ from compactor.model.actions import (
     Merge,
     PlanFold,
     Publish,
+    Refill,
     Reorder,
     Restate,
     Retain,
@@ -100,6 +101,8 @@ class LogModel:
         self._previous: tuple[bytes | None, bool] | None = None
         self._folded: list[tuple[int, int]] = []
         self._skipped: list[tuple[int, int]] = []
+        # The start of the log if a batch was decided about since, which retention may move before the batch's commit.
+        self._decided_at: int | None = None
         # What became of the values of records that were appended, by offset, if values are filled.
         self._values: dict[int, bytes | None] = {}
         self._source = source
@@ -120,6 +123,10 @@ class LogModel:
         found.arrived_ms = {one["offset"]: now_ms for one in found.lead}
         found._folded = [(first, generation.start)] if keys else []
         return found
+
+    def begin(self, *, decides: bool) -> None:
+        """Begins a step; `decides`: with a batch, which is decided about at once and may be committed later."""
+        self._decided_at = self.start if decides else None
 
     def rows(self, start: int, end: int) -> list[Row]:
         """Returns the log's records of the offsets [start, end): those of the source that were not given up."""
@@ -233,9 +240,9 @@ class LogModel:
         if action.end < self.published or self.published < self.first_end:
             yield f"offsets up to {action.end} are given up, published is {self.published} of {self.first_end}"
         self._skipped.append((self.published, action.end))
-        self.late = {
-            offset for offset in self.late if offset < action.end
-        }  # the others are read and decided about again
+        # What lies above is read again, decided about and filled again.
+        self.late = {offset for offset in self.late if offset < action.end}
+        self._values = {offset: value for offset, value in self._values.items() if offset < action.end}
         self._folded = [one for one in self._folded if one[0] < self.published]
         self.published = self.folded_end = self.end = action.end
         self.sent.add(action.end)
@@ -297,7 +304,8 @@ class LogModel:
 
     def _fill(self, start: int, end: int) -> None:
         """Fills the records of the offsets [start, end), each from the one before it of its key that is kept."""
-        before = {self.identity(each["key"]): each["value"] for each in self.latest(self.start, start)}
+        first = self.start if self._decided_at is None else self._decided_at
+        before = {self.identity(each["key"]): each["value"] for each in self.latest(first, start)}
         for each in self.rows(start, end):
             if each["key"] is not None:
                 key = self.identity(each["key"])
@@ -341,6 +349,11 @@ class Model:
         self._source = source
         self._output = output
 
+    def begin(self, *, decides: bool) -> None:
+        """Begins a step, as `LogModel.begin`."""
+        for log in self.logs.values():
+            log.begin(decides=decides)
+
     def take(self, commit: Commit, settings: Settings, times: Collection[int]) -> Iterator[str]:
         """Applies `commit`, decided at one of `times`; yields what is wrong with it."""
         if commit.at_ms not in times:
@@ -355,6 +368,8 @@ class Model:
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
         elif isinstance(action, Reorder):
             self._source.order = action.order
+        elif isinstance(action, Refill):
+            self._source.fills = action.fill is not UNSET
         elif isinstance(action, BeginGeneration):
             yield from self._begin(action, now_ms)
         elif isinstance(action, AddSnapshot):

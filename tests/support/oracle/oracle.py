@@ -13,7 +13,7 @@ from tests.support.oracle import log_contents, lookups, output, retention, snaps
 from tests.support.oracle.model import Model
 from tests.support.oracle.named_ids import NamedIds
 from tests.support.oracle.simulation import Simulation
-from tests.support.oracle.steps import Ingest, Round, Tick, Vacuum
+from tests.support.oracle.steps import AtFailpoint, Ingest, Round, Tick, Vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +58,7 @@ class Oracle:
         simulation = self.simulation
         simulation.times = {simulation.clock.now_ms()}
         before, uncertain = self.model.state, simulation.components.engine.uncertain()
+        self.model.begin(decides=isinstance(step.step if isinstance(step, AtFailpoint) else step, Ingest))
         done = simulation.perform(step)
         yield from self._read_commits()
         yield from self._promises()

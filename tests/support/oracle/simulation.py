@@ -25,7 +25,7 @@ from compactor.errors import (
     PositionMovedError,
     PublishInterruptedError,
 )
-from compactor.generation.plan import OffsetChange
+from compactor.generation.plan import NONE, OffsetChange
 from compactor.maintenance import Maintenance
 from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
@@ -171,7 +171,7 @@ class Simulation:
                 self.times.add(self.clock.advance(step.ms))
             case Restart():
                 self.components = self._begin(step.settings or components.settings)
-            case steps.ChangeOffset() | steps.ChangeOrder():
+            case steps.ChangeOffset() | steps.ChangeOrder() | steps.ChangeFill():
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
@@ -210,7 +210,9 @@ class Simulation:
         self.tampered.add(tp)
         self._moved = True
 
-    def _begin(self, settings: Settings, change: steps.ChangeOffset | steps.ChangeOrder | None = None) -> Components:
+    def _begin(
+        self, settings: Settings, change: steps.ChangeOffset | steps.ChangeOrder | steps.ChangeFill | None = None
+    ) -> Components:
         """Takes the connector over (steps T1 to T3, with G1 to G4 where there is a `change`), makes its components."""
         now_ms = self.clock.now_ms()
         catalog = Catalog.open(self.storage, CONNECTOR)
@@ -218,16 +220,18 @@ class Simulation:
         named = BYTES if self.source.compare is None else identity.NAME
         fill = filling.NAME if self.source.fills else UNSET
         if (self.source.order, named, fill) != (BY_OFFSET, BYTES, UNSET):
-            order = catalog.state.order if catalog.version else self.source.order
+            state = catalog.state
+            order, fill = (state.order, state.fill) if catalog.version else (self.source.order, fill)
             catalog.require(order, named, "partition", fill)
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:
             catalog.commit(lambda _: [SetBuckets(count=settings.buckets)], now_ms)
-        if isinstance(change, steps.ChangeOrder):
-            MemoryOffsetChanger(catalog, self.broker, self.source, change.order).change(
-                every_log(accepts_loss=True), now_ms
-            )
+        if isinstance(change, steps.ChangeOrder | steps.ChangeFill):
+            by = change.order if isinstance(change, steps.ChangeOrder) else None
+            word = (filling.NAME if change.fills else NONE) if isinstance(change, steps.ChangeFill) else None
+            changer = MemoryOffsetChanger(catalog, self.broker, self.source, by, word)
+            changer.change(every_log(accepts_loss=True), now_ms)
         elif change is not None:
             MemoryOffsetChanger(catalog, self.broker, self.source).change(self._choice(change), now_ms)
         self.broker.most_records = settings.most
@@ -259,7 +263,7 @@ class Simulation:
         quarantine = _Strict(catalog, stopping)
         sending = PublishExecutor(self._spark, self.storage, self.broker, stopping.is_set)
         changelog, fill = Changelog(catalog, self.broker, sending, quarantine), filling.FillOfBars()
-        engine = Engine(catalog, self.broker, engine_settings, changelog, fill if self.source.fills else None)
+        engine = Engine(catalog, self.broker, engine_settings, changelog, None if catalog.state.fill is UNSET else fill)
         snapshots = Snapshots(
             self._spark, catalog, quarantine, self.broker, engine_settings, self.shelf, engine.uncertain
         )

@@ -172,6 +172,12 @@ class ChangeOrder(NamedTuple):
     order: str
 
 
+class ChangeFill(NamedTuple):
+    """The connector is taken over, and all that it knows is read again, and filled or not."""
+
+    fills: bool
+
+
 class Fills(NamedTuple):
     """Values are filled (`filling`) from the beginning on; among the first steps, or none."""
 
@@ -191,6 +197,7 @@ PlainStep: TypeAlias = (
     | Tamper
     | ChangeOffset
     | ChangeOrder
+    | ChangeFill
 )
 
 

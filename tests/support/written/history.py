@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec.structs import replace
 
 from compactor.errors import SnapshotError
-from compactor.model.actions import AnyAction, CloseTopic, RenewTopic, ReopenTopic, Reorder, RestoreLog
+from compactor.model.actions import AnyAction, CloseTopic, Refill, RenewTopic, ReopenTopic, Reorder, RestoreLog
 from compactor.model.record import TopicPartition
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import CompactionPolicy, EngineSettings
@@ -22,6 +22,7 @@ from compactor.snapshot.snapshots import Snapshots
 from tests.support.engine import Row, gathered, range_report, row
 from tests.support.local_spark import LocalFrame
 from tests.support.memory.publisher import PublishFault, PublishStep
+from tests.support.oracle import filling
 from tests.support.oracle.simulation import CONNECTOR, Simulation
 from tests.support.oracle.steps import (
     PARTITIONS,
@@ -170,7 +171,7 @@ class _History:
 
     def change_offsets(self) -> None:
         """A log begins again, and once more with a loss; another gives up offsets; one is restored, a topic renewed."""
-        self._commit(Reorder(order=ORDER))
+        self._commit(Reorder(order=ORDER), Refill(fill=filling.NAME))
         self._commit(RestoreLog(log=self._simulation.components.catalog.state.log(T1)))
         topic = self._simulation.components.catalog.state.topics["u"]
         self._commit(RenewTopic(topic="u", topic_id=topic.topic_id, output_id=topic.output_id))

@@ -13,6 +13,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.errors import CatalogError, IngestError, StoppedError
 from compactor.ingest.filling import with_filled
 from compactor.model.record import TopicPartition
+from compactor.ports import Filled, Headers
 from compactor.storage.local import LocalStorage
 from tests.support.engine import gathered, intake, log_of, row, target, with_range_reports
 from tests.support.local_spark import LocalFrame
@@ -25,6 +26,7 @@ from tests.support.oracle.steps import (
     Advance,
     AnyStep,
     AtFailpoint,
+    ChangeFill,
     ChangeOffset,
     Fold,
     Ingest,
@@ -145,6 +147,50 @@ def test_the_fill_is_fixed_with_the_first_commit(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match=said):
         Catalog.open(storage, "c").require("offset", "key", "partition", UNSET)
     assert Catalog.open(storage, "c").state.fill == filling.NAME
+
+
+def test_a_resync_changes_the_fill_and_fills_all_anew(tmp_path: Path) -> None:
+    """The source is read again, and the catalog names what holds; later records go by it."""
+    oracle = Oracle(None, tmp_path)
+    oracle.run([Restart(INDEXED), Ingest((rec(b"1|2"), rec(b"?|3"))), Fold()])
+    assert table(oracle.simulation) == {b"a": b"?|3"}
+    oracle.run([ChangeFill(fills=True), Ingest((rec(b"?|4"),))])
+    assert table(oracle.simulation) == {b"a": b"1|4"}
+    assert oracle.simulation.components.catalog.state.fill == filling.NAME
+    oracle.run([ChangeFill(fills=False), Ingest((rec(b"?|5"),))])
+    assert table(oracle.simulation) == {b"a": b"?|5"}
+    assert Catalog.open(oracle.simulation.storage, "c").state.fill is UNSET
+
+
+@pytest.mark.parametrize("point", ["generation.before-commit", "generation.after-commit", "generation.position"])
+def test_a_crash_changes_the_fill_whole_or_not_at_all(tmp_path: Path, point: str) -> None:
+    """It is an action of the commit by which every log begins again."""
+    oracle = Oracle(None, tmp_path, fills=True)
+    told = Ingest((rec(b"1|2"), rec(b"?|3")))
+    oracle.run([Restart(INDEXED), told, AtFailpoint(ChangeFill(fills=False), point, CRASH), Ingest(())])
+    is_changed = point != "generation.before-commit"
+    assert table(oracle.simulation) == {b"a": b"?|3" if is_changed else b"1|3"}
+
+
+class Unreadable(filling.FillOfBars):
+    """Reads no value."""
+
+    def fill(self, value: bytes, headers: Headers, earlier: bytes | None, earlier_headers: Headers) -> Filled:
+        """See Fill."""
+        return Filled(value, 0, is_unreadable=True)
+
+
+def test_values_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    """They are kept as they came; what has no placeholder is not looked into."""
+    simulation = Simulation(None, tmp_path, fills=True)
+    simulation.perform(Restart(INDEXED))
+    simulation.perform(Ingest((rec(b"1|2"),)))
+    state, storage = simulation.components.catalog.state, simulation.storage
+    rows = [row(0, 1, b"a", b"?|3"), row(0, 2, b"a", b"4|5"), row(0, 3, b"a", b"?|6")]
+    batch = gathered(cast("DataFrame", LocalFrame([with_range_reports(rows, {0: (1, 4)})], intake(storage))))
+    made, counted = with_filled(storage, state, batch, target(storage), Unreadable())
+    assert made == batch
+    assert counted == {"records_filled": 0, "records_left_unfilled": 0, "records_unreadable_to_fill": 2}
 
 
 def test_a_portion_that_needs_too_much_is_refused(tmp_path: Path) -> None:

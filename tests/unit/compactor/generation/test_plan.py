@@ -10,7 +10,17 @@ from msgspec.structs import replace
 
 from compactor.errors import OffsetChangeError
 from compactor.generation.plan import FoundPartition, FoundTopic, OffsetChange, actions_of, plan_change
-from compactor.model.actions import AnyAction, Append, BeginGeneration, CloseTopic, PlanFold, Publish, Reorder, Skip
+from compactor.model.actions import (
+    AnyAction,
+    Append,
+    BeginGeneration,
+    CloseTopic,
+    PlanFold,
+    Publish,
+    Refill,
+    Reorder,
+    Skip,
+)
 from compactor.model.log import Gap, Generation, OutputPoint, Run, lost_by
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
@@ -254,3 +264,13 @@ def test_another_order_comes_with_all_logs_that_begin_again() -> None:
     for offsets, is_anew in (({T0: None}, True), ({T0: 60, T1: None}, False)):
         with pytest.raises(OffsetChangeError, match=r"order was offset and is header:v now, and partition t-"):
             decided(offsets, anew=is_anew, order="header:v")
+        with pytest.raises(OffsetChangeError, match=r"fill was none and is unavailable now, .*compaction.fill back"):
+            decided(offsets, anew=is_anew, fill="unavailable")
+
+
+def test_another_fill_does_as_well() -> None:
+    """None is unset in the catalog; what it has already is no action."""
+    both = decided({T0: None, T1: None}, anew=True, order="timestamp", fill="unavailable")
+    assert list(both[:2]) == [Reorder(order="timestamp"), Refill(fill="unavailable")]
+    for fill in (None, "none"):
+        assert not any(isinstance(each, Refill) for each in decided({T0: None, T1: None}, anew=True, fill=fill))

@@ -48,6 +48,7 @@ COUNTED: Final = {
     "keyfold_records_late_total": "records_late",
     "keyfold_records_filled_total": "records_filled",
     "keyfold_records_left_unfilled_total": "records_left_unfilled",
+    "keyfold_records_unreadable_to_fill_total": "records_unreadable_to_fill",
     "keyfold_records_unchanged_total": "records_unchanged",
     "keyfold_transactions_total": "transactions",
     "keyfold_transactions_aborted_total": "transactions_aborted",
