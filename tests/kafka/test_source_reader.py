@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.model.record import SOURCE, measure
+from compactor.model.record import RANGE, SOURCE, measure
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from connectors.kafka import consumers
 from connectors.source.assignment import EarlyEnd
@@ -47,6 +47,7 @@ def test_a_record_is_as_kafka_has_it(broker: EmbeddedKafka, topic_name: str) -> 
         "partition": 0,
         "offset": 0,
         "range": {
+            **dict.fromkeys(RANGE.names),
             "topic_id": source.range(topic_name, 0, 1).topic_id,
             "lo": 0,
             "hi": 3,
