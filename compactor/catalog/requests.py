@@ -79,20 +79,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 WITHDRAWN: Final = Answer(ok=False, message="The request was withdrawn.")
 
 
-def leave(
-    storage: Storage,
-    kind: str,
-    now_ms: int,
-    topic: str | None = None,
-    partition: int | None = None,
-    until_ms: int | None = None,
-) -> Request:
-    """Leaves a request of `kind`, as `leave_request` does."""
-    request = Request(id="", kind=kind, asked_ms=now_ms, topic=topic, partition=partition, until_ms=until_ms)
-    return leave_request(storage, request)
-
-
-def leave_request(storage: Storage, wanted: Request) -> Request:
+def leave(storage: Storage, wanted: Request) -> Request:
     """Leaves `wanted` in the connector's folder `storage`, and returns it with the id it gets. Raises StorageError."""
     request = replace(wanted, id=f"{wanted.asked_ms:014d}-{secrets.token_hex(4)}")
     if not storage.create(_path(request.id, _ASKED), msgspec.json.encode(request)):

@@ -118,7 +118,7 @@ def ask(storage: Storage, name: str, wanted: Request, timeout: RequestTimeout, c
     )
     until_ms = clock.now_ms() + round(timeout.seconds * 1000)
     with handled({signal.SIGTERM: _exit, signal.SIGHUP: _exit}):
-        left = requests.leave_request(storage, replace(wanted, until_ms=until_ms))
+        left = requests.leave(storage, replace(wanted, until_ms=until_ms))
         try:
             answer = _awaited(storage, left, timeout.seconds, clock)
         except BaseException:

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from compactor.catalog import requests
 from connectors.clock import SystemClock
 from tests.faults import checks
 from tests.faults.load import RATE, Load
@@ -24,6 +23,7 @@ from tests.faults.worker_process import Control, WorkerProcess
 from tests.support.deployment import Deployment
 from tests.support.generations import numbers
 from tests.support.kafka import create_topic, wait_until
+from tests.support.requests import leave
 
 PATIENCE: Final = float(os.environ.get("FAULT_PATIENCE", "1"))
 """Multiplies every bound of time, for a busy machine."""
@@ -154,7 +154,7 @@ class Scenario:
 
     def ask_resync(self) -> None:
         """Asks the worker to begin all logs anew."""
-        requests.leave(self.deployment.storage, "resync", SystemClock().now_ms())
+        leave(self.deployment.storage, "resync", SystemClock().now_ms())
 
     def resync(self) -> None:
         """Has the worker begin all logs anew, and waits until they are published again."""

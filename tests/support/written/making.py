@@ -29,6 +29,7 @@ from connectors.runtime.status import ConnectorState, Status, StatusFile
 from connectors.sinks import encode as sink
 from tests.support.clocks import ManualClock
 from tests.support.oracle.simulation import CONNECTOR, Simulation
+from tests.support.requests import leave
 from tests.support.written.folder import PLACES, Sent, Source, Written
 from tests.support.written.history import T0, T1, W0, perform
 from tests.support.written.readers import READERS, Held
@@ -80,14 +81,14 @@ def _beside(simulation: Simulation) -> None:
 
 
 def _ask(storage: Storage, now_ms: int) -> None:
-    requests.leave(storage, "clean", now_ms, "t", 0, until_ms=now_ms + 60_000)
-    assert requests.begin(storage, requests.leave(storage, "restart", now_ms + 1).id)
-    answered = requests.leave(storage, "snapshot", now_ms + 2, "t")
+    leave(storage, "clean", now_ms, "t", 0, until_ms=now_ms + 60_000)
+    assert requests.begin(storage, leave(storage, "restart", now_ms + 1).id)
+    answered = leave(storage, "snapshot", now_ms + 2, "t")
     assert requests.begin(storage, answered.id)
     requests.answer(storage, answered.id, Answer(ok=True, result={"snapshots": [{"topic": "t", "records": 7}]}))
     refused = Answer(ok=False, message="Topic x is not known.", action="Name another.")
-    requests.answer(storage, requests.leave(storage, "release", now_ms + 3, "x").id, refused)
-    assert requests.withdraw(storage, requests.leave(storage, "clean", now_ms + 4).id)
+    requests.answer(storage, leave(storage, "release", now_ms + 3, "x").id, refused)
+    assert requests.withdraw(storage, leave(storage, "clean", now_ms + 4).id)
 
 
 def _add_snapshots(simulation: Simulation) -> None:

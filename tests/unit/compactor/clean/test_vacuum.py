@@ -22,6 +22,7 @@ from compactor.storage.local import LocalStorage
 from tests.support.catalogs import NOW, append, clean, deciding, end, owned, publish
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
+from tests.support.requests import leave
 
 GRACE = 60_000
 
@@ -201,7 +202,7 @@ def test_answered_requests_go() -> None:
     """Requests go the grace after their answer; unanswered ones stay."""
     clock, storage = _store()
     catalog = owned(storage)
-    done, waiting = (requests.leave(storage, "clean", NOW).id for _ in range(2))
+    done, waiting = (leave(storage, "clean", NOW).id for _ in range(2))
     requests.begin(storage, done)
     requests.answer(storage, done, Answer(ok=True))
     vacuum(storage, catalog, clock.advance(GRACE + 1), GRACE)

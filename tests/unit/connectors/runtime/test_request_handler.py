@@ -28,6 +28,7 @@ from connectors.known_values import remember
 from connectors.runtime.request_handler import CLEAN, RELEASE, RESTART, SNAPSHOT, RequestHandler
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import FailingStorage, MemoryStorage
+from tests.support.requests import leave
 
 DONE = CleanedLog(topic="t", partition=1, end=9, records_before=5, records=2, bytes_before=50, bytes=20, tombstones=1)
 
@@ -93,7 +94,7 @@ def _over(storage: Storage, kept: Kept) -> RequestHandler:
 
 
 def _asked(storage: MemoryStorage, handler: RequestHandler, kind: str, **where: Any) -> requests.Answer:
-    request = requests.leave(storage, kind, 1, **where)
+    request = leave(storage, kind, 1, **where)
     handler.answer_all()
     found = requests.answered(storage, request.id)
     assert found is not None
@@ -132,7 +133,7 @@ def test_what_was_taken_back_is_not_carried_out(storage: MemoryStorage, kept: Ke
     """Also where its asker was first by a moment, after the worker had seen it."""
     slow: Any = FailingStorage(storage)
     handler = _over(slow, kept)
-    request = requests.leave(storage, CLEAN, 1)
+    request = leave(storage, CLEAN, 1)
     slow.after("read", lambda: requests.withdraw(storage, request.id), request.id)
     handler.answer_all()
     assert kept.asked == []
@@ -141,7 +142,7 @@ def test_what_was_taken_back_is_not_carried_out(storage: MemoryStorage, kept: Ke
 def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
     """Its asker is told that it goes on."""
     back: list[bool] = []
-    request = requests.leave(storage, CLEAN, 1)
+    request = leave(storage, CLEAN, 1)
 
     def clean(*_: object) -> tuple[CleanedLog, ...]:
         back.append(requests.withdraw(storage, request.id))
@@ -156,7 +157,7 @@ def test_what_is_carried_out_cannot_be_taken_back(storage: MemoryStorage, kept: 
 
 def test_a_restart_is_left_to_the_supervisor(storage: MemoryStorage, kept: Kept, handler: RequestHandler) -> None:
     """This run cannot answer for the next."""
-    request = requests.leave(storage, RESTART, 1)
+    request = leave(storage, RESTART, 1)
     handler.answer_all()
     assert requests.pending(storage, 1) == (request,)
 
@@ -207,7 +208,7 @@ def test_a_failure_that_ends_the_connector_is_answered_first(
 ) -> None:
     """The next run must not meet the same request again."""
     kept.fails = FoldError("Records are missing: sasl.password=geheim.", "Look.")
-    request = requests.leave(storage, SNAPSHOT, 1)
+    request = leave(storage, SNAPSHOT, 1)
     with pytest.raises(FoldError):
         handler.answer_all()
     found = requests.answered(storage, request.id)

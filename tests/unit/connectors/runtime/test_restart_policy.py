@@ -18,6 +18,7 @@ from connectors.runtime.restart_policy import Outage, RestartBackoff, RestartReq
 from tests.support.cli import connector_file, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.memory.storage import FailingStorage, MemoryStorage
+from tests.support.requests import leave
 
 BACKOFF = RestartBackoff(initial_ms=1_000, max_ms=300_000)
 
@@ -77,7 +78,7 @@ def test_the_answer_of_a_resync_outlives_a_store_that_refuses_it(own: Answer) ->
     """What came of its run does not stand for it, and no later run carries it out again."""
     clock = ManualClock(0)
     storage = FailingStorage(MemoryStorage(clock))
-    left = requests.leave(storage, RESYNC, clock.now_ms())
+    left = leave(storage, RESYNC, clock.now_ms())
     waiting = RestartRequests(storage, clock)
     (begun,) = waiting.begin_restarts()
     for _ in range(2):
@@ -93,7 +94,7 @@ def test_a_resync_that_nothing_is_known_of_is_begun_again() -> None:
     """A store that refuses the failure of its run leaves it to the next run."""
     clock = ManualClock(0)
     storage = FailingStorage(MemoryStorage(clock))
-    requests.leave(storage, RESYNC, clock.now_ms())
+    leave(storage, RESYNC, clock.now_ms())
     waiting = RestartRequests(storage, clock)
     begun = waiting.begin_restarts()
     storage.before("create", _refuse, ".done")

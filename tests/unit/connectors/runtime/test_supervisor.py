@@ -58,6 +58,7 @@ from connectors.runtime.supervisor import RunContext, Supervisor
 from tests.support.cli import NAME, connector_file, keep, row, worker_file
 from tests.support.clocks import ManualClock
 from tests.support.engine import new_state
+from tests.support.requests import leave
 from tests.support.spark_standins import StandInSession
 
 CHANGED = ChangedLog(topic="t", partition=0, offset=3, generation=2, tombstones=7)
@@ -199,7 +200,7 @@ class Ground:
     def ask(self, kind: str, after: float = 0) -> None:
         """Leaves a request, once, when the clock is that far."""
         if not self.request and self.clock.monotonic_ms() / 1000 >= after:
-            self.request = requests.leave(self.storage, kind, self.clock.now_ms()).id
+            self.request = leave(self.storage, kind, self.clock.now_ms()).id
 
     def answer(self) -> requests.Answer:
         """What was answered to it."""
