@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from connectors.clock import Clock
+from connectors.progress.rare_warnings import Warned, after_records
 from connectors.progress.terminal import is_terminal
 
 if TYPE_CHECKING:
@@ -51,18 +52,15 @@ class Interval:
         self._clock = clock
         self._pauses_ms = pauses_ms
         # By kind: when (monotonic ms) the next is due, and how many were let through. Changed under `_lock`.
-        self._next: dict[Hashable, tuple[int, int]] = {}
+        self._known: dict[Hashable, Warned] = {}
         self._lock = threading.Lock()
 
     def ready(self, kind: Hashable) -> bool:
         """Returns whether it is time again for `kind`; if so, its next pause begins."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            due_ms, count = self._next.get(kind, (now_ms, 0))
-            if now_ms < due_ms:
-                return False
-            self._next[kind] = now_ms + self._pauses_ms[min(count, len(self._pauses_ms) - 1)], count + 1
-            return True
+            self._known[kind], due = after_records(self._known.get(kind), 1, now_ms, self._pauses_ms)
+            return due is not None
 
     def begin_pause(self, kind: Hashable) -> None:
         """Begins a pause of `kind` now, unless one is under way: what it is for was just done in another way."""
@@ -71,7 +69,7 @@ class Interval:
     def begin(self, kind: Hashable) -> None:
         """Forgets `kind`: its next one is let through."""
         with self._lock:
-            self._next.pop(kind, None)
+            self._known.pop(kind, None)
 
 
 class CountsObserver(Observer):

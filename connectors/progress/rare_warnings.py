@@ -8,7 +8,7 @@ for days would write none.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -36,16 +36,18 @@ class Warned(Struct, frozen=True):
     waiting: int = 0
 
 
-def after_records(before: Warned | None, records: int, now_ms: int) -> tuple[Warned, int | None]:
+def after_records(
+    before: Warned | None, records: int, now_ms: int, pauses_ms: Sequence[int] = PAUSES_MS
+) -> tuple[Warned, int | None]:
     """Returns what is known of a kind after `records` more, and for how many a warning stands that is due now.
 
-    None: no warning is due. Without `before`, these are its first records.
+    None: no warning is due. Without `before`, these are its first records. The last of `pauses_ms` repeats.
     """
     known = before or Warned(due_ms=now_ms)
     waiting = known.waiting + records
     if now_ms < known.due_ms:
         return replace(known, waiting=waiting), None
-    pause_ms = PAUSES_MS[min(known.warnings, len(PAUSES_MS) - 1)]
+    pause_ms = pauses_ms[min(known.warnings, len(pauses_ms) - 1)]
     return Warned(due_ms=now_ms + pause_ms, warnings=known.warnings + 1), waiting
 
 
