@@ -19,13 +19,15 @@ class Batch(Struct, frozen=True, kw_only=True):
     """A micro-batch that is written and not yet in the catalog; `bytes_read` counts all that was read.
 
     `ranges` are in order of partition and lo, `parts` in order of partition and first offset. `is_full`: a task of it
-    had written enough, so that more may be left to be read, and ranges may have holes between them.
+    had written enough, or its time was over, so that more may be left to be read, and ranges may have holes between
+    them. `read_s`: how long (s) a job of its own took; 0 if it had none.
     """
 
     ranges: tuple[RangeRead, ...]
     parts: tuple[FileStats, ...]
     bytes_read: int = 0
     is_full: bool = False
+    read_s: float = 0.0
 
 
 def up_to_holes(batch: Batch, starts: Mapping[TopicPartition, int]) -> Batch:

@@ -110,7 +110,7 @@ def error_row(portion: int, error: KeyfoldError) -> pa.RecordBatch:
 
 
 def full_row(portion: int) -> pa.RecordBatch:
-    """Returns the row of WRITTEN that says that `portion` may not be read to its end: enough of it was written."""
+    """Returns the row of WRITTEN that says that `portion` has ended early: enough was written, or its time is over."""
     return _rows(pa.RecordBatch.from_pydict({_TEXT.name: [None]}), _FULL, portion)
 
 

@@ -179,10 +179,11 @@ class Chain:
                 self._transform(rows, row)
             if self._identity is not None and rows.rejected[row] is None:
                 self._compare(rows, self._identity, row)
-            if rows.written > _PIECE_BYTES:
+            is_over = growth.is_over  # looked at for each record, as each may take long
+            if is_over or rows.written > _PIECE_BYTES:
                 growth.made += rows.written
                 yield self._piece(rows, row + 1)
-                if growth.is_full:
+                if is_over or growth.is_full:
                     growth.unused = batch.num_rows - (row + 1)
                     return
         growth.made += rows.written

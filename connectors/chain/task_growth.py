@@ -1,4 +1,4 @@
-"""Counts by how much a task's records grow on their way into files: each record is bounded, and a task reads millions.
+"""Counts how much a task makes of its records, and its time: each record is bounded, and a task reads millions.
 
 Of one task, and used by its thread alone: its reader, its chain and its writer tell it what they have done.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from typing import Final
+
+from connectors.clock import SYSTEM_CLOCK, Clock
 
 GROWTH_MAX: Final = 1 << 30
 """Bytes that a task may write beyond what it has read. 6 bytes may become a record of 900 kB that no compression makes
@@ -20,11 +22,14 @@ in the file, and as much time as any other: 4 GiB are made in some 30 s, in whic
 class TaskGrowth:
     """What a task has read and written. If it `is_full`, its read ends early.
 
-    `most`: see GROWTH_MAX; by default none, for a reader that cannot end early.
+    `most`: see GROWTH_MAX. `seconds`: how long it may take from now on. By default neither has an end, for a reader
+    that cannot end early.
     """
 
-    def __init__(self, most: float = math.inf) -> None:
+    def __init__(self, most: float = math.inf, seconds: float = math.inf, clock: Clock = SYSTEM_CLOCK) -> None:
         self._most = most
+        self._clock = clock
+        self._ends_ms = clock.monotonic_ms() + seconds * 1000  # it may be infinite
         # Arrow bytes that were read, which are more than their file takes if nothing makes them grow.
         self.read = 0
         # Bytes in files, compressed.
@@ -35,9 +40,14 @@ class TaskGrowth:
         self.unused = 0
 
     @property
+    def is_over(self) -> bool:
+        """Whether its time is over."""
+        return self._clock.monotonic_ms() >= self._ends_ms
+
+    @property
     def is_full(self) -> bool:
-        """Whether more was written, or made, than may be."""
-        return max(self.written, self.made // _COMPRESSED) - self.read > self._most
+        """Whether more was written, or made, than may be, or its time is over."""
+        return self.is_over or max(self.written, self.made // _COMPRESSED) - self.read > self._most
 
     def note_written(self, total: int) -> None:
         """Says that `total` bytes are in files by now."""

@@ -160,16 +160,19 @@ class ReadingThread(CancellableJob):
         if self._paused.is_set():
             return
         if isinstance(batch, Offer):
-            batch = self._read_apart(batch, stop)
+            batch = self._read_apart(batch, subscription, stop)
         if batch is not None:
             self._engine.take(batch, self._clock.now_ms())
             warn_of_truncates(self._options.connector, batch.ranges)
-            subscription.taken(batch.ranges, is_full=batch.is_full)
+            subscription.taken(batch)
             self._took()
             self._ticks.begin_pause("publish")
 
-    def _read_apart(self, offer: Offer, stop: threading.Event) -> Batch | None:
-        """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile."""
+    def _read_apart(self, offer: Offer, subscription: Subscription, stop: threading.Event) -> Batch | None:
+        """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile.
+
+        A pause gives up what is read by then, as a stop does: it may be one that waits for hours.
+        """
         batches: list[Batch] = []
         job = CancellableJob(
             self._spark,
@@ -180,6 +183,9 @@ class ReadingThread(CancellableJob):
         try:
             while not job.join(APART_POLL_S):
                 if stop.is_set():
+                    return None
+                if self._paused.is_set():
+                    subscription.read_again()
                     return None
                 self._tick()
         finally:

@@ -16,7 +16,7 @@ from connectors.source.plan import Ranges
 
 
 class EarlyEnd(Struct, frozen=True):
-    """Ends a read once a file is at `mark`, or after `idle_s` seconds without progress.
+    """Ends a read once a file is at `mark`, after `idle_s` seconds without progress, or `total_s` in all.
 
     What was read by then is stated, the rest is read later. The file is one of the driver's machine: executors on
     others never see it.
@@ -24,6 +24,8 @@ class EarlyEnd(Struct, frozen=True):
 
     mark: str | None = None
     idle_s: float = math.inf
+    # Told to the task's TaskGrowth, as the chain ends by it in the midst of a batch.
+    total_s: float = math.inf
 
     def is_due(self, idle_s: float) -> bool:
         """Returns whether a read ends now that has made no progress for `idle_s` seconds."""

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from compactor.errors import DEFECT, IngestError, KeyfoldError
 from compactor.ingest.appends import Batch, up_to_holes
-from compactor.model.record import RangeRead
 from connectors.errors import PortionLateError
 from connectors.source import plan, read_route
 from connectors.source.options import SourceOptions
@@ -195,28 +194,37 @@ class Portion(Struct, frozen=True):
         suspect = replace(self, trouble=replace(self.trouble, suspect=True))
         return suspect if self.state in OVER else suspect._unread(arrived_ms)
 
-    @_event(State.READY, State.READ_APART, State.FAILED, State.CLOSED)
-    def taken(self, ranges: tuple[RangeRead, ...], *, is_full: bool = False) -> Portion:
-        """The engine has taken what was read, as `ranges` state it; the next portion begins there.
+    @_event(State.READ_APART)
+    def given_up(self, arrived_ms: int) -> Portion:
+        """A read apart has ended without an answer, as the connector pauses: it is read again."""
+        return self._unread(arrived_ms)
 
-        What is missing of the offer is read apart next; if the batch `is_full`, in small, by one reader, so that
-        nothing is written after a hole. Raises IngestError if it was to be read to its end, and is not full.
+    @_event(State.READY, State.READ_APART, State.FAILED, State.CLOSED)
+    def taken(self, batch: Batch) -> Portion:
+        """The engine has taken `batch`; the next portion begins at the end of its ranges.
+
+        What is missing of the offer is read apart next; if the batch is full, in small, by one reader, so that nothing
+        is written after a hole, or, if a job's time was over, by a job for which its time suffices. Raises IngestError
+        if the offer was to be read to its end, and the batch is not full.
         """
         assert self.offer is not None
         assert self.position is not None
         connector = self.options.connector
-        reached = plan.reached(self.position, ranges)
+        reached = plan.reached(self.position, batch.ranges)
         left = plan.ranges(connector, reached, self.offer.end)
         suspect = self.trouble.suspect and bool(left)
         if self.state in OVER:
             return replace(self, trouble=replace(self.trouble, suspect=suspect))
+        read = plan.size(self.offer.ranges) - plan.size(left)
+        most = read_route.most_of_a_turn(self.trouble.most, read, batch.read_s, is_left=bool(left))
         if not left:
-            return self._idle(self.offer.end, Trouble())
-        if self.offer.route in (Route.DRIVER, Route.JOB) and not is_full:
+            return self._idle(self.offer.end, Trouble(most=most))
+        if self.offer.route in (Route.DRIVER, Route.JOB) and not batch.is_full:
             rest = f"{left[0].topic_partition}, offsets [{left[0].lo}, {left[0].hi})"
             raise IngestError(f"Connector {connector}: {rest} were not read, and nothing says why.", DEFECT)
-        stalled = is_full or self.offer.route is Route.LARGE_JOB
-        trouble = Trouble(unread=True, stalled=stalled, suspect=suspect)
+        is_slow = batch.is_full and read > 0 and batch.read_s >= read_route.TURN_S
+        stalled = not is_slow and (batch.is_full or self.offer.route is Route.LARGE_JOB)
+        trouble = Trouble(unread=True, stalled=stalled, suspect=suspect, most=most)
         return self._idle({**self.offer.end, **reached}, trouble)
 
     @_event(*State)

@@ -8,6 +8,7 @@
     LARGE_JOB    several tasks of such a job                 its end, or 5 s without progress; the rest is read in small
 
 Any read but one within bounds also ends if its records have grown too much (`TaskGrowth`); the rest is read in small.
+A job of the connector's also ends after TURN_S; the next ones have only as many offsets as a turn suffices for.
 
 A portion of a micro-batch is read with those of other connectors; `is_read_in_driver` says when that is small. All
 other routes are *apart*: the connector's own thread has the portion read, and no other connector waits for it.
@@ -34,6 +35,11 @@ APART_MAX: Final = 5_000_000
 """Offsets of one portion that is read apart while there are other connectors, or may be: large jobs take turns, and one
 of this size takes 10 to 15 s on two cores. Fewer would pay for the start of a job more often."""
 
+TURN_S: Final = 30.0
+"""How long (s) a large job has its turn, while other backlogs wait, or a job one of Spark's tasks: two to three times
+what APART_MAX plain records take. Converters and transforms that are slower would have it for hours. Less would cut
+reads over slow networks, of which only the first task's part of each partition counts then."""
+
 
 class Route(Enum):
     """Who reads a portion; the module's table says what each means."""
@@ -54,11 +60,13 @@ class Trouble(Struct, frozen=True):
     stalled: bool = False
     # Its micro-batch failed as a whole. It may end the process that reads it, until something of it was read apart.
     suspect: bool = False
+    # Offsets that the next portion may have, as a job has lately used up its time (`most_of_a_turn`); None: any number.
+    most: int | None = None
 
     @property
     def keeps_apart(self) -> bool:
         """Whether the next portion is no part of a micro-batch."""
-        return self.unread or self.suspect
+        return self.unread or self.suspect or self.most is not None
 
 
 def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool) -> Route:
@@ -73,7 +81,7 @@ def of_portion(size: int, trouble: Trouble, *, shared: bool, late: bool) -> Rout
 
 def apart(size: int, trouble: Trouble) -> Route:
     """Returns the route of a portion that is no part of a micro-batch, or no longer."""
-    if size > APART_IN_DRIVER_MAX and not trouble.stalled:
+    if (size > APART_IN_DRIVER_MAX or trouble.most is not None) and not trouble.stalled:
         return Route.LARGE_JOB
     return Route.JOB if trouble.suspect else Route.DRIVER
 
@@ -85,8 +93,23 @@ def is_read_in_driver(size: int, driver_max: int | None = None) -> bool:
 
 def most_offsets(max_offsets: int | None, trouble: Trouble, *, shared: bool) -> int | None:
     """Returns how many offsets the next portion may have, at most `max_offsets`; None: any number."""
+    bounds = [max_offsets, trouble.most]
     if trouble.stalled:
-        return min(max_offsets or APART_IN_DRIVER_MAX, APART_IN_DRIVER_MAX)
-    if shared or trouble.keeps_apart:
-        return min(max_offsets or APART_MAX, APART_MAX)
-    return max_offsets
+        bounds.append(APART_IN_DRIVER_MAX)
+    elif shared or trouble.keeps_apart:
+        bounds.append(APART_MAX)
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def most_of_a_turn(before: int | None, read: int, seconds: float, *, is_left: bool) -> int | None:
+    """Returns how many offsets the next portion may have, after a job has `read` so many in `seconds`; None: any.
+
+    `before`: how many this portion could have. `is_left`: it was not read to its end. One that uses up its time sets
+    the number to what it has read; one that takes less than half of it doubles the number. One that has fewer offsets
+    than it could have read all that there was, and so nothing is slow any more.
+    """
+    if is_left:
+        return read if read and seconds >= TURN_S else before
+    if before is None or read < before:
+        return None
+    return before if seconds > TURN_S / 2 else before * 2

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
@@ -29,13 +30,14 @@ from compactor.ingest.ingest import WRITTEN, error_row, full_row, portions, writ
 from compactor.spark import tasks
 from compactor.turns import turn
 from connectors.chain.task_growth import TaskGrowth
+from connectors.clock import SYSTEM_CLOCK
 from connectors.errors import PortionLateError, UnreachableError
 from connectors.registry.patience import Patience
 from connectors.source import plan
 from connectors.source.assignment import NEVER, EarlyEnd, PortionSplit, ReadTask
 from connectors.source.options import SourceOptions
 from connectors.source.portion import Offer
-from connectors.source.read_route import Route
+from connectors.source.read_route import TURN_S, Route
 from connectors.source.reader import read, read_bounded
 from connectors.source.source_errors import reading_stopped
 
@@ -61,9 +63,9 @@ class ChainLimits(Struct, frozen=True):
 
 
 LIMITS: Final = ChainLimits()
-STALLED: Final = EarlyEnd(idle_s=5.0)
-"""When a large job gives its turn back: enough time to find a log end after which nothing is stable yet
-(`range_cursors.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
+TURN: Final = EarlyEnd(idle_s=5.0, total_s=TURN_S)
+"""When a large job gives its turn back: 5 s without progress are enough to find a log end after which nothing is stable
+yet (`range_cursors.nothing_left`), while a minute, after which brokers count as unreachable, would be everybody's."""
 
 ONE_LARGE_JOB: Final = threading.Lock()
 """Held while a large job runs: in all but one of Spark's tasks, so that micro-batches find a free one."""
@@ -169,19 +171,19 @@ def read_apart(
     spark: SparkSession,
     offer: Offer,
     stopped: Callable[[], bool],
-    stalled: EarlyEnd = STALLED,
+    early_end: EarlyEnd = TURN,
     parts: ApartParts | None = None,
 ) -> Batch:
     """Reads an offer to its end, by its route, and writes it into files; returns what was written.
 
-    A large job that is `stalled` ends early, so that others have their turn: then the offer is read in part, or not at
+    A job ends by `early_end`, so that others have their turn, or its task: then the offer is read in part, or not at
     all. Once `stopped` returns True it ends soon. Raises what `reader.read` raises, and StorageError.
     """
     options, parts = offer.options, parts or ApartParts()
     if offer.route is not Route.LARGE_JOB:
         whole = PortionSplit(0, options, offer.ranges, options.clients)
         if offer.route is Route.JOB:
-            return _batch(_run_job(spark, [whole], parts))
+            return _timed(lambda: _run_job(spark, [whole], parts, EarlyEnd(total_s=early_end.total_s)))
         return _batch(row for batch in _read_strictly(whole, parts.read, stopped=stopped) for row in batch.to_pylist())
     most = min(options.limits.tasks_max, max(1, spark.sparkContext.defaultParallelism - 1))
     splits = [PortionSplit(0, options, split, options.clients) for split in plan.splits(offer.ranges, most)]
@@ -189,14 +191,21 @@ def read_apart(
         if not mine:
             raise reading_stopped(options.connector)
         try:
-            return offer.without_holes(_batch(_run_job(spark, splits, parts, stalled)))
+            return offer.without_holes(_timed(lambda: _run_job(spark, splits, parts, early_end)))
         except UnreachableError as error:  # nothing shows that the topics are still the same
             _log.info("a large read is tried again in small", connector=options.connector, reason=error.message)
             return Batch(ranges=(), parts=())
 
 
+def _timed(run: Callable[[], Iterable[Mapping[str, Any]]]) -> Batch:
+    """Returns the batch that a job reads, with the time that it took."""
+    began_ms = SYSTEM_CLOCK.monotonic_ms()
+    batch = _batch(run())
+    return replace(batch, read_s=(SYSTEM_CLOCK.monotonic_ms() - began_ms) / 1000)
+
+
 def _run_job(
-    spark: SparkSession, splits: Sequence[PortionSplit], parts: ApartParts, early_end: EarlyEnd = NEVER
+    spark: SparkSession, splits: Sequence[PortionSplit], parts: ApartParts, early_end: EarlyEnd
 ) -> list[dict[str, Any]]:
     """Reads each of `splits` in a task of one Spark job; returns rows of WRITTEN."""
     read_strictly = parts.read  # all that the task takes along
@@ -218,9 +227,9 @@ def _read_strictly(
 ) -> Iterator[pa.RecordBatch]:
     """Reads and writes; a chain that waits for a registry waits alone, and until it is `stopped`.
 
-    If the records have grown too much, it ends early, and a last row says so.
+    If the records have grown too much, or its time is over, it ends early, and a last row says so.
     """
-    options, growth = portion.options, TaskGrowth(portion.options.limits.growth_bytes)
+    options, growth = portion.options, TaskGrowth(portion.options.limits.growth_bytes, early_end.total_s)
     with closing(read(portion.ranges, options, stopped, early_end, growth)) as batches:
         yield from write_transformed(batches, options, portion.portion, Patience(stopped=stopped), growth)
     if growth.is_full:

@@ -8,7 +8,7 @@
     level-0-writer                                                  is too large for that; FAILED by an error
     query, driver-link     abandon()                                READ_APART, IDLE if it is too large for that
     reading-NAME           next(), taken(); pause(), resume()       IDLE again, by taken()
-                           leave_out()                              stays what it is
+                           leave_out(); read_again()                stays what it is
     any                    fail(), close()                          FAILED, CLOSED
 
 docs/design.md ("Threads and processes") says what each thread does.
@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from compactor.errors import KeyfoldError
 from compactor.ingest.appends import Batch
-from compactor.model.record import RangeRead, TopicPartition
+from compactor.model.record import TopicPartition
 from connectors.clock import Clock
 from connectors.errors import PortionLateError
 from connectors.source import plan
@@ -174,9 +174,14 @@ class Subscription:
             self._changed.wait_for(lambda: self.portion.paused or self.portion.state in _ANSWERS, seconds)
             return self.portion.answer()
 
-    def taken(self, ranges: tuple[RangeRead, ...], *, is_full: bool = False) -> None:
+    def taken(self, batch: Batch) -> None:
         """Moves the position by what was read, see `Portion.taken`."""
-        self._change(lambda portion: portion.taken(ranges, is_full=is_full))
+        self._change(lambda portion: portion.taken(batch))
+
+    def read_again(self) -> None:
+        """Gives up a read apart that a pause has ended: after the pause the same is read, under another number."""
+        now_ms = self._clock.now_ms()
+        self._change(lambda portion: portion.given_up(now_ms))
 
     def _change(self, event: Callable[[Portion], Portion]) -> Portion:
         """Makes `event` happen to the portion, and wakes who waits for that; returns the portion after it."""

@@ -64,7 +64,7 @@ class Connector:
         if found is None:
             return False
         self.batches.append(found)
-        self.subscription.taken(found.ranges)
+        self.subscription.taken(found)
         return True
 
     def until(self, condition: Callable[[], object], what: str) -> None:

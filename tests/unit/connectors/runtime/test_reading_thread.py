@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -52,8 +53,7 @@ class Delivered:
     def __init__(self, clock: ManualClock, *found: Batch | Offer | None) -> None:
         self._clock = clock
         self._left = list(found)
-        self.taken_ranges: list[Any] = []
-        self.full: list[bool] = []
+        self.taken_batches: list[Batch] = []
         self.waits: list[int] = []
         self.said: list[str] = []
         self.closed = False
@@ -75,9 +75,11 @@ class Delivered:
         self._clock.advance(STEP_MS)
         return self._left.pop(0)
 
-    def taken(self, stated: Any, *, is_full: bool) -> None:
-        self.taken_ranges.append(stated)
-        self.full.append(is_full)
+    def taken(self, batch: Batch) -> None:
+        self.taken_batches.append(batch)
+
+    def read_again(self) -> None:
+        self.said.append("read again")
 
     def pause(self) -> None:
         self.said.append("pause")
@@ -142,8 +144,7 @@ def test_what_is_delivered_is_taken() -> None:
     assert reading.thread.failure is None
     assert [name for name, _ in reading.calls if name in ("take", "took")] == ["take", "took"] * 2
     assert [call.args[0] for call in reading.engine.take.call_args_list] == [BATCH, full]
-    assert reading.subscription.taken_ranges == [BATCH.ranges, BATCH.ranges]
-    assert reading.subscription.full == [False, True]
+    assert reading.subscription.taken_batches == [BATCH, full]
     assert reading.left.is_set()
 
 
@@ -259,7 +260,13 @@ def test_an_error_of_the_brokers_says_since_when_they_are_silent(
     assert failure.silent_ms == expected_ms
 
 
-def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Sets what reads an offer apart."""
+    return partial(monkeypatch.setattr, module, "read_apart")
+
+
+def test_what_is_left_to_it_is_read_in_a_job_of_its_own(apart: Callable[[Any], None]) -> None:
     """Then taken as a delivery is; and an end is looked for meanwhile."""
     reading, alone = Reading(OFFER), list[Any]()
 
@@ -267,16 +274,37 @@ def test_what_is_left_to_it_is_read_in_a_job_of_its_own(monkeypatch: pytest.Monk
         alone.append((found, stopped()))
         return BATCH
 
-    monkeypatch.setattr(module, "read_apart", read_apart)
+    apart(read_apart)
     reading.run()
     assert alone == [(OFFER, False)]
     assert Counter(name for name, _ in reading.calls)["take"] == 1
 
 
-def test_an_error_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pause_gives_up_what_is_read_apart(apart: Callable[[Any], None]) -> None:
+    """It may wait for its turn, or be read, for long; it is read again once the connector is resumed."""
+    reading, ended = Reading(OFFER, BATCH), threading.Event()
+
+    def read_apart(_spark: Any, _found: Offer, stopped: Callable[[], bool]) -> Batch:
+        reading.paused.set()
+        wait_until(stopped, "the read is stopped", TIMEOUT_S)
+        ended.set()
+        return BATCH
+
+    apart(read_apart)
+    reading.thread.start()
+    wait_until(lambda: reading.thread.is_paused, "it is paused", TIMEOUT_S)
+    assert ended.is_set()
+    assert reading.times("take") == []
+    assert reading.subscription.said == ["resume", "read again", "pause"]
+    reading.paused.clear()
+    assert reading.thread.join(TIMEOUT_S)
+    assert (reading.thread.failure, len(reading.times("take"))) == (None, 1)
+
+
+def test_an_error_ends_it(apart: Callable[[Any], None]) -> None:
     """What reading raised is the thread's failure, and its subscription is left."""
     reading = Reading(OFFER, BATCH)
-    monkeypatch.setattr(module, "read_apart", Mock(side_effect=StorageError("Full.")))
+    apart(Mock(side_effect=StorageError("Full.")))
     reading.run()
     assert isinstance(reading.thread.failure, StorageError)
     assert (reading.left.is_set(), reading.times("take")) == (True, [])

@@ -16,14 +16,20 @@ from msgspec.structs import replace
 
 from compactor.ingest.appends import Batch
 from compactor.storage.local import LocalStorage
+from connectors.chain.chain import Chain
 from connectors.chain.spec import chain_spec
+from connectors.chain.task_growth import TaskGrowth
+from connectors.placeholders import resolve
+from connectors.source.assignment import EarlyEnd
 from connectors.source.options import SourceOptions
 from connectors.source.plan import SourceRange
 from connectors.source.portion import Offer
 from connectors.source.read_route import Route
 from connectors.source.read_task import ApartParts, read_apart
 from connectors.source.reader import read
-from tests.support.engine import intake
+from tests.support.clocks import ManualClock
+from tests.support.engine import intake, row
+from tests.support.local_spark import source_batch
 from tests.support.source_options import source_options
 from tests.unit.connectors.source.test_read_apart import SPARK, in_this_process
 from tests.unit.connectors.source.test_reader import Sessions
@@ -122,3 +128,32 @@ def test_records_that_grow_and_are_compressed_well_end_a_read_too(tmp_path: Path
     answers = batches(replace(options(tmp_path, growth_bytes=5_000_000), chain=shared), Route.DRIVER)
     assert sum(part.file.file_bytes for part in answers[0].parts) < 1_000_000
     assert [batch.is_full for batch in answers] == [True, False]
+
+
+class Passing(ManualClock):
+    """A clock on which a second passes with each look."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(1_000)
+        return super().monotonic_ms()
+
+
+def test_a_slow_chain_ends_in_the_midst_of_a_batch() -> None:
+    """Once its time is over; what it has not looked at is told, so that it is read again."""
+    rows = [row(0, at, b"k", b"{}") for at in range(END)]
+    limit = TaskGrowth(seconds=100.0, clock=Passing())
+    made = list(Chain(CHAIN, resolve).through([source_batch(rows)], limit))
+    assert 50 <= sum(len(batch) for batch in made) <= 100
+    assert sum(len(batch) for batch in made) + limit.unused == END
+
+
+@pytest.mark.parametrize("route", [Route.JOB, Route.LARGE_JOB])
+def test_a_job_gives_its_turn_back_when_its_time_is_over(tmp_path: Path, route: Route) -> None:
+    """Others wait for their turns, or for a free task of Spark's; how long it took decides what is read next."""
+    parts = ApartParts(partial(read, parts=Sessions(Alternating, {"t": (END, END)}).parts), in_this_process)
+    offer = Offer(options(tmp_path, 1 << 30), (SourceRange("t", "id", 0, 0, END),), {}, route)
+    batch = read_apart(SPARK, offer, lambda: False, EarlyEnd(total_s=0.0), parts)
+    assert (batch.ranges, batch.is_full) == ((), True)
+    assert 0.0 < batch.read_s < 60.0
+    whole = read_apart(SPARK, offer, lambda: False, parts=parts)
+    assert (sum(read.records for read in whole.ranges), whole.is_full) == (END, False)

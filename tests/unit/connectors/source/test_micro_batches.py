@@ -131,7 +131,7 @@ def test_a_late_delivery_is_not_that_of_the_next_micro_batch(query: Query) -> No
     for each in (one, other):
         apart = each.next(0)
         assert isinstance(apart, Offer)
-        each.taken(batch_of(apart.ranges).ranges)
+        each.taken(batch_of(apart.ranges))
     query.cluster.put("a", (0, 12))
     one.plan()
     tasks = query.next()
@@ -308,7 +308,7 @@ def test_a_micro_batch_without_bounds_ends_early_once_there_are_others(alone: On
     found = alone.one.next(0)
     assert isinstance(found, Batch)
     assert [(read.lo, read.hi) for read in found.ranges] == [(0, half), (half, half + 1_000)]
-    alone.one.taken(found.ranges)
+    alone.one.taken(found)
     assert alone.one.plan()
     left = alone.one.next(0)
     assert isinstance(left, Offer)
@@ -322,7 +322,7 @@ def test_tasks_that_end_early_leave_no_gap_in_a_partition(alone: OnlyOne) -> Non
     found = alone.one.next(0)
     assert isinstance(found, Batch)
     assert [(read.lo, read.hi) for read in found.ranges] == [(0, 1_000)]
-    alone.one.taken(found.ranges)
+    alone.one.taken(found)
     assert alone.one.plan()
     left = alone.one.next(0)
     assert isinstance(left, Offer)
@@ -345,7 +345,7 @@ def test_a_micro_batch_is_not_ended_by_what_ended_another(alone: OnlyOne) -> Non
     first, ends = alone.tasks[0].early_end, (LARGE, 2 * LARGE)
     found = alone.one.next(0)
     assert isinstance(found, Batch)
-    alone.one.taken(found.ranges)
+    alone.one.taken(found)
     first.ask()
     alone.batches.share(shared=False)
     alone.cluster.put("a", (0, ends[1]))

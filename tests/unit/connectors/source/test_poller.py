@@ -321,7 +321,7 @@ def test_a_topic_that_is_gone_is_asked_for_no_more(worker: Worker) -> None:
     claimed = found.claim()
     assert claimed is not None
     found.deliver(None)
-    found.taken(batch_of(claimed.ranges).ranges)
+    found.taken(batch_of(claimed.ranges))
     assert found.partitions() == [A0]
 
 
@@ -350,7 +350,7 @@ def test_an_offer_follows_what_was_taken(worker: Worker) -> None:
     assert claimed is not None
     worker.brokers.ends[A0] = 9
     subscription.deliver(None)
-    subscription.taken(batch_of(claimed.ranges).ranges)
+    subscription.taken(batch_of(claimed.ranges))
     wait_until(lambda: subscription.portion.claimable, "it is offered again", TIMEOUT_S)
 
 
@@ -366,7 +366,7 @@ def test_one_that_was_removed_is_planned_for_no_more(worker: Worker) -> None:
         claimed = one.claim()
         assert claimed is not None
         one.deliver(None)
-        one.taken(batch_of(claimed.ranges).ranges)
+        one.taken(batch_of(claimed.ranges))
     worker.brokers.ends |= {A0: 50, B0: 70}
     worker.brokers.asked.clear()
     poller.poll()

@@ -13,7 +13,7 @@ from compactor.ingest.appends import Batch
 from connectors.errors import PortionLateError, SourceChangedError
 from connectors.source.plan import Ranges, SourceRange, TopicOffsets
 from connectors.source.portion import LATE_MS, OVER, Offer, Portion, State
-from connectors.source.read_route import APART_MAX, Route, Trouble
+from connectors.source.read_route import APART_MAX, TURN_S, Route, Trouble
 from tests.support.source_options import source_options
 from tests.support.subscribed import batch_of
 
@@ -72,7 +72,8 @@ EVENTS: dict[str, Callable[[Portion], Portion]] = {
     "delivered, late": lambda before: delivered(before, PortionLateError("Late.")),
     "delivered, an error": lambda before: delivered(before, ERROR),
     "abandoned": lambda before: before.abandoned(ARRIVED_MS),
-    "taken": lambda before: before.taken(WHOLE.ranges),
+    "taken": lambda before: before.taken(WHOLE),
+    "given_up": lambda before: before.given_up(ARRIVED_MS),
     "failed": lambda before: before.failed(ERROR),
     "closed": lambda before: before.closed(),
 }
@@ -90,6 +91,7 @@ ALLOWED: dict[tuple[State, str], State] = {
     (State.CLAIMED, "abandoned"): State.READ_APART,
     (State.READY, "taken"): State.IDLE,
     (State.READ_APART, "taken"): State.IDLE,
+    (State.READ_APART, "given_up"): State.READ_APART,
     **{(state, "failed"): State.FAILED for state in set(State) - OVER},
     **{(state, "closed"): State.CLOSED for state in State},
 }
@@ -114,7 +116,7 @@ def test_what_was_taken_is_held_no_more(state: State, holds: str) -> None:
     """The position is the offer's end then, and nothing is wrong any more."""
     suspect = replace(portion(state), trouble=Trouble(suspect=True))
     assert getattr(suspect, holds) is not None
-    assert suspect.taken(WHOLE.ranges) == Portion(OPTIONS, position=END)
+    assert suspect.taken(WHOLE) == Portion(OPTIONS, position=END)
 
 
 @pytest.mark.parametrize(
@@ -127,24 +129,37 @@ def test_what_was_taken_is_held_no_more(state: State, holds: str) -> None:
 def test_what_is_left_is_read_next(state: State, route: Route, trouble: Trouble) -> None:
     """A micro-batch may leave a part, and so may a large job, after which a small one finds out why."""
     before = replace(portion(state), offer=offer(route))
-    assert before.taken(PART.ranges) == Portion(OPTIONS, position={"t": TopicOffsets("id", {0: 5})}, trouble=trouble)
+    assert before.taken(PART) == Portion(OPTIONS, position={"t": TopicOffsets("id", {0: 5})}, trouble=trouble)
 
 
 @pytest.mark.parametrize("route", [Route.DRIVER, Route.JOB])
 def test_what_is_read_to_its_end_may_leave_nothing(route: Route) -> None:
     """A connector would go round for ever."""
     with pytest.raises(IngestError, match=r"t-0, offsets \[5, 9\) were not read"):
-        replace(portion(State.READ_APART), offer=offer(route)).taken(PART.ranges)
+        replace(portion(State.READ_APART), offer=offer(route)).taken(PART)
 
 
 @pytest.mark.parametrize("route", Route)
 def test_what_a_full_batch_leaves_is_read_in_small(route: Route) -> None:
     """By one reader: what others wrote behind a hole would be written in vain. It is nobody's defect."""
     before = replace(portion(State.READ_APART), offer=offer(route))
-    after = before.taken(PART.ranges, is_full=True)
+    after = before.taken(replace(PART, is_full=True))
     trouble = Trouble(unread=True, stalled=True)
     assert after == Portion(OPTIONS, position={"t": TopicOffsets("id", {0: 5})}, trouble=trouble)
-    assert before.taken(WHOLE.ranges, is_full=True).trouble == Trouble()
+    assert before.taken(replace(WHOLE, is_full=True)).trouble == Trouble()
+
+
+def test_what_a_slow_job_leaves_is_read_by_jobs_for_which_its_turn_suffices() -> None:
+    """Until one of them has read all that there was."""
+    before = replace(portion(State.READ_APART), offer=offer(Route.LARGE_JOB))
+    after = before.taken(replace(PART, is_full=True, read_s=TURN_S))
+    assert after.trouble == Trouble(unread=True, most=2)
+    again = planned(replace(after, position=START))
+    assert again.offer is not None
+    assert (again.state, again.offer.route) == (State.READ_APART, Route.LARGE_JOB)
+    assert again.taken(replace(WHOLE, read_s=1.0)).trouble == Trouble(most=4)
+    last = replace(again, trouble=Trouble(most=100))
+    assert last.taken(replace(WHOLE, read_s=1.0)).trouble == Trouble()
 
 
 @pytest.mark.parametrize(
@@ -169,8 +184,8 @@ def test_a_connector_that_has_ended_may_still_become_suspect_or_sound(state: Sta
     """Its next start goes by that."""
     suspect = portion(state).abandoned(ARRIVED_MS)
     assert suspect.trouble == Trouble(suspect=True)
-    assert suspect.taken(PART.ranges).trouble == Trouble(suspect=True)
-    assert suspect.taken(WHOLE.ranges).trouble == Trouble()
+    assert suspect.taken(PART).trouble == Trouble(suspect=True)
+    assert suspect.taken(WHOLE).trouble == Trouble()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +208,7 @@ def test_when_the_brokers_are_asked(change: dict[str, Any], now_ms: int, *, plan
 
 def test_a_late_chain_is_read_apart_for_a_while() -> None:
     """Up to LATE_MS after the micro-batch that it has held up; then one portion is part of a micro-batch again."""
-    late = delivered(portion(State.CLAIMED), PortionLateError("Late.")).taken(WHOLE.ranges)
+    late = delivered(portion(State.CLAIMED), PortionLateError("Late.")).taken(WHOLE)
     ranges = offer().ranges
     states = [late.planned(ranges, END, at, 0, shared=True).state for at in (NOW_MS + LATE_MS - 1, NOW_MS + LATE_MS)]
     assert states == [State.READ_APART, State.OFFERED]

@@ -27,7 +27,7 @@ from tests.unit.connectors.source.test_reader import Fed, Sessions
 
 LARGE = 10 * APART_IN_DRIVER_MAX
 SPARK = cast("Any", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=3)))
-STALLED = EarlyEnd(idle_s=0.2)
+TURN = EarlyEnd(idle_s=0.2)
 
 
 def in_this_process(_: Any, count: int, task: Callable[[int], Iterator[pa.RecordBatch]], __: Any) -> list[Any]:
@@ -61,7 +61,7 @@ def offer(folder: Path, route: Route = Route.LARGE_JOB, timeout: float = 60.0, l
 def test_a_large_read_that_stalls_ends_with_what_it_has(fed: Sessions, tmp_path: Path) -> None:
     """Long before brokers count as unreachable; the piece of the second task does not continue the first's."""
     began = time.monotonic()
-    found = read_apart(SPARK, offer(tmp_path), lambda: False, STALLED, parts(fed))
+    found = read_apart(SPARK, offer(tmp_path), lambda: False, TURN, parts(fed))
     assert time.monotonic() - began < 20
     assert [(read.lo, read.hi, read.records) for read in found.ranges] == [(0, 6, 6)]
     assert sum(part.file.records for part in found.parts) == 6
@@ -73,7 +73,7 @@ def test_brokers_that_do_not_answer_leave_a_large_read_undone(fed: Sessions, tmp
     """Nothing of it is stated, as nothing shows that the topic is the same; it is no failure of the connector."""
     fed.cluster.away = True
     began = time.monotonic()
-    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False, STALLED, parts(fed))
+    found = read_apart(SPARK, offer(tmp_path, look=60.0), lambda: False, TURN, parts(fed))
     assert time.monotonic() - began < 20
     assert (found.ranges, found.parts) == ((), ())
     assert not ONE_LARGE_JOB.locked()
@@ -83,7 +83,7 @@ def test_a_small_read_finds_out_why_without_a_turn(fed: Sessions, tmp_path: Path
     """It waits for its whole time, and then raises; however large what is left is, no other connector waits for it."""
     fed.cluster.away = True
     with ONE_LARGE_JOB, pytest.raises(UnreachableError, match="no progress on t-0 at offset 6"):
-        read_apart(SPARK, offer(tmp_path, Route.DRIVER, timeout=1.0), lambda: False, STALLED, parts(fed, no_job))
+        read_apart(SPARK, offer(tmp_path, Route.DRIVER, timeout=1.0), lambda: False, TURN, parts(fed, no_job))
 
 
 def test_another_error_of_a_large_read_is_raised(fed: Sessions, tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ def test_another_error_of_a_large_read_is_raised(fed: Sessions, tmp_path: Path) 
         raise StorageError("Full.")
 
     with pytest.raises(StorageError, match="Full"):
-        read_apart(SPARK, offer(tmp_path), lambda: False, STALLED, parts(fed, fails))
+        read_apart(SPARK, offer(tmp_path), lambda: False, TURN, parts(fed, fails))
     assert not ONE_LARGE_JOB.locked()
     assert fed.cluster.requests == 0

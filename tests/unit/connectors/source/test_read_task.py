@@ -196,9 +196,7 @@ def test_connectors_that_hold_every_writer_hold_up_no_other_again(found: Portion
             for name, connector in connectors.items():
                 answer = connector.subscription.next(0)
                 assert isinstance(answer, Batch if name == "good" else Offer)
-                connector.subscription.taken(
-                    answer.ranges if isinstance(answer, Batch) else batch_of(answer.ranges).ranges
-                )
+                connector.subscription.taken(answer if isinstance(answer, Batch) else batch_of(answer.ranges))
                 cluster.put(name, (0, end))
         goes_on.set()
     assert read == [set(connectors), {"good"}, {"good"}]

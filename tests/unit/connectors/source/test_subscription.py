@@ -55,7 +55,7 @@ def test_offsets_go_round(one: Subscribed, cluster: MemoryCluster) -> None:
     assert one.subscription.next(0) is delivered
     assert (one.subscription.claim(), one.subscription.plan()) == (None, False)
     assert one.asked_again == 0
-    one.subscription.taken(delivered.ranges)
+    one.subscription.taken(delivered)
     assert one.asked_again == 1
     assert {key.partition for key in one.subscription.partitions()} == {0, 1}
     assert one.offered() == ((9, 12),)
@@ -65,7 +65,7 @@ def test_nothing_new_is_no_offer(one: Subscribed) -> None:
     """A connector that has everything has no portion, however often it is planned for."""
     one.offered()
     one.subscription.deliver(one.read())
-    one.subscription.taken(one.read().ranges)
+    one.subscription.taken(one.read())
     assert (one.subscription.plan(), one.portion.claimable, one.subscription.next(0)) == (
         False,
         False,
@@ -155,7 +155,7 @@ def test_a_failed_micro_batch_is_read_alone(cluster: MemoryCluster, tmp_path: ob
     assert (alone.route, one.portion.trouble.suspect) == (Route.JOB, True)
     assert (alone.ranges, alone.end) == (claimed.ranges, claimed.end)
     assert alone.options.intake != claimed.options.intake
-    one.subscription.taken(batch_of(alone.ranges).ranges)
+    one.subscription.taken(batch_of(alone.ranges))
     cluster.put("a", (0, 10), (0, 5))
     assert one.offered() == ((9, 10),)  # through the query again
 
@@ -175,13 +175,13 @@ def test_the_rest_of_a_portion_is_read_alone_next(one: Subscribed, cluster: Memo
     assert claimed is not None
     read = batch_of(claimed.ranges, up_to=4)
     one.subscription.deliver(read)
-    one.subscription.taken(read.ranges)
+    one.subscription.taken(read)
     assert one.subscription.plan()
     assert not one.portion.claimable
     rest = one.apart()
     assert [(each.partition, each.lo, each.hi) for each in rest.ranges] == [(0, 4, 9), (1, 4, 5)]
     assert rest.route is Route.DRIVER
-    one.subscription.taken(batch_of(rest.ranges).ranges)
+    one.subscription.taken(batch_of(rest.ranges))
     cluster.put("a", (0, 10), (0, 5))
     assert one.offered() == ((9, 10),)
 
@@ -193,7 +193,7 @@ def test_a_partition_of_which_nothing_was_read_goes_on_at_its_begin(one: Subscri
     assert claimed is not None
     read = batch_of(claimed.ranges[:1])
     one.subscription.deliver(read)
-    one.subscription.taken(read.ranges)
+    one.subscription.taken(read)
     one.subscription.plan()
     assert [(each.partition, each.lo, each.hi) for each in one.apart().ranges] == [(1, 0, 5)]
 
@@ -203,7 +203,7 @@ def test_a_job_of_its_own_that_stops_early_is_an_error(one: Subscribed) -> None:
     one.offered()
     one.subscription.deliver(None)
     with pytest.raises(IngestError, match=r"c-a: a-0, offsets \[4, 9\) were not read"):
-        one.subscription.taken(batch_of(one.apart().ranges, up_to=4).ranges)
+        one.subscription.taken(batch_of(one.apart().ranges, up_to=4))
 
 
 def test_offers_keep_the_interval(cluster: MemoryCluster) -> None:
@@ -211,7 +211,7 @@ def test_offers_keep_the_interval(cluster: MemoryCluster) -> None:
     one = Subscribed(cluster, interval_ms=5_000)
     one.offered()
     one.subscription.deliver(one.read())
-    one.subscription.taken(one.read().ranges)
+    one.subscription.taken(one.read())
     cluster.put("a", (0, 12), (0, 5))
     one.clock.advance(4_999)
     assert (one.subscription.partitions(), one.subscription.plan()) == ([], False)
@@ -231,7 +231,7 @@ def test_a_pinned_connector_finishes_at_the_ends_of_its_begin(cluster: MemoryClu
         read += sum(hi - lo for lo, hi in ranges)
         if ranges:
             one.subscription.deliver(one.read())
-            one.subscription.taken(one.read().ranges)
+            one.subscription.taken(one.read())
     assert read == 14
     assert (one.subscription.plan(), one.portion.claimable) == (False, False)
 
@@ -320,10 +320,10 @@ def test_a_connector_that_was_late_is_read_alone_for_a_while(one: Subscribed, cl
     for end in (10, 11):
         alone = one.apart()
         assert alone.route is Route.DRIVER
-        one.subscription.taken(batch_of(alone.ranges).ranges)
+        one.subscription.taken(batch_of(alone.ranges))
         cluster.put("a", (0, end), (0, 5))
         assert one.subscription.plan()
-    one.subscription.taken(batch_of(one.apart().ranges).ranges)
+    one.subscription.taken(batch_of(one.apart().ranges))
     one.clock.advance(LATE_MS)
     cluster.put("a", (0, 12), (0, 5))
     assert one.offered() == ((11, 12),)
@@ -340,12 +340,12 @@ def test_a_large_read_that_stalls_is_read_on_in_small(cluster: MemoryCluster) ->
     one.subscription.deliver(None)
     large = one.apart()
     assert large.route is Route.LARGE_JOB
-    one.subscription.taken(batch_of(large.ranges, up_to=30).ranges)
+    one.subscription.taken(batch_of(large.ranges, up_to=30))
     assert one.subscription.plan()
     small = one.apart()
     assert [(each.lo, each.hi) for each in small.ranges] == [(30, 30 + SMALL)]
     assert small.route is Route.DRIVER
-    one.subscription.taken(batch_of(small.ranges).ranges)
+    one.subscription.taken(batch_of(small.ranges))
     assert one.offered() == ((30 + SMALL, LARGE),)
 
 
@@ -356,12 +356,12 @@ def test_a_large_read_of_which_nothing_came_moves_nothing(cluster: MemoryCluster
     one.offered()
     one.subscription.deliver(None)
     assert one.apart().route is Route.LARGE_JOB
-    one.subscription.taken(())
+    one.subscription.taken(Batch(ranges=(), parts=()))
     assert one.subscription.plan()
     small = one.apart()
     assert [(each.lo, each.hi) for each in small.ranges] == [(0, SMALL)]
     with pytest.raises(IngestError, match=rf"offsets \[4, {SMALL}\) were not read"):
-        one.subscription.taken(batch_of(small.ranges, up_to=4).ranges)
+        one.subscription.taken(batch_of(small.ranges, up_to=4))
 
 
 def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster) -> None:
@@ -370,11 +370,11 @@ def test_what_a_stalled_read_left_stays_suspect(cluster: MemoryCluster) -> None:
     one = Subscribed(cluster)
     one.offered()
     one.subscription.abandon()
-    one.subscription.taken(batch_of(one.apart().ranges, up_to=30).ranges)
+    one.subscription.taken(batch_of(one.apart().ranges, up_to=30))
     assert one.subscription.plan()
     small = one.apart()
     assert (small.route, one.portion.trouble.suspect) == (Route.JOB, True)
-    one.subscription.taken(batch_of(small.ranges).ranges)
+    one.subscription.taken(batch_of(small.ranges))
     assert not one.portion.trouble.suspect
 
 
@@ -398,5 +398,5 @@ def test_what_is_taken_after_the_end_shows_whether_it_is_suspect(one: Subscribed
     offer = one.apart()
     one.subscription.close()
     assert one.portion.trouble.suspect
-    one.subscription.taken(batch_of(offer.ranges).ranges)
+    one.subscription.taken(batch_of(offer.ranges))
     assert not one.portion.trouble.suspect
