@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from connectors import known_values
@@ -48,8 +50,11 @@ def pytest_configure() -> None:
     """Has this process leave what it writes to the kernel: no test cuts the power, and a disk takes its time.
 
     Tests that look whether files are synced replace `os.fsync` themselves; workers of tests that kill them do sync.
+    What a worker's threads log goes to this process's own stderr: by structlog's default it would be in the output of
+    a command that a test runs here meanwhile.
     """
     os.fsync = _check_open
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
 
 
 def _check_open(fd: FileDescriptorLike) -> None:

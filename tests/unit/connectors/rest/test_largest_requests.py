@@ -35,7 +35,7 @@ ANSWER_S: Final = 60.0
 MEMORY: Final = 48 << 20
 """By as many bytes the process may grow, but for an answer that is longer: worker and client have it, the client twice
 while it reads."""
-CONNECTORS, TASKS, PARTITIONS = 200, 10_000, 10_000
+TASKS, PARTITIONS = 10_000, 10_000
 NAME = "/connectors/{connector}"
 CLASS = {"connector.class": "keyfold.CompactedTopic"}
 
@@ -118,6 +118,8 @@ CASES = (
     Case("GET", "/keyfold/connectors/{connector}/records", (200,), "&".join(f"key=k{at}" for at in range(100))),
     Case("GET", "/openapi.json", (200,)),
 )
+CONNECTORS: Final = TRIES * len(CASES)
+"""Each try of a case has its own: a case may delete it, or leave another config in it."""
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,8 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestWorker]:
     """A worker of many connectors: `a` is as large as one may be, `c0` is for changes."""
     with limited_rest_worker(tmp_path_factory.mktemp("rest"), ClientLimits()) as made:
         for number in range(CONNECTORS):
-            made.create(f"c{number}", topics="t" * 200)
+            created = made.create(f"c{number}", topics="t" * 200, **{"output.topic": f"${{topic}}.{number}"})
+            assert created.status_code == 201, created.text
         keep(made, [(b"k%d" % at, b"v") for at in range(100)])
         kept = made.supervisor("a").catalog_state.logs
         config = {**TOPICS, "tasks.max": TASKS}
@@ -175,8 +178,9 @@ def test_the_largest_request_of_a_route_keeps_nobody_waiting(worker: RestWorker,
     headers = {} if body is None else {"Content-Type": "application/json"}
     slowest = []
     for again in range(TRIES):
-        name, number = case.of if case.is_of_largest else f"c{again}", 0 if "restart" in case.route else TASKS - 1
-        logger = f"{'a.' * 9}{CASES.index(case)}-{again}"
+        own = TRIES * CASES.index(case) + again
+        name, number = case.of if case.is_of_largest else f"c{own}", 0 if "restart" in case.route else TASKS - 1
+        logger = f"{'a.' * 9}{own}"
         path = case.route.format(connector=name, task=number, plugin="CompactedTopic", logger=logger)
         with asked_for_health(worker) as took:
             answer = worker.ask(case.method, f"{path}?{case.query}", content=body, headers=headers, timeout=ANSWER_S)
