@@ -74,7 +74,7 @@ long: setup ## Runs what `make test` leaves out: further cases of what it tries,
 
 faults: setup ## Tries every fault at every step, then 100 random kills (FAULT_KILLS=10 for fewer); takes hours. FAULTS_GO_ON=1 keeps what ran at this commit.
 	@$(if $(FAULTS_GO_ON),$(BIN)/python -m tests.faults.matrix --keep build/faults.jsonl,rm -f build/faults.jsonl)
-	@FAULTS=all FAULTS_GO_ON=$(FAULTS_GO_ON) FAULTS_MATRIX=$(CURDIR)/build/faults.jsonl $(BIN)/pytest -v -n 2 --dist loadgroup tests/faults; code=$$?; \
+	@LONG=1 FAULTS=all FAULTS_GO_ON=$(FAULTS_GO_ON) FAULTS_MATRIX=$(CURDIR)/build/faults.jsonl $(BIN)/pytest -v -n 2 --dist loadgroup tests/faults; code=$$?; \
 	  $(BIN)/python -m tests.faults.matrix build/faults.jsonl docs/reliability.md && exit $$code
 
 soak: setup ## Runs a worker under a steady load for an hour (MINUTES=60, CONNECTORS=10 for ten that share it, FAILING=1 for two more that always fail) and tells what grew: build/soak.
@@ -91,22 +91,22 @@ fuzz: setup ## Gives every converter and transform hostile records for an hour (
 	@$(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),60) $(if $(SEED),--seed $(SEED))
 
 conformance: setup ## Compares keyfold with Kafka's own cleaner over 200 workloads (SEEDS=17 for one alone), and with Kafka's classes (make classes).
-	CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance
+	LONG=1 CONFORMANCE_SEEDS=$(or $(SEEDS),0-199) $(BIN)/pytest -v tests/conformance
 
 classes: setup ## The part of conformance that asks Kafka's and Debezium's transforms and converters about 2,000 new records each (RECORDS=500 SEED=1).
 	CONFORMANCE_SEEDS=0 CLASSES_RECORDS=$(RECORDS) CLASSES_SEED=$(SEED) $(BIN)/pytest -v tests/conformance/test_real_classes.py
 
 registry: setup ## Tries the converters with Apicurio Registry and the serializers of confluent-kafka; fetches the registry once (109 MB).
-	@REGISTRY=1 $(BIN)/pytest -v tests/registry
+	@LONG=1 REGISTRY=1 $(BIN)/pytest -v tests/registry
 
 cdc: setup ## Compares 28 tables of a real PostgreSQL (apt-get install postgresql postgresql-contrib), read by Debezium in Kafka Connect, with output and snapshots; fetches Debezium once (24 MB).
-	@CDC=1 $(BIN)/pytest -v tests/cdc
+	@LONG=1 CDC=1 $(BIN)/pytest -v tests/cdc
 
 stores: setup ## Tries object stores: S3Proxy, Azurite, moto, a mock of Google's; half an hour; fetches the first two once (57 MB with Maven, 186 MB with npm).
-	@STORES=1 $(BIN)/pytest -v tests/stores; code=$$?; $(BIN)/python -m tests.stores.workers && exit $$code
+	@LONG=1 STORES=1 $(BIN)/pytest -v tests/stores; code=$$?; $(BIN)/python -m tests.stores.workers && exit $$code
 
 cluster: setup ## Tries a standalone Spark cluster of bare machines with storage on S3: executors and master die, are slow, come and go.
-	@CLUSTER=1 $(BIN)/pytest -v tests/cluster
+	@LONG=1 CLUSTER=1 $(BIN)/pytest -v tests/cluster
 
 versions: setup ## Tries other Pythons, Javas and PySparks, as far as this machine has them (NAMES="python-3.13 java-21" for some): build/versions.
 	@$(BIN)/python -m tests.support.versions $(NAMES)

@@ -179,6 +179,7 @@ def held(kept: BrokerlessConnector) -> dict[int, int]:
     return {one.tp.partition: one.measured.cleanable_bytes for one in found if one.reason is Reason.QUARANTINED}
 
 
+@pytest.mark.long  # spark/test_cleaner.py has a damaged page
 def test_scenario_23_quarantine(kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three logs the damaged one alone is set aside, exactly counted, looked at again later and later, released."""
     monkeypatch.setattr(runfile, "SHARED_BYTES", 0)  # with more records each has row groups of its own

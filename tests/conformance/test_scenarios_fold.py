@@ -183,6 +183,7 @@ def spilled(spark: SparkSession) -> int:
     return sum(stages.apply(number).diskBytesSpilled() for number in range(stages.size()))
 
 
+@pytest.mark.long  # spark/test_fold.py folds a big log
 def test_scenario_17_memory_cap(spark: SparkSession, kept_of: KeptOf, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folds that have room for one key and spill the rest keep what one fold keeps that has room for all."""
     small, large, rows = kept_of("small"), kept_of("large"), rounds(200, 3)

@@ -145,6 +145,7 @@ def test_one_that_lost_records_fails_alone(several: Several, worker: Process) ->
     several.check(*others)
 
 
+@pytest.mark.long  # kafka/test_source_outcomes.py has a deleted topic
 def test_a_deleted_topic_of_one_costs_the_others_nothing(several: Several, worker: Process) -> None:
     """Its position stays; if its partitions were asked for with the others', the brokers would answer for none.
 

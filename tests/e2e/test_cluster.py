@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from connectors.errors import EXIT_OK
 from connectors.jvm.cds_archive import sharing
 from connectors.jvm.spark_home import JARS, ensure_home
@@ -14,6 +16,7 @@ from tests.support.records import live_records, random_records, read_snapshot
 EXECUTOR = "spark.executor.extraJavaOptions"
 
 
+@pytest.mark.long  # make cluster has more of it
 def test_run_once_on_a_local_cluster(deployment: Deployment) -> None:
     """With spark.master=local-cluster[2,1,1024] the output and the snapshot are what they are in one process."""
     produce(deployment.bootstrap, deployment.topic, random_records(1, 500))

@@ -90,6 +90,7 @@ def test_kafka_connect_py(worker: RestProcess, one: Deployment) -> None:
     assert one.name not in kc("list")
 
 
+@pytest.mark.long  # test_kafka_connect_py is a client too
 def test_kafka_connect_cli(worker: RestProcess, one: Deployment) -> None:
     """kafka-connect-cli: create, list, get, configuration, update, pause, resume, restarts, tasks, health, delete."""
 
@@ -113,6 +114,7 @@ def test_kafka_connect_cli(worker: RestProcess, one: Deployment) -> None:
     assert one.name not in cli("connector", "list")
 
 
+@pytest.mark.long  # test_kafka_connect_py is a client too
 def test_kafkaconnect(worker: RestProcess, one: Deployment) -> None:
     """kafkaconnect: upload (validate, then make), list, info, status, config, tasks, topics, plugins, delete."""
 

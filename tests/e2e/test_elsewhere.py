@@ -47,9 +47,10 @@ def test_a_path_may_have_every_character_but_a_colon(place: Path) -> None:
     assert list((root / "tmp").iterdir()) == []
 
 
+@pytest.mark.long  # it takes 20 s
 @pytest.mark.parametrize(
     "home",
-    [pytest.param(None, id="no HOME"), pytest.param("/", id="HOME is the root", marks=pytest.mark.long)],
+    [pytest.param(None, id="no HOME"), pytest.param("/", id="HOME is the root")],
 )
 def test_a_user_without_account_and_home_needs_one_folder(place: Path, home: str | None) -> None:
     """As in OpenShift: a user id that the system does not know, and nothing but TMPDIR and the work can be written."""

@@ -126,6 +126,7 @@ def test_a_change_that_was_frozen_sets_no_position_of_a_newer_owner_back(
     assert broken(ran) == []
 
 
+@pytest.mark.long  # test_killed_before_the_positions_of_an_output_that_was_recreated is alike
 def test_nothing_is_sent_again_where_a_change_finds_a_foreign_position_inside_the_first_fold(
     spark: SparkSession, ran: Deployment, small: None
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_source_that_was_recreated(spark: SparkSession, ran: Deployment) -> No
     assert {(record.partition, record.key) for record in synthetic} == gone
 
 
+@pytest.mark.long  # test_a_source_that_was_recreated is alike
 def test_an_output_that_was_recreated(spark: SparkSession, ran: Deployment) -> None:
     """It is filled again, with no tombstones, as it holds no keys; later records go on as before."""
     recreate(ran, ran.output, "compact")
@@ -122,6 +123,7 @@ def test_one_partition_alone(spark: SparkSession, ran: Deployment) -> None:
     assert broken(ran) == []
 
 
+@pytest.mark.long  # test_a_source_that_was_recreated has the first one
 def test_a_generation_after_another(spark: SparkSession, ran: Deployment) -> None:
     """A third one follows the second, also where nothing of the second was sent."""
     resync(ran)

@@ -56,6 +56,7 @@ def ingested(deployment: Deployment) -> bool:
     return ends == end_offsets(deployment.bootstrap, deployment.topic)
 
 
+@pytest.mark.long  # test_a_lag_ends_without_new_input has a lag
 def test_a_lag_raised_inside_a_fold_sent_in_parts(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

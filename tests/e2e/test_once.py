@@ -153,6 +153,7 @@ def test_a_record_without_a_key_goes_to_the_dead_letters(spark: SparkSession, de
     assert [record.key for record in consume_all(deployment.bootstrap, deployment.output)] == [b"a"]
 
 
+@pytest.mark.long  # it takes 11 s
 def test_records_of_many_megabytes_pass_through(
     spark: SparkSession, broker: EmbeddedKafka, tmp_path: Path, topic_name: str
 ) -> None:

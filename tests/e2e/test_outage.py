@@ -39,6 +39,7 @@ def _said(storage: Storage) -> tuple[str, bool]:
     return "None" if content is None else content.state, is_alive(storage)
 
 
+@pytest.mark.long  # kafka/test_source_outcomes.py has a broker that is away
 def test_a_killed_broker_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     """The connector lives through it, whatever it was at, and goes on where it stopped when the broker is back.
 

@@ -207,6 +207,7 @@ def test_killed_at_a_step(spark: SparkSession, lost: Deployment, step: str) -> N
     assert lost.violations() == []
 
 
+@pytest.mark.long  # test_what_was_kept_is_there_again has the first one
 def test_a_later_generation(spark: SparkSession, lost: Deployment) -> None:
     """Its records are told from those of the earlier one; one of which nothing was published begins anew."""
     rebuild(lost)
@@ -335,6 +336,7 @@ def test_positions_of_an_older_version_name_no_ids(spark: SparkSession, shrunk: 
     assert shrunk.violations() == []
 
 
+@pytest.mark.long  # test_killed_at_a_step has the kill there
 def test_a_rebuild_that_ends_before_its_positions_count_is_begun_again(
     spark: SparkSession, shrunk: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,6 +368,7 @@ def test_a_worker_shuts_out_the_ids_that_positions_name_and_its_catalog_does_not
     assert shrunk.violations() == []
 
 
+@pytest.mark.long  # test_generation_schedules.py has such a transaction
 def test_records_that_an_open_transaction_hides_are_not_left_out(
     spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +415,7 @@ class LivingWorker:
             self._deployment.run_once(self._spark)
 
 
+@pytest.mark.long  # test_an_owner_that_wakes_up_commits_nothing_whatever_its_id is alike
 @pytest.mark.parametrize(
     "step", [*map(_selected, ("rebuild.read", "rebuild.after-commit", "rebuild.positions", "rebuild.fence"))]
 )

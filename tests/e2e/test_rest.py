@@ -94,6 +94,7 @@ def check(deployment: Deployment) -> None:
     assert deployment.violations() == []
 
 
+@pytest.mark.long  # unit/connectors/runtime/test_connector_store.py has their store
 def test_connectors_outlive_a_worker_that_is_killed(new_deployment: NewConnector, tmp_path: Path) -> None:
     """After `kill -9` the next worker has them, with their config and state: RUNNING, PAUSED or STOPPED."""
     running, paused, stopped = (new_deployment() for _ in range(3))

@@ -61,11 +61,12 @@ def registry() -> Iterator[SlowRegistry]:
         server.shutdown()
 
 
+@pytest.mark.long  # kafka/test_failed_reads.py has a registry that fails
 @pytest.mark.parametrize(
     "records",
     [
         pytest.param(IDS, id="the driver reads"),
-        pytest.param(12_000, id="tasks of Spark's read", marks=pytest.mark.long),
+        pytest.param(12_000, id="tasks of Spark's read"),
     ],
 )
 def test_ids_that_are_answered_slowly_hold_up_one_connector(

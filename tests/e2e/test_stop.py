@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from connectors.errors import EXIT_FAILED, EXIT_OK
 from tests.support.deployment import PROCESS_TIMEOUT_S, Deployment, Process
 from tests.support.kafka import end_offsets, produce, wait_until
@@ -17,6 +19,7 @@ AROUND_S = 5.0
 """What the process needs beside: to hear of it, and to end."""
 
 
+@pytest.mark.long  # test_a_worker_whose_jvm_is_killed_ends_with_1 has another end
 def test_a_publish_that_hangs_is_broken_off(deployment: Deployment) -> None:
     """SIGTERM: exit code 0 in its time; readers of the output do not wait for a transaction that nobody ends."""
     deployment.worker["task.shutdown.graceful.timeout.ms"] = round(GRACEFUL_S * 1000)

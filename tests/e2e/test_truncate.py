@@ -40,6 +40,7 @@ def rows(table: Deployment) -> set[int]:
     return {json.loads(name or b"")["payload"]["id"] for name, value in last.items() if value is not None}
 
 
+@pytest.mark.long  # make cdc truncates real tables
 def test_a_truncate_takes_the_rows_from_before_it(spark: SparkSession, table: Deployment) -> None:
     """Published ones and those of its own batch; a row that comes again stays. A later run changes nothing more."""
     produce(table.bootstrap, table.topic, inserted(1, 2, 3))

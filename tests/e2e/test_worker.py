@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 from connectors.dev.embedded_kafka import free_port
 from connectors.errors import EXIT_OK, EXIT_UNREACHABLE
 from tests.support.cli import invoke
@@ -27,6 +29,7 @@ def test_a_broker_that_is_not_there_is_exit_code_4(deployment: Deployment) -> No
         assert deployment.worker["bootstrap.servers"] in worker.printed()
 
 
+@pytest.mark.long  # test_rest.py has files that come and go
 def test_topics_by_pattern_and_a_changed_file(deployment: Deployment) -> None:
     """A topic that appears joins, outputs never do, and SIGHUP restarts a connector whose file has changed.
 

@@ -17,7 +17,6 @@ from tests.support.kafka import delete_topic
 
 TIMES: Final = 3
 """Errors in a row: the connector fails, is started again and fails again."""
-SELECTED: Final = {"publish.sent"}
 WATCHED_S: Final = 20.0
 pytestmark = pytest.mark.timeout(900)
 
@@ -47,9 +46,7 @@ def test_a_frozen_worker_of_many_wakes_up_after_a_take_over(crowd: CrowdedCases,
         assert case.violations() == []
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ALL]
-)
+@pytest.mark.parametrize("step", ALL)
 def test_one_connector_of_many_fails_at_a_step(crowd: CrowdedCases, step: str) -> None:
     """It fails time and again and recovers by itself; the others publish all the while, and none is started again."""
     with crowd.case(f"error beside {COUNT}", step, settings(step)) as case:

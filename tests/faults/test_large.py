@@ -15,7 +15,6 @@ from tests.faults.step_settings import IN_TASKS
 from tests.faults.strikes import fail_once, kill_all, kill_one
 
 LARGE_STEPS: Final = tuple(step for step in STEPS if step.startswith(("publish.", "clean.", "merge.")))
-SELECTED: Final = {"publish.committed"}
 RENEW_AFTER: Final = 4
 """Cases on one scenario, each of which adds a burst to what is checked."""
 pytestmark = pytest.mark.timeout(900)
@@ -53,9 +52,7 @@ def test_one_process_killed_in_large_work(large: Large, step: str) -> None:
         large.renew()
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in LARGE_STEPS]
-)
+@pytest.mark.parametrize("step", LARGE_STEPS)
 def test_an_error_in_large_work(large: Large, step: str) -> None:
     """The same process recovers by itself."""
     with large.case("error, large", step, settings(step)) as case:

@@ -15,7 +15,6 @@ from tests.faults.step_settings import IN_A_REBUILD
 from tests.faults.strikes import ASLEEP, NAP, frozen_at
 from tests.faults.worker_process import TIMEOUT_S, WorkerProcess
 
-SELECTED = {"ingest.before-commit"}  # kills in a rebuild: e2e/test_rebuild.py
 ASLEEP_AT = ("ingest.before-commit", "catalog.created", "catalog.checkpoint", "publish.sent", "clean.before-commit")
 pytestmark = pytest.mark.timeout(600)
 
@@ -88,9 +87,7 @@ def test_a_frozen_rebuild_wakes_up_under_another_catalog(cases: Cases, step: str
         assert worker.alive, worker.tail()
 
 
-@pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[pytest.mark.selected] if step in SELECTED else []) for step in ASLEEP_AT]
-)
+@pytest.mark.parametrize("step", ASLEEP_AT)
 def test_a_frozen_worker_wakes_up_under_another_catalog(cases: Cases, step: str) -> None:
     """Its storage is lost and rebuilt meanwhile: the new owner goes on, and the old one ends with 5."""
     with cases.case("frozen, another catalog", step, LOSING) as case:

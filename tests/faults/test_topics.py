@@ -38,7 +38,6 @@ def test_the_source_is_recreated_under_a_running_worker(cases: Cases) -> None:
     cases.renew()
 
 
-@pytest.mark.selected
 def test_partitions_are_added_under_load(cases: Cases) -> None:
     """They are read from their first record on; a key that has moved counts in both of its partitions."""
     with cases.case("partitions added", "while running") as case:

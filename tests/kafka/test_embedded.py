@@ -101,6 +101,7 @@ def test_used_port_is_refused(tmp_path: Path) -> None:
     assert not broker.running
 
 
+@pytest.mark.long  # it takes 12 s
 def test_a_port_that_is_lost_is_chosen_anew_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic_name: str
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_broker_that_ends_at_start_shows_its_log(tmp_path: Path) -> None:
     assert str(broker.log_file) in str(caught.value)
 
 
+@pytest.mark.long  # test_command_is_ready_when_it_says_so_and_ends_cleanly has a broker alone
 def test_brokers_of_one_cluster_share_its_partitions(tmp_path: Path, topic_name: str) -> None:
     """One that joins another is a further node, and leads some of the partitions."""
     with EmbeddedKafka(tmp_path / "1") as first, EmbeddedKafka(tmp_path / "2", joins=first):

@@ -155,7 +155,7 @@ def apply_one(log: PartitionLog, action: Any) -> PartitionLog:
     return apply(CatalogState(logs=(log,)), [action]).logs[0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage: LocalStorage, seed: int) -> None:
     """Records, bytes, tombstones and horizons of a real fold at the same time are those that were told, to the byte."""
     chance = random.Random(seed)

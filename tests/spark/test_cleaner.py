@@ -220,6 +220,7 @@ def test_a_fold_is_committed_on_what_came_meanwhile(kept_of: KeptOf, monkeypatch
     assert [one[0] for one in connector.rows()] == [4, 5, 6, 7, 8]
 
 
+@pytest.mark.long  # it waits for the limit
 def test_a_limit_slows_reading_and_writing_together(kept_of: KeptOf) -> None:
     """fold.io.max.bytes.per.second bounds the bytes read plus the bytes written."""
     rng = random.Random(1)

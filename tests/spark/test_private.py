@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from connectors.spark import private
 from tests.support.cli import ROOT, environment
 
@@ -43,6 +45,7 @@ print(json.dumps({"before": str(before or ""), "secret": sys.argv[1] in commands
 """
 
 
+@pytest.mark.long  # e2e/test_without_private.py has a whole worker
 def test_a_session_and_its_query_run_without_private_switches(tmp_path: Path) -> None:
     """Its settings are on no command line there either, and each switch that it goes without is logged once.
 

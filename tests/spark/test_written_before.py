@@ -17,10 +17,8 @@ _ALL = every()
 @pytest.mark.parametrize(
     "written",
     [
-        # The oldest and the newest are tried each time; those between them differ by single fields.
-        pytest.param(
-            written, id=written.folder.name, marks=[] if written in (_ALL[0], _ALL[-1]) else [pytest.mark.long]
-        )
+        # The newest is tried each time, as it has every field; unit/test_written_before.py goes on from each.
+        pytest.param(written, id=written.folder.name, marks=[] if written is _ALL[-1] else [pytest.mark.long])
         for written in _ALL
     ],
 )

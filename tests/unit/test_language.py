@@ -10,6 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def vague_names(source: str) -> int:
     """Counts the uses of `found` and `one` as names of variables and parameters."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = _nodes(source)
     used = [node.id for node in nodes if isinstance(node, ast.Name)] + [n.arg for n in nodes if isinstance(n, ast.arg)]
     return sum(name in ("found", "one") for name in used)
 
@@ -46,11 +47,17 @@ def ritual(source: str) -> int:
     return sum("n its own because" in " ".join(text.split()) for text in _prose(source))
 
 
-def _prose(source: str) -> Iterator[str]:
-    nodes = (node for node in ast.walk(ast.parse(source)) if isinstance(node, _DOCUMENTED))
-    yield from (ast.get_docstring(node) or "" for node in nodes)
+@cache  # several counts are of the same files
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(source)))
+
+
+@cache
+def _prose(source: str) -> tuple[str, ...]:
+    nodes = (node for node in _nodes(source) if isinstance(node, _DOCUMENTED))
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    yield from (token.string for token in tokens if token.type == tokenize.COMMENT)
+    comments = (token.string for token in tokens if token.type == tokenize.COMMENT)
+    return (*(ast.get_docstring(node) or "" for node in nodes), *comments)
 
 
 def long_lines(page: str) -> int:

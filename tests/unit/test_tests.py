@@ -7,7 +7,8 @@ as a value (timings, a factory, a clock), or the real thing is used.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -25,7 +26,7 @@ PYSPARK = {"_jvm", "_jsc", "_jdf", "_gateway", "_jsparkSession"}
 
 def replaced(source: str) -> int:
     """Counts the names that are replaced while a test runs."""
-    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    calls = (node.func for node in _nodes(source) if isinstance(node, ast.Call))
     return sum(_is_replacing(call) for call in calls)
 
 
@@ -40,7 +41,7 @@ def _is_replacing(call: ast.expr) -> bool:
 
 def private(source: str) -> int:
     """Counts the uses of private names of others: a class may use its own, by `self` and `cls`."""
-    return sum(_private_names(node) for node in ast.walk(ast.parse(source)))
+    return sum(_private_names(node) for node in _nodes(source))
 
 
 def _private_names(node: ast.AST) -> int:
@@ -58,8 +59,14 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC | PYSPARK
 
 
-def _tests() -> Iterator[str]:
-    return (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+@cache  # both counts are of the same files
+def _tests() -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+
+
+@cache
+def _nodes(source: str) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(source)))
 
 
 def test_names_are_not_replaced() -> None:

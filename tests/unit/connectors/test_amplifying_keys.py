@@ -112,6 +112,7 @@ def test_identities_are_remembered_by_their_bytes() -> None:
             identity.of((), f"[{numbers},{number}]".encode())
 
 
+@pytest.mark.long  # test_identities_are_remembered_by_their_bytes has long ones
 def test_short_identities_are_remembered_up_to_their_bytes() -> None:
     """42,000 keys of 900 bytes with identities as long would take 92 MB; some 64 MB of them are kept."""
     identity = JsonKeyIdentity()

@@ -23,7 +23,7 @@ LIMIT_S = 300
 
 def test_every_converter_and_transform_ends_with_a_value_or_a_reason() -> None:
     """A round with a fixed seed; `make fuzz` goes on for an hour with new ones."""
-    command = [sys.executable, "-m", "tests.support.fuzz", "--seed", "0", "--examples", "6"]
+    command = [sys.executable, "-m", "tests.support.fuzz", "--seed", "0", "--examples", "3"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, f"{done.stdout[-6_000:]}\n{done.stderr[-6_000:]}"
 

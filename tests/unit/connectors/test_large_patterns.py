@@ -59,7 +59,7 @@ def largest(made: Callable[[int], str], most: int) -> str:
     return made(lowest)
 
 
-@pytest.mark.parametrize("form", ["written", "counted"])
+@pytest.mark.parametrize("form", ["written", pytest.param("counted", marks=pytest.mark.long)])
 @pytest.mark.parametrize("element", ELEMENTS.values(), ids=ELEMENTS)
 def test_the_largest_pattern_of_each_element_takes_little(element: str, form: str) -> None:
     """As often as it is taken: written out, and with a count."""
@@ -101,6 +101,7 @@ def test_a_pattern_that_is_too_large_for_all_of_the_room_is_kept_alone() -> None
     assert len(patterns) == 1
 
 
+@pytest.mark.long  # test_patterns_are_kept_by_what_they_take has few
 def test_many_patterns_that_are_only_checked_take_no_more_memory() -> None:
     """Neither here nor where they are compiled: each of them has a text of 4 kB."""
     patterns = JavaPatterns(heaviest=1 << 16)

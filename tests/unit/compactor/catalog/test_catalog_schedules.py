@@ -422,7 +422,7 @@ def made_again(storage: Storage, commits: int) -> Catalog:
     return successor
 
 
-def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capfd: pytest.CaptureFixture[str]) -> None:
     """Its owner slept, and creates 13 while the successor stands at 6; no owner fails, and 13 comes to be its own."""
     old, storage, inner, _ = sleeper()
     successors: list[Catalog] = []
@@ -437,7 +437,7 @@ def test_a_file_of_a_deleted_catalog_is_passed_over_and_replaced(capsys: pytest.
     assert (reader.version, end(reader.state)) == (6, 4)
     assert newest_epoch(inner, successor.state.catalog_id) == 1
     grow(successor, 10)
-    assert "".join(capsys.readouterr()).count("commits of a deleted catalog are passed over") == 2  # once a process
+    assert "".join(capfd.readouterr()).count("commits of a deleted catalog are passed over") == 2  # once a process
     assert list_versions(inner).commits == tuple(range(1, 17))
     assert reader.refresh() == successor.state == Catalog.open(inner, "c").state
     assert end(successor.state) == 14

@@ -160,8 +160,11 @@ def test_racing_creates_have_one_winner(storage: Storage, proxy: FaultyProxy, lo
 
 @pytest.mark.parametrize(
     "faults",
-    [Faults(refused=0.1, statuses=(503, 429)), Faults(lost=0.1), Faults(delay_s=0.005)],
-    ids=["503 and 429", "lost answers", "delays"],
+    [
+        pytest.param(Faults(lost=0.1), id="lost answers"),
+        pytest.param(Faults(refused=0.1, statuses=(503, 429)), id="503 and 429", marks=pytest.mark.long),
+        pytest.param(Faults(delay_s=0.005), id="delays", marks=pytest.mark.long),
+    ],
 )
 def test_operations_are_those_of_a_healthy_store(storage: Storage, proxy: FaultyProxy, faults: Faults) -> None:
     """Where a tenth of all requests is refused, or done without an answer, each operation does what it promises."""

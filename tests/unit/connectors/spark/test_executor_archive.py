@@ -41,6 +41,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / FOLDER
 
 
+@pytest.mark.long  # it takes 20 s, and make cluster has executors of other machines
 def test_a_python_without_packages_runs_tasks_with_it(unpacked: Path, tmp_path: Path) -> None:
     """All modules that tasks may import come out of it, with Spark's own Python beside it and nothing else."""
     home = installed()

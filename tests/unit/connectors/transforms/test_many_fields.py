@@ -87,6 +87,7 @@ def test_every_transform_is_tried() -> None:
     assert tried | UNCHANGED == {each.simple for each in TRANSFORMS.known}
 
 
+@pytest.mark.long  # it takes 10 s
 def test_what_settings_add_to_each_schema_has_a_bound() -> None:
     """Each record may come with a schema of its own, of which 1,000 are kept if they are small."""
     transform = made(
