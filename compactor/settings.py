@@ -76,6 +76,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     (errors.scope=topic). `applies_truncates`: what the output has of a table goes once the table is emptied
     (debezium.truncate=apply). `snapshot_interval_ms`: -1 is only on command.
     `publish_unchanged`: `skip` sends no record that equals the one before it of its key in value and headers; `send`.
+    `snapshot_mode`: `latest` takes the live records of the base runs, `append` every record that is kept.
     `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
     `position_refresh_ms`: the age at which a committed position is committed again, well inside the brokers'
     offsets.retention.minutes (a week by default); `first_refresh_ms`: the same for a position of unknown age, counted
@@ -94,6 +95,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     applies_truncates: bool = False
     snapshot_interval_ms: int = -1
     snapshot_retention_count: int = 3
+    snapshot_mode: str = "latest"
     snapshot_string_columns: frozenset[str] = frozenset()
     position_refresh_ms: int = 43_200_000
     first_refresh_ms: int = 60_000

@@ -13,8 +13,8 @@ from compactor.model.record import NULL_KEY, TopicPartition
 
 GIVE_IT_A_KEY: Final = (
     "Have the source give its records a key (Debezium: message.key.columns, with REPLICA IDENTITY FULL), or make one "
-    "with a transform (ValueToKey); records that are only appended to have no latest one, and need "
-    "cleanup.policy=delete."
+    "with a transform (ValueToKey); a table that is only appended to has no latest records: "
+    "keep all of them by cleanup.policy=delete, and snapshot.mode=append."
 )
 """What helps if a topic's records have no key: it is so with all of them, as a rule, so letting them go keeps none."""
 LET_GO: Final = "Set errors.tolerance=all to let such records go, with errors.deadletterqueue.topic.name to keep them."

@@ -1,4 +1,4 @@
-"""Writes a snapshot's data files: tasks copy the base runs' live records, without a shuffle."""
+"""Writes a snapshot's data files: tasks copy the records of runs, without a shuffle."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from compactor.model import record
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.runs.reader import read_file_range
-from compactor.runs.scan import FileRange, between
+from compactor.runs.scan import FileRange
 from compactor.runs.writer import ParquetFile
-from compactor.snapshot.manifest import DataFile
+from compactor.snapshot.content import is_held, range_of
+from compactor.snapshot.manifest import DataFile, SnapshotInputs
 from compactor.spark import tasks
 from compactor.storage.base import Storage
 
@@ -51,7 +52,7 @@ _FILES: Final = pa.schema(
         pa.field("bytes", pa.int64()),
         pa.field("sha256", pa.string()),
         pa.field("records", pa.int64()),
-        pa.field("tombstones", pa.int64()),
+        pa.field("left_out", pa.int64()),
     ]
 )
 
@@ -66,30 +67,29 @@ def write_data(
     storage: Storage,
     folder: Storage,
     logs: Sequence[PartitionLog],
-    strings: frozenset[str] = frozenset(),
+    inputs: SnapshotInputs,
 ) -> tuple[tuple[DataFile, ...], int]:
-    """Writes the live records of all base runs below `folder`/data by (partition, offset), in one Spark job.
+    """Writes what a snapshot of `logs` holds below `folder`/data by (partition, offset), in one Spark job.
 
-    `logs` are one topic's, by partition; `strings` the columns that are text, SnapshotError if one is not UTF-8.
-    Returns the files by name, and how many tombstones were left out. There is a file even if there is no live
-    record, so that readers find the columns.
+    `logs` are one topic's, by partition. Raises SnapshotError if a column that is to be text is not UTF-8. Returns the
+    files by name, and how many records were left out. There is a file even if there is no record, so that readers find
+    the columns.
     """
-    work = _work(logs, spark.sparkContext.defaultParallelism)
-    schema = columns(strings)
+    work = _work(logs, inputs.mode, spark.sparkContext.defaultParallelism)
+    schema, mode = columns(inputs.strings), inputs.mode
 
     def task(number: int) -> Iterator[pa.RecordBatch]:
-        return _Copy(storage, folder, schema).run(work[number])
+        return _Copy(storage, folder, schema, mode).run(work[number])
 
     rows = tasks.run(spark, len(work), task, _FILES)
-    tombstones = sum(row.pop("tombstones") for row in rows)
+    left_out = sum(row.pop("left_out") for row in rows)
     files = [DataFile(**row) for row in rows if row["path"]] or [_empty(folder, schema)]
-    return tuple(sorted(files, key=lambda file: file.path)), tombstones
+    return tuple(sorted(files, key=lambda file: file.path)), left_out
 
 
-def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...]]:
-    """Splits the base runs into what each task copies: neighbouring file ranges."""
-    ranges = (between(log, log.start, log.clean_end) for log in logs)
-    file_ranges = [file_range for part in ranges for file_range in part.file_ranges]
+def _work(logs: Sequence[PartitionLog], mode: str, cores: int) -> list[tuple[FileRange, ...]]:
+    """Splits the runs into what each task copies: neighbouring file ranges."""
+    file_ranges = [file_range for log in logs for file_range in range_of(log, mode).file_ranges]
     size = task_bytes(sum(file_range.file.bytes for file_range in file_ranges), _TASK_BYTES, cores)
     return [tuple(packed) for packed in pack(file_ranges, Until(size, lambda file_range: file_range.file.bytes))]
 
@@ -97,15 +97,16 @@ def _work(logs: Sequence[PartitionLog], cores: int) -> list[tuple[FileRange, ...
 class _Copy:
     """Writes one task's files, one after the other."""
 
-    def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema) -> None:
+    def __init__(self, storage: Storage, folder: Storage, schema: pa.Schema, mode: str) -> None:
         self._storage = storage
         self._folder = folder
         self._schema = schema
-        # Tombstones of this task so far, which the files leave out.
-        self._tombstones = 0
+        self._mode = mode
+        # Records of this task so far that the files leave out.
+        self._left_out = 0
 
     def run(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
-        groups = _row_groups(self._live(file_ranges))
+        groups = _row_groups(self._held(file_ranges))
         group = next(groups, None)
         while group is not None:
             with self._create(group) as file:
@@ -114,18 +115,19 @@ class _Copy:
                     file.write(group)
                     records += group.num_rows
                     group = next(groups, None)
-            yield _row(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records, tombstones=0)
-        yield _row(tombstones=self._tombstones)
+            yield _row(path=file.path, bytes=file.bytes, sha256=file.sha256, records=records, left_out=0)
+        yield _row(left_out=self._left_out)
 
     def _create(self, group: pa.Table) -> ParquetFile:
         """Creates the file that begins with `group`."""
         return _create(self._folder, group["partition"][0].as_py(), group["offset"][0].as_py(), self._schema)
 
-    def _live(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
+    def _held(self, file_ranges: Sequence[FileRange]) -> Iterator[pa.RecordBatch]:
         for file_range in file_ranges:
-            for batch in read_file_range(self._storage, file_range, [*TABLE.names]):
-                self._tombstones += batch["value"].null_count
-                yield _as_table(batch.filter(pc.is_valid(batch["value"])), file_range.tp, self._schema)
+            for batch in read_file_range(self._storage, file_range, [*TABLE.names, "rejected"]):
+                held = batch.filter(is_held(batch, self._mode))
+                self._left_out += batch.num_rows - held.num_rows
+                yield _as_table(held, file_range.tp, self._schema)
 
 
 def _create(folder: Storage, partition: int, offset: int, schema: pa.Schema) -> ParquetFile:

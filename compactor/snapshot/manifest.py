@@ -20,6 +20,7 @@ from compactor.model.log import PartitionLog, generation_of
 from compactor.model.state import BY_OFFSET, BYTES, CatalogState
 from compactor.model.times import LAST_MS
 from compactor.settings import CompactionPolicy
+from compactor.snapshot.content import APPEND, LATEST, end_of, records_of
 from compactor.storage.base import Storage
 from compactor.storage.limits import LARGE_BYTES
 
@@ -51,8 +52,10 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The manifest's fields in their order; times are UTC, ISO 8601. Older ones have no `catalog_id`.
 
     `generations`, by partition, are there once one of them is above 1: the source offsets count within them.
-    `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered by offset, and
-    `fill` if values are filled.
+    `snapshot_mode`, `start_offsets` and `rejected_excluded` are there in snapshots of the mode `append`: the offset of
+    each partition from which on its records are kept, and how many records in between could not be read, so that they
+    are in no file. `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered
+    by offset, and `fill` if values are filled.
     """
 
     format_version: int = VERSION
@@ -62,8 +65,10 @@ class Manifest(Struct, frozen=True, kw_only=True):
     output_topic: str | None
     output_topic_id: str | None
     isolation_level: str = "read_committed"
+    snapshot_mode: str | UnsetType = UNSET
     created_at: str
     resume_safe_until: str | None
+    start_offsets: dict[str, int] | UnsetType = UNSET
     source_offsets: dict[str, int]
     output_offsets: dict[str, int]
     generations: dict[str, int] | UnsetType = UNSET
@@ -72,6 +77,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     fill: str | UnsetType = UNSET
     records: int
     tombstones_excluded: int
+    rejected_excluded: int | UnsetType = UNSET
     policy: dict[str, str | int | float]
     schema: tuple[Column, ...]
     files: tuple[DataFile, ...]
@@ -81,28 +87,31 @@ class SnapshotInputs(Struct, frozen=True, kw_only=True):
     """What a snapshot needs besides the catalog: from Kafka, how readers resume; from the settings, how it is written.
 
     `output_starts`: the output's first offset by partition. `resume_safe_ms`: how long the output can be resumed from a
-    position; None: for ever. `strings` are the columns, of key and value, that are written as UTF-8 text.
+    position; None: for ever. `strings` are the columns, of key and value, that are written as UTF-8 text. `mode` says
+    which records it holds (`compactor.snapshot.content`).
     """
 
     output_starts: dict[int, int]
     resume_safe_ms: int | None
     policy: CompactionPolicy
     strings: frozenset[str] = frozenset()
+    mode: str = LATEST
 
 
 def manifest_of(
     state: CatalogState,
     logs: Sequence[PartitionLog],
     files: Sequence[DataFile],
-    tombstones: int,
+    left_out: int,
     schema: pa.Schema,
     now_ms: int,
     inputs: SnapshotInputs,
 ) -> Manifest:
-    """Builds the manifest of a snapshot of the base runs of `logs`, one topic's, in `files` with columns `schema`.
+    """Builds the manifest of a snapshot of `logs`, one topic's, in `files` with columns `schema`.
 
-    `tombstones` is how many records were left out of the files.
+    `left_out` is how many records are not in the files.
     """
+    appends = inputs.mode == APPEND
     topic = state.topics[logs[0].topic]
     since_ms = min(_stood_ms(log, now_ms) for log in logs)
     safe = None if inputs.resume_safe_ms is None else since_ms + inputs.resume_safe_ms
@@ -112,16 +121,19 @@ def manifest_of(
         topic=topic.topic,
         output_topic=topic.output,
         output_topic_id=topic.output_id,
+        snapshot_mode=APPEND if appends else UNSET,
         created_at=iso(now_ms) or "",
         resume_safe_until=iso(safe),
-        source_offsets=vector(logs),
+        start_offsets=by_partition({log.partition: log.start for log in logs}) if appends else UNSET,
+        source_offsets=vector(logs, inputs.mode),
         output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
         generations=_generations(logs),
         key_identity=UNSET if state.identity == BYTES else state.identity,
         order=UNSET if state.order == BY_OFFSET else state.order,
         fill=state.fill,
         records=sum(file.records for file in files),
-        tombstones_excluded=tombstones,
+        tombstones_excluded=0 if appends else left_out,
+        rejected_excluded=left_out if appends else UNSET,
         policy=named(inputs.policy),
         schema=columns(schema),
         files=tuple(files),
@@ -134,17 +146,27 @@ def would_repeat(
     """Returns whether a snapshot of `logs`, one topic's, would say and hold what `newest` does, but for its times.
 
     A base run that is as long holds the same: between the same offsets a clean leaves out tombstones only, which no
-    snapshot has, and retention whole files.
+    snapshot has, and retention whole files. Without a fold a log of the same first and last offset holds the same.
     """
-    bases = [log.base for log in logs if log.base]
-    again = manifest_of(state, logs, newest.files, newest.tombstones_excluded, schema, 0, inputs)
+    left_out = left_out_of(newest, logs)
+    again = manifest_of(state, logs, newest.files, left_out, schema, 0, inputs)
     times = {"created_at": newest.created_at, "resume_safe_until": newest.resume_safe_until}
     bounded = newest.resume_safe_until is not None
     return (
-        replace(again, **times) == newest
-        and newest.records == sum(base.records - base.tombstones for base in bases)
+        replace(again, **times) == replace(newest, tombstones_excluded=again.tombstones_excluded)
+        and newest.records + left_out == records_of(logs, inputs.mode)
         and bounded == (inputs.resume_safe_ms is not None)
     )
+
+
+def left_out_of(newest: Manifest, logs: Sequence[PartitionLog]) -> int:
+    """Returns how many records another snapshot with the files of `newest` leaves out.
+
+    A clean may have dropped tombstones since `newest`.
+    """
+    if newest.rejected_excluded is not UNSET:
+        return newest.rejected_excluded
+    return sum(log.base.tombstones for log in logs if log.base)
 
 
 def is_fresh(newest: Manifest, inputs: SnapshotInputs, now_ms: int) -> bool:
@@ -205,9 +227,9 @@ def columns(schema: pa.Schema) -> tuple[Column, ...]:
     return tuple(Column(field.name, str(field.type)) for field in schema)
 
 
-def vector(logs: Iterable[PartitionLog]) -> dict[str, int]:
-    """Returns the ends of the base runs of `logs`, one topic's: up to there a snapshot has their records."""
-    return by_partition({log.partition: log.clean_end for log in logs})
+def vector(logs: Iterable[PartitionLog], mode: str) -> dict[str, int]:
+    """Returns the source offsets up to which a snapshot of `logs`, one topic's, has their records."""
+    return by_partition({log.partition: end_of(log, mode) for log in logs})
 
 
 def by_partition(offsets: Mapping[int, int]) -> dict[str, int]:

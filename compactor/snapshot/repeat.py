@@ -6,7 +6,7 @@ before they are copied. Each copy is complete or absent, and the new manifest, w
 written after the last one. An object store watches over its own bytes; in a folder each copy is read once more, so that
 damage in the newest snapshot is not handed on. Retention drops the newest snapshot only by a commit of a newer one;
 if a newer owner or a person deletes it meanwhile, a file is missing. A new snapshot that cannot be copied is written
-from the base runs, under another id.
+from the runs, under another id.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _AT_ONCE: Final = 8
 class Repeated(Struct, frozen=True, kw_only=True):
     """A snapshot that a new one would repeat: its id, its folder in the location, its manifest.
 
-    `tombstones` is how many the new one would leave out, which may be fewer.
+    `left_out` is how many records the new one would leave out, which may be fewer.
     """
 
     id: str
     path: str
     manifest: Manifest
-    tombstones: int
+    left_out: int
 
 
 def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: SnapshotInputs) -> Repeated | None:
@@ -48,8 +48,8 @@ def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: Snaps
     """
     newest = next(reversed(state.snapshots_of(topic)), None)
     logs = state.logs_of(topic)
-    if newest is None or newest.source_offsets != manifest.vector(logs):  # so a topic that goes on costs no request
-        return None
+    if newest is None or newest.source_offsets != manifest.vector(logs, inputs.mode):
+        return None  # so a topic that goes on costs no request
     try:
         newest_manifest = manifest.read(place, newest.path)
         sizes = {info.path: info.bytes for info in place.walk(newest.path)}
@@ -59,8 +59,8 @@ def find_repeated(place: Storage, state: CatalogState, topic: str, inputs: Snaps
     same = manifest.would_repeat(newest_manifest, state, logs, columns(inputs.strings), inputs)
     if not (complete and same):
         return None
-    tombstones = sum(log.base.tombstones for log in logs if log.base)
-    return Repeated(id=newest.id, path=newest.path, manifest=newest_manifest, tombstones=tombstones)
+    left_out = manifest.left_out_of(newest_manifest, logs)
+    return Repeated(id=newest.id, path=newest.path, manifest=newest_manifest, left_out=left_out)
 
 
 def copy_data(
@@ -79,7 +79,7 @@ def copy_data(
         if place.is_folder and sha256_of(place, target, file.bytes) != file.sha256:
             raise SnapshotStorageError(
                 f"{place.location}/{source} is damaged: its bytes are not what was written.",
-                "Do not read that snapshot any more; a newer one is written from the base runs.",
+                "Do not read that snapshot any more; a newer one is written from the runs.",
             )
 
     pool = ThreadPoolExecutor(_AT_ONCE)
@@ -104,5 +104,5 @@ def _check_sizes(place: Storage, path: str, files: Iterable[DataFile]) -> None:
             raise SnapshotStorageError(
                 f"{place.location}/{path}/{file.path} has {sizes.get(f'{path}/{file.path}')} bytes in place of "
                 f"{file.bytes}, although its copy was answered.",
-                "It is written from the base runs in place of it; see whether the store copies objects.",
+                "It is written from the runs in place of it; see whether the store copies objects.",
             )

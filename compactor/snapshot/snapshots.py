@@ -1,8 +1,9 @@
 """Takes the snapshots of one connector: when one is due, and steps 15 to 17 of docs/protocol.md.
 
 A snapshot is the live records of a topic as plain Parquet, with a manifest that says at which offsets to resume. The
-base runs are the table already: their records are copied without tombstones and without a shuffle. If the newest
-snapshot has the same records, its files are copied. A snapshot is made in this order: mark, data, manifest, catalog
+base runs are the table already: their records are copied without tombstones and without a shuffle. With
+`snapshot.mode=append` it is every record that is kept (`content`). If the newest snapshot has the same records, its
+files are copied. A snapshot is made in this order: mark, data, manifest, catalog
 commit, LATEST. So no reader ever finds a manifest without all its files, nor data without the mark of its catalog.
 """
 
@@ -28,7 +29,6 @@ from compactor.errors import (
 )
 from compactor.failpoints import hit
 from compactor.model.actions import AddSnapshot
-from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, apply
 from compactor.ports import Broker
@@ -36,6 +36,7 @@ from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
 from compactor.settings import EngineSettings
 from compactor.snapshot import listing, location, manifest
+from compactor.snapshot.content import has_content, is_complete, records_of
 from compactor.snapshot.data_files import columns, write_data
 from compactor.snapshot.location import SnapshotBackoff, snapshot_storage
 from compactor.snapshot.manifest import DataFile, Manifest, SnapshotInputs
@@ -49,7 +50,7 @@ _log = structlog.get_logger()
 
 
 class Snapshots:
-    """Takes snapshots of base runs; none at all without a `place` (the snapshot location) for them.
+    """Takes snapshots of logs; none at all without a `place` (the snapshot location) for them.
 
     What that location refuses is a SnapshotStorageError, what only an operator can mend is a SnapshotError. Either
     holds up snapshots and nothing else: cleaning and publishing go on. Topics with a partition that is `uncertain` are
@@ -115,7 +116,7 @@ class Snapshots:
         self._note()
 
     def take(self, now_ms: int, *, asked: bool = True, again: bool = True) -> tuple[AddSnapshot, ...]:
-        """Takes a snapshot of every topic that has a base run; its vector holds the ends of the base runs.
+        """Takes a snapshot of every topic that has what its mode asks for: base runs, or records that are published.
 
         If no command `asked` for them, it takes only the topics that are due. Without `again`, it leaves out a topic if
         that would repeat the newest snapshot while readers have time to go on from it. Raises SnapshotError if the
@@ -127,8 +128,9 @@ class Snapshots:
         if self._place is None:
             return ()
         state = self._catalog.state
-        based = {log.topic for log in state.logs if log.base}
-        topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in based]
+        mode = self._settings.snapshot_mode
+        filled = {log.topic for log in state.logs if has_content(log, mode)}
+        topics = [topic for topic in (self._topics(state) if asked else self._due(state, now_ms)) if topic in filled]
         if topics:
             location.claim(self._place, state, self._storage)
         hidden = self._broker.hidden(state, topics) if topics else {}
@@ -158,9 +160,10 @@ class Snapshots:
         One of a topic with a partition in quarantine would lack records, or be old; so would one of a generation that
         was not published and folded yet.
         """
-        held = {log.topic for log in state.logs if log.quarantine or not _is_in_base(log)}
+        mode = self._settings.snapshot_mode
+        held = {log.topic for log in state.logs if log.quarantine or not is_complete(log, mode)}
         held |= {tp.topic for tp in self._uncertain()}
-        published = {log.topic for log in state.logs if log.published > log.start or log.base}
+        published = {log.topic for log in state.logs if log.published > log.start or has_content(log, mode)}
         return sorted(topic for topic in published - held if state.topics[topic].closed is None)
 
     def _succeeded(self, topics: Collection[str]) -> None:
@@ -174,7 +177,7 @@ class Snapshots:
             location.write_note(self._storage, self._backoff.failure)
 
     def _try(self, place: Storage, topic: str, now_ms: int, *, again: bool) -> Iterator[AddSnapshot]:
-        """Takes the snapshot of `topic`; none if its base runs are damaged, which go into quarantine then."""
+        """Takes the snapshot of `topic`; none if its runs are damaged, which go into quarantine then."""
         try:
             if taken := self._take(place, topic, now_ms, again=again):
                 yield taken
@@ -227,7 +230,7 @@ class Snapshots:
         topic = newest.manifest.topic
 
         def copy(path: str) -> tuple[Sequence[DataFile], int]:
-            return copy_data(place, newest, path, self._quarantine.until_stopped), newest.tombstones
+            return copy_data(place, newest, path, self._quarantine.until_stopped), newest.left_out
 
         try:
             with self._new(place, state, topic, now_ms) as name:
@@ -268,6 +271,7 @@ class Snapshots:
             resume_safe_ms=self._broker.resume_safe_ms(state, topic),
             policy=self._settings.policy,
             strings=self._settings.snapshot_string_columns,
+            mode=self._settings.snapshot_mode,
         )
 
     def _lead(self, place: Storage, state: CatalogState, taken: AddSnapshot) -> None:
@@ -316,20 +320,20 @@ def write_snapshot(
 ) -> AddSnapshot:
     """Writes the snapshot `name` of `topic` to `place` (the snapshot location), complete with its manifest.
 
-    These are steps 15 and 16. Its data files are written of the base runs; or `copy` makes them, given its folder, and
-    returns them with the number of tombstones that they leave out. Its vector holds the ends of the base runs, whatever
-    is published and ingested meanwhile: each is the end of a fold that was sent completely. Raises FoldError if records
-    are missing, SnapshotError if bytes are no text, StorageError.
+    These are steps 15 and 16. Its data files are written of the runs; or `copy` makes them, given its folder, and
+    returns them with the number of records that they leave out. Its vector holds the ends that the logs have in
+    `state`, whatever is published and ingested meanwhile: each is the end of a fold that was sent completely. Raises
+    FoldError if records are missing, SnapshotError if bytes are no text, StorageError.
     """
     logs = state.logs_of(topic)
     path = f"{state.connector}/{topic}/{name}"
     # 15: the mark first, then the data files
     location.write_mark(place, path, state, storage)
-    files, tombstones = copy(path) if copy else write_data(spark, storage, place.sub(path), logs, inputs.strings)
+    files, left_out = copy(path) if copy else write_data(spark, storage, place.sub(path), logs, inputs)
     hit("snapshot.write")
     # 16: the manifest: from now on the snapshot is complete
-    written = manifest.manifest_of(state, logs, files, tombstones, columns(inputs.strings), now_ms, inputs)
-    _check_counts(state.connector, topic, logs, written)
+    written = manifest.manifest_of(state, logs, files, left_out, columns(inputs.strings), now_ms, inputs)
+    _check_counts(written, left_out, records_of(logs, inputs.mode))
     place.write(f"{path}/{manifest.NAME}", manifest.encode(written))
     hit("snapshot.manifest")
     return AddSnapshot(
@@ -352,12 +356,11 @@ def _later(what: str, taken: AddSnapshot) -> Iterator[None]:
         _log.warning(what, topic=taken.topic, id=taken.id, error=str(error))
 
 
-def _check_counts(connector: str, topic: str, logs: Sequence[PartitionLog], written: Manifest) -> None:
-    kept = sum(log.base.records for log in logs if log.base)
-    if kept != written.records + written.tombstones_excluded:
+def _check_counts(written: Manifest, left_out: int, kept: int | None) -> None:
+    if kept is not None and kept != written.records + left_out:
         raise FoldError(
-            f"Connector {connector}: a snapshot of topic {topic} has {written.records} records and left out "
-            f"{written.tombstones_excluded} tombstones; the base runs hold {kept} records.",
+            f"Connector {written.connector}: a snapshot of topic {written.topic} has {written.records} records and "
+            f"left out {left_out}; the runs hold {kept} records.",
             "Nothing was published of it; see whether files in storage.location were touched.",
         )
 
@@ -377,8 +380,3 @@ def _is_old(state: CatalogState, topic: str, interval_ms: int, now_ms: int) -> b
     """Returns whether a snapshot is due, by the one committed last; a clock set back neither stops nor repeats them."""
     newest = next(reversed(state.snapshots_of(topic)), None)
     return newest is None or now_ms - newest.created_ms >= interval_ms or newest.created_ms > now_ms
-
-
-def _is_in_base(log: PartitionLog) -> bool:
-    """Returns whether the base run of `log` has the beginning of its generation."""
-    return log.generation is None or log.clean_end >= log.generation.first_end

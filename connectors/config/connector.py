@@ -150,11 +150,11 @@ class ConnectorConfig(BaseModel):
     retention_ms: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.ms", "-1", unit="ms", importance="medium"
     )
-    """Age at which records are removed under `cleanup.policy=compact,delete`."""
+    """Age at which records are removed if `cleanup.policy` has `delete`."""
     retention_bytes: Annotated[Long, or_minus_one("no limit")] = _compaction(
         "retention.bytes", "-1", unit="bytes", importance="medium"
     )
-    """Bytes per partition beyond which the oldest records are removed under `cleanup.policy=compact,delete`."""
+    """Bytes per partition beyond which the oldest records are removed if `cleanup.policy` has `delete`."""
     segment_bytes: Int = _compaction("segment.bytes", "134217728", ge=1024, unit="bytes", importance="medium")
     """Size at which a file of a run ends and the next begins.
 
@@ -198,6 +198,11 @@ class ConnectorConfig(BaseModel):
     )
     """Time between snapshots of a running connector. A snapshot is the folded log: everything that is published is
     fully folded first, whatever the dirty ratio."""
+    snapshot_mode: Annotated[Literal["latest", "append"], ANY_CASE] = _snapshots(
+        "snapshot.mode", "latest", importance="medium"
+    )
+    """Which records a snapshot holds: `latest` the last one of each key, `append` every record that is kept, also
+    without a key. `append` goes with `cleanup.policy=delete` ([snapshots.md](snapshots.md#every-record))."""
     snapshot_retention_count: Int = _snapshots("snapshot.retention.count", "3", ge=1, importance="low")
     """How many snapshots of a topic are kept."""
     snapshot_string_columns: Annotated[

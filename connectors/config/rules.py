@@ -134,22 +134,32 @@ def _needs_letters(letters: str | None, headers: object) -> Iterator[Fault]:
         yield Fault("errors.deadletterqueue.context.headers.enable", f"has no effect without {LETTERS}; set that too.")
 
 
-def _snapshots_need_place(location: str | None, interval: int, strings: frozenset[str]) -> Iterator[Fault]:
-    given = {"snapshot.interval.ms": interval != -1, "snapshot.string.columns": bool(strings)}
+def _snapshots_need_place(location: str | None, interval: int, strings: frozenset[str], mode: str) -> Iterator[Fault]:
+    given = {
+        "snapshot.interval.ms": interval != -1,
+        "snapshot.string.columns": bool(strings),
+        "snapshot.mode": mode != "latest",
+    }
     for name in (name for name, is_given in given.items() if is_given and location is None):
         yield Fault(name, "has no effect without snapshot.location; set that too.")
 
 
-def _raw_copy(policy: frozenset[str], template: str, location: str | None) -> Iterator[Fault]:
+def _raw_copy(policy: frozenset[str], template: str, location: str | None, mode: str) -> Iterator[Fault]:
     if "compact" in policy:
+        if mode == "append":
+            text = "compact in cleanup.policy leaves one record of each key; set cleanup.policy=delete, or remove this."
+            yield Fault("snapshot.mode", f'"append" cannot be: {text}')
         return
     if template != "none":
         text = (
             "with cleanup.policy=delete there is no latest record of a key to publish; set it to none, or add compact."
         )
         yield Fault("output.topic", text)
-    if location is not None:
-        text = "with cleanup.policy=delete there is no table of keys; remove it, or add compact to cleanup.policy."
+    if location is not None and mode != "append":
+        text = (
+            "with cleanup.policy=delete there is no table of keys; set snapshot.mode=append for snapshots of every "
+            "record, remove it, or add compact to cleanup.policy."
+        )
         yield Fault("snapshot.location", text)
 
 
@@ -210,8 +220,8 @@ RULES: Final[tuple[tuple[tuple[str, ...], Rule], ...]] = (
     (("dead_letter_topic", "topics", "output_topic_template", "outputs"), _own_letters),
     (("dead_letter_topic", "errors_tolerance"), _letters_need_tolerance),
     (("dead_letter_topic", "dead_letter_context_headers"), _needs_letters),
-    (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns"), _snapshots_need_place),
-    (("cleanup_policy", "output_topic_template", "snapshot_location"), _raw_copy),
+    (("snapshot_location", "snapshot_interval_ms", "snapshot_string_columns", "snapshot_mode"), _snapshots_need_place),
+    (("cleanup_policy", "output_topic_template", "snapshot_location", "snapshot_mode"), _raw_copy),
     (("key_identity", "cleanup_policy"), _compared_keys),
     (("order", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.order", "offset")),
     (("fill", "cleanup_policy", "state_index"), partial(_by_what_is_kept, "compaction.fill", "none")),

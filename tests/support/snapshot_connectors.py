@@ -90,7 +90,7 @@ class _Snapshots(Snapshots):
         return super()._take(place, topic, now_ms, again=again)
 
 
-def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _strings: Any) -> tuple[tuple[()], int]:
+def _no_data(_spark: Any, _storage: Storage, folder: Storage, _logs: Any, _inputs: Any) -> tuple[tuple[()], int]:
     folder.write("data/1.parquet", b"data")
     return (), 0
 

@@ -11,6 +11,7 @@ ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "docs" / "cdc.md"
 CONNECTOR: Final = ROOT / "configs" / "cdc.json"
 FIRST_TABLE: Final = "The first table"
+APPENDED: Final = "Tables that are only appended to"
 RESULTS: Final = "What is equal"
 SETTINGS: Final = "What Debezium's settings do to you"
 ENCODINGS: Final = {

@@ -160,6 +160,20 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
         ({"snapshot.location": "s4://b/x"}, "keyfold knows no stores of the scheme s4:"),
         ({"snapshot.location": "file://host/x"}, "a file: URL has no host"),
         ({"snapshot.interval.ms": 5}, "has no effect without snapshot.location"),
+        ({"snapshot.mode": "all", "snapshot.location": "s"}, "allowed is latest or append"),
+        ({"snapshot.mode": "append"}, "snapshot.mode: has no effect without snapshot.location"),
+        (
+            {"snapshot.mode": "append", "snapshot.location": "s"},
+            '"append" cannot be: compact in cleanup.policy leaves one record of each key; set cleanup.policy=delete',
+        ),
+        (
+            {"snapshot.mode": "append", "snapshot.location": "s", "cleanup.policy": "compact,delete"},
+            "compact in cleanup.policy leaves one record of each key",
+        ),
+        (
+            {"snapshot.location": "s", "cleanup.policy": "delete", "output.topic": "none"},
+            "set snapshot.mode=append for snapshots of every record",
+        ),
         ({"snapshot.string.columns": "value"}, "snapshot.string.columns: has no effect without snapshot.location"),
         (
             {"snapshot.string.columns": "values", "snapshot.location": "s"},
