@@ -15,6 +15,8 @@ from connectors.jvm.stderr import reason_in
 
 # The oldest major version that Spark 4 and Kafka 4 run on.
 OLDEST: Final = 17
+_MEMORY: Final = re.compile(r"memory|heap|allocate|reserve|pthread_create", re.IGNORECASE)
+_MORE_MEMORY: Final = "Give this process more memory, or threads (its container's limits, ulimit -v and -u)."
 _ACTION: Final = f"Install Java {OLDEST} or newer (a headless JRE is enough), or set JAVA_HOME to one."
 
 
@@ -33,12 +35,18 @@ def find_java() -> str:
     version = major_version(answer)
     if version is None:
         why = reason_in(answer.splitlines()) or "it said nothing"
-        given = [name for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS") if os.environ.get(name)]
-        action = f"Correct {' and '.join(given)}." if given else f"Give it more memory if it lacks that. {_ACTION}"
-        raise ConfigError(f"{java} does not run: {why}.", action)
+        raise ConfigError(f"{java} does not run: {why}.", _action(why))
     if version < OLDEST:
         raise ConfigError(f"{java} is Java {version}.", _ACTION)
     return str(java)
+
+
+def _action(why: str) -> str:
+    """Returns what to do about a `java` that does not run; `why` is what it said of that."""
+    given = [name for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS") if os.environ.get(name)]
+    correct = [f"Correct {' and '.join(given)}."] if given else []
+    more = [_MORE_MEMORY] if _MEMORY.search(why) else []
+    return " ".join([*correct, *more]) or _ACTION
 
 
 def which_java() -> Path | None:

@@ -27,11 +27,15 @@ _SAYS_NOTHING: Final = re.compile(
     r"|Error: A (JNI error|fatal exception) has occurred|Error occurred during initialization of VM|.* VM warning: "
 )
 """Lines that stand around the one with the reason."""
-_BEFORE: Final = re.compile(r'^(# |Error: |Exception in thread "main" )+')
+_FRAME: Final = re.compile(rb"\s+(at |\.\.\. \d+ more)")
+_BEFORE: Final = re.compile(r'^(# |Error: |Exception in thread "main" |\[[\d.]+s\]\[\w+ *\]\[[\w,]+ *\] )+')
 
 
 class JvmStderr:
-    """What a JVM writes to `descriptor`, on its way to our stderr."""
+    """What a JVM writes to `descriptor`, on its way to our stderr.
+
+    While the JVM starts, stack traces stay out of it: the line above them becomes an error of keyfold's.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -39,6 +43,12 @@ class JvmStderr:
         """The last lines, in their order; the thread adds them."""
         self._ended = threading.Event()
         """Set once no process has the descriptor any more."""
+        self._starting = True
+        """Whether the JVM has not answered yet; changed by `answered`."""
+
+    def answered(self) -> None:
+        """Ends the JVM's start: from now on its stack traces are handed on too."""
+        self._starting = False
 
     def reason(self) -> str | None:
         """Returns the line that says why a JVM has ended, waiting for its last ones; None if there is none."""
@@ -50,7 +60,7 @@ class JvmStderr:
         with os.fdopen(source, "rb") as lines:
             for line in lines:
                 self._lines.append(line)
-                if not line.startswith(_NOISE):
+                if not line.startswith(_NOISE) and not (self._starting and _FRAME.match(line)):
                     _write(_without_secrets(line))
         self._ended.set()
 

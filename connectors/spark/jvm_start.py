@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from subprocess import Popen
@@ -29,6 +31,10 @@ USERS_VARIABLES: Final = (
 """Variables that change what Spark does; a shell may have them from another Spark (docs/operating.md)."""
 _NOTED: Final = "SPARK_KEYFOLD_USERS_VARIABLES"
 _SUBMIT: Final = Path("bin", "spark-submit")
+_PYTHON: Final = "PYSPARK_PYTHON"
+_ASK_PYTHON: Final = "import sys; print(*sys.version_info[:2], sep='.', flush=True); import connectors, pyspark"
+_PYTHON_S: Final = 60.0
+"""How long the user's Python may take to import both: it takes 0.2 s, and some seconds from a slow disk."""
 _LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it is not set."
 _OF_SYSTEM: Final = re.compile(
     r"insufficient memory|cannot allocate|not enough space|unable to create native thread", re.IGNORECASE
@@ -55,6 +61,40 @@ def check_home(environment: Mapping[str, str]) -> None:
         )
 
 
+def check_python(environment: Mapping[str, str]) -> None:
+    """Raises ConfigError if Spark's tasks cannot run on PYSPARK_PYTHON, which the user has set.
+
+    It has to run, to be of the version of this process, and to have keyfold and PySpark. Spark itself says so in the
+    first micro-batch alone, for each connector, and without the variable's name.
+    """
+    python = environment.get(_PYTHON)
+    if not python or python == sys.executable:
+        return
+    fault = _fault_of(python, environment)
+    if fault is not None:
+        raise ConfigError(
+            f"{_PYTHON} is {python}, the Python of Spark's tasks, and {fault}.",
+            f"Unset it, and tasks run on keyfold's own Python ({sys.executable}); or set it to one that has keyfold.",
+        )
+
+
+def _fault_of(python: str, environment: Mapping[str, str]) -> str | None:
+    """Returns what is wrong with `python` for tasks, None if it serves."""
+    command = [python, "-c", _ASK_PYTHON]
+    try:
+        done = subprocess.run(
+            command, env=dict(environment), capture_output=True, text=True, check=False, timeout=_PYTHON_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"it does not run: {error.strerror if isinstance(error, OSError) else 'it does not end'}"
+    own = ".".join(map(str, sys.version_info[:2]))
+    version = done.stdout.strip()
+    if version != own:
+        return f"it is Python {version}, keyfold's is {own}" if version else "it does not run as a Python"
+    last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    return f"it lacks keyfold: {last}" if done.returncode else None
+
+
 def launch() -> None:
     """Starts a JVM for Spark if this process has none, with the settings of its settings file.
 
@@ -67,6 +107,7 @@ def launch() -> None:
     try:
         with quietly() as stderr:
             gateway = private.launch(_Starting, stderr.descriptor)
+        stderr.answered()
     except PySparkRuntimeError as error:
         raise not_started(stderr.reason(), os.environ) from error
     if gateway is None:

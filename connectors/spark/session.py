@@ -30,7 +30,7 @@ from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.spark import private
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
-from connectors.spark.jvm_start import OPTION_VARIABLES, check_home, launch, note_variables
+from connectors.spark.jvm_start import OPTION_VARIABLES, check_home, check_python, launch, note_variables
 from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
 
@@ -174,7 +174,7 @@ def prepare(
     packages. There Spark listens on 127.0.0.1 only. Executors of a cluster get them as `executors.package` (`package`)
     says. They all hash with one random seed of this process. Spark's processes of this machine start sooner with a home
     and a class archive of keyfold's; what the user has set stays as it is. Raises ConfigError if there is no Java for
-    Spark, or no archive can be made.
+    Spark or no Python for its tasks here, or no archive can be made.
     """
     find_java()
     note_variables(environment)
@@ -183,6 +183,8 @@ def prepare(
     settings = {**DEFAULTS, **local, **overrides, **{key: value for key, (value, _) in PINNED.items()}}
     if is_cluster(master):
         settings = {**_ON_CLUSTERS, **prepare_executors(package, settings, environment)}
+    else:
+        check_python(environment)
     names = {environment.get("PYSPARK_PYTHON", sys.executable), settings.get(PYTHON, sys.executable)}
     mine = names <= {sys.executable, *([PYTHON_NAME] if is_cluster(master) else [])}
     environment.update(java_variables(environment))

@@ -65,16 +65,25 @@ def test_old_java_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         find_java()
 
 
-@pytest.mark.parametrize(("variable", "action"), [("-Xnonsense", "Correct JAVA_TOOL_OPTIONS."), ("", "more memory")])
+@pytest.mark.parametrize(
+    ("said", "variable", "action"),
+    [
+        ("Could not reserve", "-Xnonsense", "Correct JAVA_TOOL_OPTIONS. Give this process more memory"),
+        ("Could not reserve", "", "Give this process more memory, or threads (its container's limits, ulimit -v"),
+        ("Failed to start thread: pthread_create failed (EAGAIN)", "", "Give this process more memory"),
+        ("Unrecognized option: -Xnonsense", "-Xnonsense", "Correct JAVA_TOOL_OPTIONS."),
+        ("cannot execute binary file", "", "Install Java 17"),
+    ],
+)
 def test_a_java_that_does_not_run_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, action: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, variable: str, action: str
 ) -> None:
-    """With what it wrote, on either stream, and with the variable that it takes options from."""
-    _java(tmp_path, "17").write_text(
-        "#!/bin/sh\necho Error occurred during initialization of VM\necho Could not reserve\n"
-    )
+    """With what it wrote, on either stream, and what to do: another Java does not help if memory is short."""
+    script = f"#!/bin/sh\necho Error occurred during initialization of VM\necho '{said}'\n"
+    _java(tmp_path, "17").write_text(script, encoding="utf-8")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", variable)
-    with pytest.raises(ConfigError, match=r"does not run: Could not reserve\.") as caught:
+    with pytest.raises(ConfigError) as caught:
         find_java()
-    assert action in caught.value.action
+    assert f"does not run: {said}." in caught.value.message
+    assert caught.value.action.startswith(action)

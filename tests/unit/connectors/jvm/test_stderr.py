@@ -28,6 +28,24 @@ def test_the_warning_of_every_start_is_left_out(capfd: pytest.CaptureFixture[str
     assert stderr.reason() == "the last"
 
 
+@pytest.mark.parametrize(
+    ("has_answered", "shown"),
+    [(False, "Failed: no class\n"), (True, "Failed: no class\n\tat a.b(C.scala:1)\n\t... 3 more\n")],
+    ids=["starting", "running"],
+)
+def test_a_jvm_that_does_not_start_shows_no_stack_trace(
+    capfd: pytest.CaptureFixture[str], *, has_answered: bool, shown: str
+) -> None:
+    """The line above it says what happened; once the JVM has answered, its stack traces are shown."""
+    script = "printf 'Failed: no class\\n\\tat a.b(C.scala:1)\\n\\t... 3 more\\n' >&2"
+    with quietly() as stderr:
+        if has_answered:
+            stderr.answered()
+        subprocess.run(["sh", "-c", script], stderr=stderr.descriptor, check=True)
+    assert stderr.reason() == "Failed: no class"
+    assert capfd.readouterr().err == shown
+
+
 def test_no_line_of_the_jvm_shows_a_secret(capfd: pytest.CaptureFixture[str]) -> None:
     """The worker knows all of them; a task's process, which logs through the JVM, may not."""
     remember_setting("geheim-of-the-jvm", is_secret=True, over_rest=False)
@@ -68,6 +86,7 @@ _IVY = "java.lang.IllegalArgumentException: basedir must be absolute"
         (["Picked up JAVA_TOOL_OPTIONS: -Xno", "Unrecognized option: -Xno"], "Unrecognized option: -Xno"),
         (["Error: Unrecognized option: --nonsense", *_USAGE], "Unrecognized option: --nonsense"),
         (["Using Spark's log4j profile", f'Exception in thread "main" {_IVY}', "\tat org.apache.ivy.util"], _IVY),
+        (["[0.083s][warning][os,thread] Failed to start thread: EAGAIN"], "Failed to start thread: EAGAIN"),
         (["Welcome to Spark", "version 4.2.0"], "version 4.2.0"),
         ([], None),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
-from connectors.spark.jvm_start import check_home, not_started, note_variables
+from connectors.spark.jvm_start import check_home, check_python, not_started, note_variables
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,34 @@ def test_a_spark_home_that_is_none_is_said(tmp_path: Path) -> None:
     (tmp_path / "bin/spark-submit").touch()
     check_home({"SPARK_HOME": str(tmp_path)})
     check_home({})
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "it does not run: No such file or directory"),
+        ("exit 1", "it does not run as a Python"),
+        ("echo 3.9", "it is Python 3.9, keyfold's is "),
+        (f'exec {sys.executable} -I -S "$@"', "it lacks keyfold: ModuleNotFoundError: No module named "),
+    ],
+)
+def test_a_python_for_tasks_that_is_none_is_said(tmp_path: Path, script: str | None, said: str) -> None:
+    """Before anything is started, with the variable and its value: a shell may have it from another Spark."""
+    python = tmp_path / "python"
+    if script is not None:
+        python.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        python.chmod(0o755)
+    with pytest.raises(ConfigError) as caught:
+        check_python({"PYSPARK_PYTHON": str(python)})
+    assert f"PYSPARK_PYTHON is {python}" in caught.value.message
+    assert said in caught.value.message
+    assert sys.executable in caught.value.action
+
+
+def test_a_python_with_keyfold_serves_tasks(tmp_path: Path) -> None:
+    """By whatever path; without the variable nothing is asked."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    check_python({"PYSPARK_PYTHON": str(python)})
+    check_python({})

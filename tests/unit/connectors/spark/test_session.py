@@ -127,6 +127,7 @@ def test_what_the_user_has_chosen_stays(
 ) -> None:
     """His own Spark home is kept; with a Python of his own the zipped PySpark may be the only one that it has."""
     monkeypatch.setattr(session, "check_home", lambda _: None)
+    monkeypatch.setattr(session, "check_python", lambda _: None)
     found = dict(environment)
     prepare("local[2]", settings, found)
     assert found["SPARK_HOME"] == environment.get("SPARK_HOME", str(installed()))
