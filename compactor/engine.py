@@ -33,11 +33,11 @@ from compactor.ingest import ingest
 from compactor.ingest.admission import without_late
 from compactor.ingest.appends import Batch, appends
 from compactor.ingest.filling import with_filled
-from compactor.ingest.order import TIMESTAMP
 from compactor.ingest.rejected import rejected_topics, without_topics
 from compactor.ingest.truncates import last_truncates, of_several_partitions
 from compactor.metrics import ClockWarnings
 from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
+from compactor.model.order import TIMESTAMP
 from compactor.model.publish_plan import PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, CatalogState, rejection_of
@@ -121,7 +121,7 @@ class Engine:
         )
         state = self._catalog.state
         ahead = state.key_identity is not None and bool(self._changelog.uncertain())
-        folds = policy.folds_at_once and not ahead and state.order == BY_OFFSET and self._fill is None
+        folds = policy.folds_at_once and not ahead and state.record_order == BY_OFFSET and self._fill is None
         return ingest.Intake(target=target, keyed=policy.compacts, folds=folds)
 
     def counts(self) -> dict[str, int]:
@@ -273,7 +273,7 @@ class Engine:
             if part.first_future_offset is None:
                 continue
             self._clock_warnings.future_records(part.topic, part.partition, part.file.last)
-            if self._catalog.state.order == TIMESTAMP:
+            if self._catalog.state.record_order == TIMESTAMP:
                 self._clock_warnings.future_winner(
                     part.topic, part.partition, part.first_future_offset, part.max_timestamp
                 )

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from compactor.failpoints import hit
 from compactor.ingest.appends import Batch
 from compactor.ingest.kept_records import Brought, with_kept
-from compactor.ingest.order import FIELD, are_bare, columns_of, ordered, values_of
 from compactor.ingest.rewrite import Offsets, count_within, parts_by_log, rewritten
 from compactor.model.key_hash import hashes_of
 from compactor.model.log import PartitionLog
+from compactor.model.order import FIELD, are_bare, columns_of, ordered, values_of
 from compactor.model.record import ORDER_VALUE, RUN, RangeRead, TopicPartition, as_compared
 from compactor.model.state import BY_OFFSET, CatalogState
 from compactor.runs.file_stats import FileStats
@@ -67,11 +67,11 @@ def without_late(storage: Storage, state: CatalogState, batch: Batch, target: Ru
     the batch's job. Each range says how many of its records were late. Raises DamagedFileError if a file that is needed
     is not what was written, MissingFileError if one is gone, StorageError.
     """
-    if state.order == BY_OFFSET:
+    if state.record_order == BY_OFFSET:
         return batch
     logs = state.by_partition()
     decided = {
-        tp: _decided(storage, logs[tp], parts, state.order, [read for read in batch.ranges if read.tp == tp])
+        tp: _decided(storage, logs[tp], parts, state.record_order, [read for read in batch.ranges if read.tp == tp])
         for tp, parts in parts_by_log(batch.parts).items()
         if tp in logs
     }

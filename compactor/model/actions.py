@@ -60,12 +60,16 @@ class SetBuckets(Action, frozen=True, tag="set-buckets"):
 
 
 class AddTopic(Action, frozen=True, tag="add-topic"):
-    """Adds a source topic and its output topic, both with their ids; `output` None: nothing is published."""
+    """Adds a source topic and its output topic, both with their ids; `output` None: nothing is published.
+
+    `outputs` as in `Topic`; unset, and then not written: a record stays in its partition.
+    """
 
     topic: str
     topic_id: str
     output: str | None
     output_id: str | None
+    outputs: int | UnsetType = UNSET
 
 
 class CloseTopic(Action, frozen=True, tag="close-topic"):

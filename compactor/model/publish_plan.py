@@ -14,6 +14,10 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     `committed` is the position that the group must still hold when the publish begins (None: none); `output_offset` is
     what the metadata of that position says. start == end only commits the position again; with `fold_end` it is one
     inside the fold that ends there. `generation` is the log's, None in the first one.
+
+    `outputs` (compaction.scope=topic): over so many output partitions the topic's keys are spread; None: a record stays
+    in its partition. The plan then has a target for each log of the topic, and `output_offset` of the one of partition
+    n is about output partition n, whatever log its records come from.
     """
 
     topic: str
@@ -26,6 +30,12 @@ class PublishTarget(OfPartition, Struct, frozen=True, kw_only=True):
     output_offset: int | None = None
     generation: Generation | None = None
     fold_end: int | None = None
+    outputs: int | None = None
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the output has a partition of this number; a source may have got more partitions since."""
+        return self.output is not None and (self.outputs is None or self.partition < self.outputs)
 
 
 class PublishPlan(Struct, frozen=True, kw_only=True):
@@ -47,7 +57,8 @@ class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
     """A target that was sent completely; `bytes` by `record.measure`.
 
     `refused` counts what the broker refused, `rejected` what cannot be folded, `unchanged` what the output
-    has already (publish.unchanged=skip): none of it is sent to the output.
+    has already (publish.unchanged=skip), `late` what loses to another partition's record (compaction.scope=topic): none
+    of it is sent to the output.
 
     A transaction is counted once, in the first of its partitions: the sum over results is the number of transactions
     that were committed. `aborted` counts those that had to be sent again, in the first result of a plan.
@@ -63,5 +74,6 @@ class PublishResult(OfPartition, Struct, frozen=True, kw_only=True):
     refused: int = 0
     rejected: int = 0
     unchanged: int = 0
+    late: int = 0
     transactions: int = 0
     aborted: int = 0

@@ -153,7 +153,7 @@ how `key` encodes it: two records of one identity and one encoding have the same
 
 `order_value` is what a record is ordered by if that is a field (compaction.order): of two the greater one, by their
 bytes, is later. Null: it has none. No bytes: it is a tombstone without one, which takes that of the record before it
-(`ingest.order`). Files of older versions lack the last three, which reads as null."""
+(`model.order`). Files of older versions lack the last three, which reads as null."""
 
 
 def as_compared(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:

@@ -43,11 +43,15 @@ from compactor.model.actions import (
     TakeOver,
 )
 from compactor.model.log import PartitionLog, empty
+from compactor.model.order import TIMESTAMP
 from compactor.model.record import TopicPartition, by_topic
 
 BYTES: Final = "key"
 """The identity of a catalog that compares keys byte by byte."""
 
+
+OF_TOPIC: Final = "topic"
+"""The scope of a catalog that has one winner per key over all partitions of a topic (compaction.scope)."""
 
 BY_OFFSET: Final = "offset"
 """The order of Kafka's cleaner, and of a catalog that names no other: the record with the highest offset wins."""
@@ -57,20 +61,23 @@ MANY_A_BUCKET: Final = 1_000
 """From so many partitions a bucket on, each topic is dealt to one bucket as a whole."""
 
 
-def deal(partitions: Sequence[TopicPartition], logs: Iterable[PartitionLog], buckets: int) -> list[int]:
+def deal(
+    partitions: Sequence[TopicPartition], logs: Sequence[PartitionLog], buckets: int, *, whole_topics: bool = False
+) -> list[int]:
     """Returns the bucket, of `buckets`, for each of `partitions`, which are to be added to `logs`.
 
     Few are dealt in turn, so that a large topic is published by all buckets. If there are many, a topic goes as a whole
     to the bucket with the fewest: before each request a producer looks through all partitions of every topic that it
-    writes to.
+    writes to. With `whole_topics` it always does, and partitions that it gets later follow those that it has: all
+    positions of a topic are in one transaction then (compaction.scope=topic).
     """
     held = Counter(log.bucket for log in logs)
-    if held.total() + len(partitions) < MANY_A_BUCKET * buckets:
+    if not whole_topics and held.total() + len(partitions) < MANY_A_BUCKET * buckets:
         return [(held.total() + number) % buckets for number in range(len(partitions))]
-    bucket_of: dict[str, int] = {}
+    bucket_of: dict[str, int] = {log.topic: log.bucket for log in logs} if whole_topics else {}
     for topic, size in Counter(tp.topic for tp in partitions).items():
-        bucket_of[topic] = min(range(buckets), key=held.__getitem__)
-        held[bucket_of[topic]] += size
+        bucket = bucket_of.setdefault(topic, min(range(buckets), key=held.__getitem__))
+        held[bucket] += size
     return [bucket_of[tp.topic] for tp in partitions]
 
 
@@ -81,13 +88,19 @@ _REASON_MAX: Final = 500
 
 
 class Topic(Struct, frozen=True, kw_only=True):
-    """A source topic and its output topic; `closed` is the reason why it is no longer read, None while it is."""
+    """A source topic and its output topic; `closed` is the reason why it is no longer read, None while it is.
+
+    `outputs` (compaction.scope=topic): the number of output partitions, over which keys are spread by Kafka's default
+    partitioner. It stays as it was when the topic was added. Unset, and then not written: a record stays in its
+    partition.
+    """
 
     topic: str
     topic_id: str
     output: str | None
     output_id: str | None
     closed: str | None = None
+    outputs: int | UnsetType = UNSET
 
     @property
     def is_rejected(self) -> bool:
@@ -124,6 +137,16 @@ class CatalogState(Struct, frozen=True, kw_only=True, dict=True):
     def key_identity(self) -> str | None:
         """By what keys are compared; None: by their bytes."""
         return None if self.identity == BYTES else self.identity
+
+    @property
+    def is_of_topics(self) -> bool:
+        """Whether a key has one winner over all partitions of a topic (compaction.scope=topic)."""
+        return self.scope == OF_TOPIC
+
+    @property
+    def record_order(self) -> str:
+        """By what the records of a key are ordered: over the partitions of a topic by time, as offsets say nothing."""
+        return TIMESTAMP if self.is_of_topics and self.order == BY_OFFSET else self.order
 
     def log(self, tp: TopicPartition) -> PartitionLog:
         """Returns the log of `tp`. Raises KeyError if there is none."""
@@ -218,7 +241,8 @@ class _Draft:
     def _set_buckets(self, count: int) -> None:
         self.state = replace(self.state, buckets=count)
         known = sorted(self.logs)
-        for tp, bucket in zip(known, deal(known, (), count), strict=True):
+        dealt = deal(known, (), count, whole_topics=self.state.is_of_topics)
+        for tp, bucket in zip(known, dealt, strict=True):
             self.logs[tp] = replace(self.logs[tp], bucket=bucket)
 
     def _add(self, action: AddPartition) -> None:
@@ -254,7 +278,8 @@ def _apply_owner(state: CatalogState, action: Create | TakeOver | Reorder | Refi
 
 def _apply_topic(topic: Topic | None, action: AddTopic | CloseTopic | ReopenTopic | RenewTopic) -> Topic:
     if isinstance(action, AddTopic):
-        return Topic(topic=action.topic, topic_id=action.topic_id, output=action.output, output_id=action.output_id)
+        named = {name: getattr(action, name) for name in ("topic", "topic_id", "output", "output_id", "outputs")}
+        return Topic(**named)
     if topic is None:
         raise CatalogError(f"Topic {action.topic} is not in the catalog.")
     if isinstance(action, RenewTopic):

@@ -12,7 +12,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from compactor.ingest.order import BARE, FIELD
+from compactor.model.order import BARE, FIELD
 from connectors.converters.names import CONVERTERS
 from connectors.data.schema import DECIMAL, Schema, Type
 from connectors.data.values import decimal_of

@@ -12,24 +12,25 @@ from typing import Final, ParamSpec, TypeVar, cast
 import structlog
 
 from compactor.errors import NotVisibleError, PublishInterruptedError
-from compactor.model.actions import AddPartition, AddTopic, AnyAction, CloseTopic, ReopenTopic
+from compactor.model.actions import AnyAction, CloseTopic, ReopenTopic
 from compactor.model.log import PartitionLog
+from compactor.model.output_partitions import that_may_hold, with_output_partition
 from compactor.model.position import Position, Tail, Unknown
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import CatalogState, Topic, deal
+from compactor.model.state import CatalogState, Topic
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from connectors.config.connector import ConnectorConfig
 from connectors.config.selection import matches, missing, select
-from connectors.config.topic_clashes import refuse_loop
 from connectors.errors import PUBLISH_ANEW, NotAllowedError, OutputError, SourceMissingError, UnreachableError
 from connectors.kafka.admin import Admin, TopicInfo, described
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.producers import fence_all
 from connectors.kafka.retry import NEVER, Retry
 from connectors.match_time import START_S, matches_within
+from connectors.runtime.added_topics import added_topics, check_spread
 from connectors.sinks import output_reader, output_topic, output_visibility
-from connectors.sinks.output_topic import WantedOutput
+from connectors.sinks.output_reader import start_of
 from connectors.sinks.producer_session import read_positions
 from connectors.sinks.publisher import ChangelogPublisher, KeptSessions, LocalPublisher
 from connectors.source.source_errors import (
@@ -123,7 +124,8 @@ class KafkaBroker:
         closed = [CloseTopic(topic=name, reason=why) for name in known if (why := self._gone(known[name], found))]
         self._check([known[name] for name in known if name in sound])
         reopened = [ReopenTopic(topic=name) for name, topic in known.items() if topic.closed and name in sound]
-        return (*closed, *self._close(state, faulty), *reopened, *self._grow(state, sound.values()))
+        added = added_topics(self._admin, self._connector, state, sound.values(), self._others)
+        return (*closed, *self._close(state, faulty), *reopened, *added)
 
     @matches_within(START_S)
     def look_into(self, state: CatalogState) -> tuple[AnyAction, ...]:
@@ -153,7 +155,8 @@ class KafkaBroker:
         found = self._admin.describe(names)
         sound = {name: info for name, info in found.items() if name not in self._closed_by_id(state.topics, found)}
         self._check([state.topics[name] for name in sound if name in state.topics])
-        return self._grow(state, sound.values(), {read.tp: read.lo for read in reversed(reads)})
+        starts = {read.tp: read.lo for read in reversed(reads)}
+        return added_topics(self._admin, self._connector, state, sound.values(), self._others, starts)
 
     @_retried("ends of the source")
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -179,8 +182,22 @@ class KafkaBroker:
         if output is None:
             return None
         doing = f"Connector {state.connector}: how far {log.tp} was published cannot be read from its output"
-        place = TopicPartition(output, log.partition)
-        output_visibility.require_stable(doing, {place: 0}, self._admin, self._stopped, self._visible_ms)
+        named = {TopicPartition(output, other.partition): other for other in that_may_hold(state, log)}
+        output_visibility.require_stable(doing, dict.fromkeys(named, 0), self._admin, self._stopped, self._visible_ms)
+        if not state.is_of_topics:
+            return self._tail_of_partition(output, log)
+        ends = self._admin.high_watermarks(named)
+        starts = {place: start_of(other.generation) if log.generation else 0 for place, other in named.items()}
+        config = self._clients.consumer()
+        tails = [
+            output_reader.last_source_offset(config, output, log.tp, log.generation, (place.partition, start))
+            for place, start in starts.items()
+            if ends[place] > start
+        ]
+        offsets = [tail for tail in tails if isinstance(tail, int)]
+        return max(offsets) if offsets else Unknown.UNKNOWN if Unknown.UNKNOWN in tails else None
+
+    def _tail_of_partition(self, output: str, log: PartitionLog) -> Tail:
         if self._connector.output_source_headers_enable:
             return output_reader.last_source_offset(self._clients.consumer(), output, log.tp, log.generation)
         held = output_reader.holds_records(self._clients.consumer(), output, log.partition, log.generation)
@@ -210,7 +227,7 @@ class KafkaBroker:
         output = state.topics[topic].output
         if output is None:
             return {}
-        wanted = [TopicPartition(output, log.partition) for log in state.logs_of(topic)]
+        wanted = [TopicPartition(output, log.partition) for log in with_output_partition(state, topic)]
         return {tp.partition: offset for tp, offset in self._admin.starts(wanted).items()}
 
     @_retried("what readers of an output see")
@@ -343,6 +360,7 @@ class KafkaBroker:
         found = described(self._admin.describe, outputs, known=outputs)
         for topic in outputs.values():
             self._check_id(topic, found)
+            check_spread(self._connector, topic, found)
         self._check_settings(outputs)
 
     def _check_name(self, topic: Topic) -> None:
@@ -380,66 +398,3 @@ class KafkaBroker:
                 output_topic.warn(self._connector, name, configs[name], configs[outputs[name].topic])
         self._warned |= new
         self._checked_last = due[-1] if due else ""
-
-    def _grow(
-        self, state: CatalogState, found: Iterable[TopicInfo], starts: Mapping[TopicPartition, int] | None = None
-    ) -> tuple[AnyAction, ...]:
-        """Returns the actions that add topics and partitions to the catalog; creates or grows their outputs first."""
-        grown = [info for info in found if len(state.logs_of(info.name)) < info.partitions]
-        actions: list[AnyAction] = []
-        refuse_loop(self._connector, self._others(), [info.name for info in grown if info.name not in state.topics])
-        self._check_own(state, grown)
-        ids = self._ensure_outputs(state, grown)
-        for info in grown:
-            if info.name not in state.topics:
-                output = self._connector.output_topic(info.name)
-                output_id = None if output is None else ids[output]
-                actions.append(AddTopic(topic=info.name, topic_id=info.id, output=output, output_id=output_id))
-        new = [
-            tp
-            for info in grown
-            for tp in (TopicPartition(info.name, number) for number in range(info.partitions))
-            if tp not in state.by_partition()
-        ]
-        return (*actions, *self._add_partitions(state, new, starts or {}))
-
-    def _ensure_outputs(self, state: CatalogState, found: Iterable[TopicInfo]) -> dict[str, str]:
-        """Creates or grows the output topics of the source topics `found`; returns their ids by name."""
-        named = ((info, self._connector.output_topic(info.name)) for info in found)
-        ids = {topic.topic: topic.output_id for topic in state.topics.values()}
-        wanted = [
-            WantedOutput(info.name, output, info.partitions, ids.get(info.name))
-            for info, output in named
-            if output is not None
-        ]
-        return output_topic.ensure(self._admin, self._connector, wanted)
-
-    def _check_own(self, state: CatalogState, grown: Iterable[TopicInfo]) -> None:
-        """Raises OutputError if two source topics would have one output: routers may give them one name."""
-        topics = {one.output: one.topic for one in state.topics.values() if one.output is not None}
-        for info in grown:
-            output = self._connector.output_topic(info.name)
-            other = topics.setdefault(output, info.name) if output is not None else info.name
-            if other != info.name:
-                raise OutputError(
-                    f"Connector {self._connector.name}: {output} would be the output topic of {other} and {info.name}.",
-                    "Change RegexRouter so that each topic has an output of its own, or leave one of them out.",
-                )
-
-    def _add_partitions(
-        self, state: CatalogState, new: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]
-    ) -> list[AnyAction]:
-        if not new:
-            return []
-        ends = self._admin.ends(new)
-        low = self._admin.starts(new)
-        return [
-            AddPartition(
-                topic=tp.topic,
-                partition=tp.partition,
-                bucket=bucket,
-                start=starts.get(tp, 0 if tp.topic in state.topics else low[tp]),
-                backlog_end=ends[tp],
-            )
-            for tp, bucket in zip(new, deal(new, state.logs, state.buckets), strict=True)
-        ]

@@ -60,7 +60,11 @@ _PINNED: Final[dict[str, Setting]] = {
 
 
 def last_source_offset(
-    config: Mapping[str, Setting], output: str, tp: TopicPartition, generation: Generation | None = None
+    config: Mapping[str, Setting],
+    output: str,
+    tp: TopicPartition,
+    generation: Generation | None = None,
+    place: tuple[int, int] | None = None,
 ) -> Tail:
     """Returns `keyfold.source.offset` of the last record of `tp` that a read_committed reader finds in `output`.
 
@@ -68,14 +72,21 @@ def last_source_offset(
     None if there is no record at all, Unknown if none has our headers. Of a later `generation` it reads only the part
     that holds that one, and takes no record of an earlier one; its tombstones without a source record count as no
     record. Raises UnreachableError; PositionError if the output holds a later generation.
+
+    `place`: another output partition that may have records of `tp`, and the offset from which it has those of the
+    generation (compaction.scope=topic). It has records of the topic's other partitions, which say nothing.
     """
-    reader = OutputPartitionReader(config, Partition(output, tp.partition))
-    with reading(config, f"The end of output partition {output}-{tp.partition}", output):
+    number, start = place or (tp.partition, start_of(generation))
+    reader = OutputPartitionReader(config, Partition(output, number))
+    with reading(config, f"The end of output partition {output}-{number}", output):
         low, end = reader.bounds()
-        return _search(reader, tp, max(low, _start_of(generation)), end, generation.number if generation else 1)
+        return _search(
+            reader, tp, max(low, start), end, generation.number if generation else 1, is_shared=place is not None
+        )
 
 
-def _start_of(generation: Generation | None) -> int:
+def start_of(generation: Generation | None) -> int:
+    """Returns the offset of its output partition from which on records of `generation` are there."""
     return (generation.output_offset or 0) if generation else 0
 
 
@@ -89,10 +100,12 @@ def holds_records(
     reader = OutputPartitionReader(config, Partition(output, partition))
     with reading(config, f"Output partition {output}-{partition}", output):
         low, end = reader.bounds()
-        return any(True for _ in reader.read(max(low, _start_of(generation)), end))
+        return any(True for _ in reader.read(max(low, start_of(generation)), end))
 
 
-def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: int, generation: int) -> Tail:
+def _search(
+    reader: OutputPartitionReader, tp: TopicPartition, low: int, end: int, generation: int, *, is_shared: bool = False
+) -> Tail:
     step, stop = FIRST_STEP, end
     seen = False
     while stop > low:
@@ -102,7 +115,8 @@ def _search(reader: OutputPartitionReader, tp: TopicPartition, low: int, end: in
         if max(numbers, default=0) > generation:
             raise _later_generation(f"{reader.target.topic}-{tp.partition}", max(numbers), generation)
         own = (pairs for pairs, number in zip(headers, numbers, strict=True) if number == generation)
-        offsets = [source_offset(pairs, tp) for pairs in own if not is_synthetic(pairs)]
+        named = (pairs for pairs in own if not (is_shared and _names_other(pairs, tp)))
+        offsets = [source_offset(pairs, tp) for pairs in named if not is_synthetic(pairs)]
         last = max((offset for offset in offsets if offset is not None), default=None)
         if last is not None:
             return last
@@ -194,6 +208,12 @@ def _names(pairs: Headers, tp: TopicPartition) -> bool:
     return (headers.get(TOPIC), headers.get(PARTITION)) == (tp.topic.encode(), str(tp.partition).encode())
 
 
+def _names_other(pairs: Headers, tp: TopicPartition) -> bool:
+    """Returns whether a record's headers are ours for another partition of the topic of `tp`."""
+    headers = dict(pairs)
+    return headers.get(TOPIC) == tp.topic.encode() and headers.get(PARTITION) != str(tp.partition).encode()
+
+
 def retires(pairs: Headers, tp: TopicPartition) -> bool:
     """Returns whether a record with these headers is a tombstone of `tp` for another encoding of a key."""
     return _names(pairs, tp) and dict(pairs).get(SYNTHETIC) == IDENTITY
@@ -213,14 +233,17 @@ def check_writers(
     publishes there too, UnreachableError. Other records are only logged as a warning: they may be an operator's mistake
     that is over.
     """
+    planned = {target.tp: target for target in targets}
     places = {
-        TopicPartition(planned.output, planned.partition): planned for planned in targets if planned.output is not None
+        TopicPartition(target.output, target.partition): target
+        for target in planned.values()
+        if target.output is not None and target.has_place
     }
     ends = stable_ends(member, admin, places)
     for place, target in places.items():
         reached = target.output_offset
         if ends[place] > (0 if reached is None else reached + _MARKER):
-            _check_partition(where, config, place, target)
+            _check_partition(where, config, place, target, planned)
 
 
 def stable_ends(member: Consumer, admin: Admin, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -231,7 +254,13 @@ def stable_ends(member: Consumer, admin: Admin, places: Collection[TopicPartitio
     return every_latest_offset(member, places, _ENDS_S, admin.ends)
 
 
-def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPartition, target: PublishTarget) -> None:
+def _check_partition(
+    where: str,
+    config: Mapping[str, Setting],
+    place: TopicPartition,
+    target: PublishTarget,
+    planned: Mapping[TopicPartition, PublishTarget],
+) -> None:
     strays: list[int] = []
     try:
         reader = OutputPartitionReader(config, Partition(place.topic, place.partition))
@@ -239,7 +268,10 @@ def _check_partition(where: str, config: Mapping[str, Setting], place: TopicPart
         for message in reader.read(max(low, target.output_offset or 0), end):
             headers = header_pairs(message)
             source = keyfold_source(headers)
-            if source is not None and not is_ours(source, target):
+            own = (
+                target if source is None or target.outputs is None else planned.get(TopicPartition(*source[:2]), target)
+            )
+            if source is not None and not is_ours(source, own):
                 raise _shared(where, place, message.offset() or 0, source)
             if source is None and not is_synthetic(headers):
                 strays.append(message.offset() or 0)

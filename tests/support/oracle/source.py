@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from compactor.generation.tombstones import Compare
-from compactor.ingest.order import BARE, FIELD
+from compactor.model.order import BARE, FIELD
 from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, TopicPartition
 from compactor.model.state import BY_OFFSET
 from tests.support.engine import Row, range_report, row

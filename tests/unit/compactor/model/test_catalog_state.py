@@ -14,6 +14,7 @@ from compactor.model.actions import (
     Append,
     Clean,
     CloseTopic,
+    Create,
     DropSnapshot,
     PlanFold,
     Publish,
@@ -136,6 +137,18 @@ def test_of_many_partitions_each_topic_goes_as_a_whole_where_there_are_fewest() 
     assert found == {"a": {0}, "b": {1}, "c": {1}, "d": {0}}
     assert len({*deal(new, (), 3)}) == 3, "with fewer a bucket each topic is spread"
     assert {*deal(new[:MANY_A_BUCKET], (), 3)} == {0, 1, 2}
+
+
+def test_with_one_winner_per_topic_a_topic_goes_to_one_bucket_as_a_whole() -> None:
+    """However few its partitions are; those that it gets later follow, as all its positions are in one transaction."""
+    new = [TopicPartition(topic, number) for topic in ("a", "b") for number in range(2)]
+    assert deal(new, (), 2, whole_topics=True) == [0, 0, 1, 1]
+    old = [empty(TopicPartition("a", 0), 1, 0, None), empty(TopicPartition("b", 0), 0, 0, None)]
+    assert deal([TopicPartition("a", 1), TopicPartition("a", 2)], old, 2, whole_topics=True) == [1, 1]
+    actions = [AddPartition(topic=tp.topic, partition=tp.partition, bucket=0, start=0) for tp in new]
+    created = Create(catalog_id="id", connector="c", scope="topic")
+    state = apply(CatalogState(), [created, *actions, SetBuckets(count=2)])
+    assert [log.bucket for log in state.logs] == [0, 0, 1, 1]
 
 
 def test_buckets_of_many_partitions_are_dealt_by_topic_anew() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.ingest.order import columns_of, ordered, values_of
+from compactor.model.order import columns_of, ordered, values_of
 from compactor.model.record import RUN
 from tests.support.engine import row
 
