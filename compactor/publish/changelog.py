@@ -22,6 +22,7 @@ from compactor.publish.executors import PublishExecutor
 from compactor.publish.measures import SupersededCount, oldest_sent
 from compactor.publish.plan import bucket_plans, fold_plans, published_logs, publishes, target_of
 from compactor.publish.publishable import YoungRecords, next_fold_end
+from compactor.publish.topic_targets import some_topics, topic_targets
 from compactor.publish.unchanged import sent_offsets
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import QuarantineManager
@@ -167,12 +168,25 @@ class Changelog:
     def _targets(self, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
         """Returns what is due: folds to send, and positions to commit again before they expire."""
         state = self._catalog.state
+        if state.is_of_topics:
+            return self._topic_targets(state, settings, now_ms)
         candidates = (self._target(state, log, settings, now_ms) for log in published_logs(state))
         targets = [target for target in candidates if target is not None]
-        if not any(log.quarantine and state.topics[log.topic].closed is None for log in state.logs):
+        if not _has_damage(state):
             return targets
         # Those that have waited longest come first: otherwise the same ones would be sent every time.
         return sorted(targets, key=lambda target: self._last_turn.get(target.tp, 0))[:MAX_LOGS_BESIDE_DAMAGE]
+
+    def _topic_targets(self, state: CatalogState, settings: EngineSettings, now_ms: int) -> list[PublishTarget]:
+        """Returns what is due if a key has one winner over all partitions of a topic."""
+        targets = topic_targets(
+            state,
+            self._positions.__getitem__,
+            lambda log, resume: next_fold_end(log, resume, settings, now_ms, self._young),
+            lambda tp: self._positions.is_stale(tp, settings, now_ms),
+            bootstrap_fold=settings.bootstrap_fold_enable,
+        )
+        return some_topics(targets, self._last_turn, MAX_LOGS_BESIDE_DAMAGE) if _has_damage(state) else targets
 
     def _target(
         self, state: CatalogState, log: PartitionLog, settings: EngineSettings, now_ms: int
@@ -196,7 +210,8 @@ class Changelog:
         if not self._quarantine.suspects_damage(error):
             return False
         state = self._catalog.state
-        needs = verify.unpublished_range if state.identity == BYTES else whole  # other keys are looked for in all of it
+        # Other keys, and winners of other logs, are looked for in all of it.
+        needs = whole if state.is_of_topics or state.identity != BYTES else verify.unpublished_range
         return bool(self._quarantine.quarantine_damaged(published_logs(state), needs, now_ms, publishing=True))
 
     def _give_up_tasks(self, error: Exception) -> bool:
@@ -225,3 +240,8 @@ class Changelog:
             transactions=sum(result.transactions for result in moved),
             ms=took_ms,
         )
+
+
+def _has_damage(state: CatalogState) -> bool:
+    """Returns whether a log of an open topic is in quarantine."""
+    return any(log.quarantine and state.topics[log.topic].closed is None for log in state.logs)

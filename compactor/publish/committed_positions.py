@@ -111,8 +111,14 @@ class Positions:
     def _renewals(
         self, state: CatalogState, logs: Iterable[PartitionLog], is_due: Callable[[TopicPartition], bool]
     ) -> list[PublishTarget]:
-        """Returns the positions that are there and due; one above the log stays as it is until the log is there."""
-        due = ((log, self._resume[log.tp]) for log in logs if is_due(log.tp))
+        """Returns the positions that are there and due; one above the log stays as it is until the log is there.
+
+        If a record may be in any output partition of its topic, all positions of the topic go together.
+        """
+        chosen = [log for log in logs if is_due(log.tp)]
+        if state.is_of_topics:
+            chosen = [log for topic in {log.topic: None for log in chosen} for log in state.logs_of(topic)]
+        due = ((log, self._resume[log.tp]) for log in chosen)
         return [renewal_of(state, log, point) for log, point in due if point.committed is not None and not point.hold]
 
     def is_stale(self, tp: TopicPartition, settings: EngineSettings, now_ms: int) -> bool:

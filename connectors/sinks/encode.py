@@ -11,7 +11,7 @@ have offsets below 0 in the log: they come from no source record, so a header sa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from operator import add
 from typing import Final
 
@@ -79,6 +79,19 @@ def tombstones_of_retired(batch: pa.RecordBatch, generation: int, *, source_head
     headers = _synthetic(batch, generation, IDENTITY, source_headers=source_headers)
     for keys, timestamp in zip(batch[RETIRED].to_pylist(), batch["timestamp"].to_pylist(), strict=True):
         yield from ((None, key, timestamp or 1, headers) for key in keys or ())
+
+
+def keys_in_order(batch: pa.RecordBatch, *, but_own: bool = False) -> pa.Array:
+    """Returns the keys of what is made of `batch`, in that order: before each the keys that it retires, if any.
+
+    `but_own`: those alone, as `tombstones_of_retired` makes them.
+    """
+    if RETIRED not in batch.schema.names:
+        return batch["key"]
+    retired = pc.fill_null(batch[RETIRED], pa.scalar([], batch[RETIRED].type)).to_pylist()
+    own = batch["key"].to_pylist()
+    made = (keys if but_own else [*keys, key] for keys, key in zip(retired, own, strict=True))
+    return pa.array(chain.from_iterable(made), pa.binary())
 
 
 def _generation(generation: int) -> list[Header]:

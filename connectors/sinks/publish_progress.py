@@ -71,6 +71,10 @@ class PublishProgress:
         """Returns the output topic of `tp`; None if it has none."""
         return self._targets[tp].output
 
+    def outputs(self, tp: TopicPartition) -> int | None:
+        """Returns over how many output partitions the keys of `tp` are spread; None: they stay in its partition."""
+        return self._targets[tp].outputs
+
     def generation(self, tp: TopicPartition) -> int:
         """Returns the number of the generation of `tp`'s log."""
         generation = self._targets[tp].generation
@@ -86,14 +90,16 @@ class PublishProgress:
     ) -> dict[TopicPartition, Position]:
         """Returns the positions that a transaction with the batches `sent` has to commit.
 
-        `marks`: the high watermark of the output partition of each partition that has records in it.
+        `marks`: the high watermark of the output partition of each partition that has records in it. If that got
+        records of other partitions alone, its own position is committed again, with this mark.
         """
         newest = {batch.tp: batch for batch in sent}
-        return {tp: self._position(tp, batch, marks.get(tp)) for tp, batch in newest.items()}
+        offsets = {tp: self._targets[tp].end if batch.last else batch.next_offset for tp, batch in newest.items()}
+        again = {tp: self._sent[tp].end for tp in marks if tp not in newest}
+        return {tp: self._position(tp, offset, marks.get(tp)) for tp, offset in (offsets | again).items()}
 
-    def _position(self, tp: TopicPartition, batch: PartitionBatch, mark: int | None) -> Position:
+    def _position(self, tp: TopicPartition, offset: int, mark: int | None) -> Position:
         target = self._targets[tp]
-        offset = target.end if batch.last else batch.next_offset
         return Position(
             offset=offset,
             catalog_id=self._catalog_id,

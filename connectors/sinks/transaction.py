@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain, groupby, repeat
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Partition
@@ -24,12 +25,14 @@ from connectors.sinks import dead_letter
 from connectors.sinks.batching import PartitionBatch, produce_groups
 from connectors.sinks.encode import (
     Row,
+    keys_in_order,
     output_rows,
     rows_of_generation,
     rows_with_retired,
     tombstones_of_retired,
 )
 from connectors.sinks.error_log import log_letters, warn_of_letters
+from connectors.sinks.partitioner import partitions_of
 from connectors.sinks.producer_session import ProducerSession
 from connectors.sinks.publish_progress import NOTHING, PublishProgress, TransactionCounts
 from connectors.sinks.settings import WriteRules
@@ -64,7 +67,8 @@ class Transaction:
         self._counts: dict[TopicPartition, TransactionCounts] = {}
         # Whether a transaction was begun and is neither committed nor aborted: only such a one counts as aborted.
         self._open = False
-        # Partitions that got tombstones of retired keys, which no count shows: their high watermarks are needed too.
+        # Partitions that got tombstones of retired keys, which no count shows: their high watermarks are needed too. If
+        # keys are spread over the output (`PublishTarget.outputs`), all output partitions that were written to.
         self._written: set[TopicPartition] = set()
         # Records that were let go; they are logged once the transaction is committed.
         self._letters: list[tuple[TopicPartition, pa.RecordBatch]] = []
@@ -149,7 +153,11 @@ class Transaction:
         outputs = ((self._progress.output(batch.tp), batch.records) for batch in batches)
         topics = chain.from_iterable(repeat(output, records) for output, records in outputs if output is not None)
         rows = output_rows(joined, source_headers=self._rules.source_headers)
-        self._produce_rows(topics, joined["partition"].to_pylist(), rows)
+        if any(self._progress.outputs(batch.tp) is not None for batch in batches):
+            partitions = chain.from_iterable(self._places(batch.tp, batch.rows) for batch in batches)
+            self._produce_rows(topics, partitions, rows)
+        else:
+            self._produce_rows(topics, joined["partition"].to_pylist(), rows)
         for batch in batches:
             self._count(batch.tp, TransactionCounts(batch.records, batch.bytes))
 
@@ -168,13 +176,25 @@ class Transaction:
         output = self._progress.output(batch.tp)
         counts = NOTHING
         if output is not None and plain.num_rows:
-            self._produce_rows(repeat(output), repeat(batch.tp.partition), self._rows(batch.tp, plain))
+            self._produce_rows(repeat(output), self._places(batch.tp, plain), self._rows(batch.tp, plain))
             counts = TransactionCounts(plain.num_rows, batch.bytes if letters is None else measure(plain))
         if letters is not None:
             if output is not None and _retires(letters):
                 self._produce_retired(batch.tp, output, letters)
             counts += self._produce_letters(batch.tp, letters)
         self._count(batch.tp, counts)
+
+    def _places(self, tp: TopicPartition, rows: pa.RecordBatch, *, but_own: bool = False) -> Iterable[int]:
+        """Returns the output partition of each of `rows`, before it those of the keys that it retires.
+
+        `but_own`: these alone. There may be more of them if all are one.
+        """
+        outputs = self._progress.outputs(tp)
+        if outputs is None:
+            return repeat(tp.partition)
+        places = partitions_of(keys_in_order(rows, but_own=but_own), outputs)
+        self._written |= {TopicPartition(tp.topic, number) for number in np.unique(places).tolist()}
+        return places.tolist()
 
     def _rows(self, tp: TopicPartition, batch: pa.RecordBatch) -> Iterator[Row]:
         generation, source_headers = self._progress.generation(tp), self._rules.source_headers
@@ -197,8 +217,9 @@ class Transaction:
         """
         generation = self._progress.generation(tp)
         rows = tombstones_of_retired(letters, generation, source_headers=self._rules.source_headers)
-        self._produce_rows(repeat(output), repeat(tp.partition), rows)
-        self._written.add(tp)
+        self._produce_rows(repeat(output), self._places(tp, letters, but_own=True), rows)
+        if self._progress.outputs(tp) is None:
+            self._written.add(tp)
 
     def _produce_letters(self, tp: TopicPartition, letters: Any) -> TransactionCounts:
         bucket, rules = self._session.bucket, self._rules
@@ -263,7 +284,8 @@ class Transaction:
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:
         """Returns the high watermark of each output partition that this transaction writes to."""
-        written = self._written | {tp for tp, counts in self._counts.items() if counts.records}
+        own = (tp for tp, counts in self._counts.items() if counts.records and self._progress.outputs(tp) is None)
+        written = self._written.union(own)
         outputs = {tp: TopicPartition(self._progress.output(tp) or "", tp.partition) for tp in written}
         marks = self._session.high_watermarks(outputs.values())
         return {tp: marks[output] for tp, output in outputs.items()}
