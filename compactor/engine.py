@@ -352,6 +352,9 @@ class Engine:
                 "transactions_aborted": sum(result.aborted for result in sent),
             }
         )
+        if self._catalog.state.is_of_topics:
+            self.counters.add("records_late", sum(result.late for result in sent))
+            self.counters.add_by_topic("records_late", ((result.topic, result.late) for result in sent))
         self.counters.add_by_topic("records_published", ((result.topic, result.records) for result in sent))
         self.counters.add_by_topic("dead_letters", ((result.topic, result.dead_letters) for result in sent))
 

@@ -57,6 +57,7 @@ STEPS: Final[dict[str, str]] = {
     "publish.fence": "6  a publish has its producer, new or kept",
     "publish.position": "7  a publish has read the committed positions",
     "publish.begin": "8  a transaction has begun",
+    "publish.late": "9  records that lose to another partition's are left out, what comes with them is not produced",
     "publish.unchanged": "9  records that change nothing are left out, nothing that comes with them is produced",
     "publish.retired": "9  tombstones of a key's other encodings are produced, its record is not",
     "publish.sent": "9  the transaction's records are flushed",

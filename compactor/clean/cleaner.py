@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -26,6 +27,8 @@ from compactor.clean.due import CleaningDecision, Queue, Reason, quarantined, wo
 from compactor.clean.log_to_clean import LogToClean, straddling_runs
 from compactor.clean.recount import recount
 from compactor.clean.rewriter import Rewriter
+from compactor.clean.topic_schedule import of_topics
+from compactor.clean.winners import Winners, is_settled, whole_topics
 from compactor.failpoints import hit
 from compactor.metrics import Counters
 from compactor.model.actions import AnyAction, Clean
@@ -138,6 +141,8 @@ class Cleaner:
         held = self._held(state)
         logs = [log for log in state.logs if would_change(log, now_ms) and log.tp not in held]
         chosen = [log for log in logs if wanted is None or log.tp in wanted]
+        if state.is_of_topics:
+            chosen = [log for log in whole_topics(state, chosen) if not _waits(state, log, held)]
         _announce("cleaning", [(log.tp, "Asked for, or for a snapshot.") for log in chosen[:_NAMED]], len(chosen))
         return self._clean(chosen, now_ms, asked=asked)
 
@@ -173,18 +178,23 @@ class Cleaner:
     def _choose(self, state: CatalogState, decisions: Sequence[CleaningDecision]) -> list[PartitionLog]:
         """Chooses the logs of the next job so that neither overdue nor filthy ones starve."""
         due = [each for each in decisions if each.reason is not Reason.UNINDEXED or each.tp not in self._reindexed]
+        if state.is_of_topics:  # one stands for all of its topic
+            due = [*{each.tp.topic: each for each in reversed(due)}.values()]
         choice = schedule.choose(due, self._last, self._settings.fold.job_bytes)
-        self._reindexed.update(each.tp for each in choice.picked if each.reason is Reason.UNINDEXED)
         _announce("cleaning", [(log.tp, log.text) for log in choice.picked[:_NAMED]], len(choice.picked))
         self._last = choice.last
         logs = state.by_partition()
-        return [logs[decision.tp] for decision in choice.picked]
+        picked = [logs[decision.tp] for decision in choice.picked]
+        chosen = whole_topics(state, picked) if state.is_of_topics else picked
+        unindexed = {each.tp for each in decisions if each.reason is Reason.UNINDEXED}
+        self._reindexed.update(log.tp for log in chosen if log.tp in unindexed)
+        return chosen
 
     def _clean(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool = False) -> tuple[CleanedLog, ...]:
         """Cleans `logs` (steps 13b and 14b), whatever they cost together."""
         began_ms = self._now_ms(now_ms)
         counted = self._counted(logs, now_ms, asked=asked)
-        done = self._quarantine.run(counted, lambda logs: self._clean_part(logs, now_ms), now_ms, asked=asked)
+        done = self._cleaned(counted, now_ms, asked=asked)
         cleaned = tuple(log for part in done for log in part)
         self._counters.add_all(
             {
@@ -197,6 +207,18 @@ class Cleaner:
             }
         )
         return cleaned
+
+    def _cleaned(self, logs: Sequence[PartitionLog], now_ms: int, *, asked: bool) -> tuple[tuple[CleanedLog, ...], ...]:
+        """Cleans `logs` in one job; topic by topic if the logs of a topic have to go together."""
+        if not self._catalog.state.is_of_topics:
+            return self._quarantine.run(logs, lambda logs: self._clean_part(logs, now_ms), now_ms, asked=asked)
+        done: list[tuple[CleanedLog, ...]] = []
+        for topic in dict.fromkeys(log.topic for log in logs):
+            own = self._catalog.state.logs_of(topic)
+            if is_settled(own) and not any(log.quarantine for log in own):
+                job = partial(self._clean_part, now_ms=now_ms)
+                done += self._quarantine.run(own, job, now_ms, asked=asked, together=True)
+        return tuple(done)
 
     def _merge(self, now_ms: int, cleaned: Collection[TopicPartition]) -> int:
         """Merges runs of logs that were not just `cleaned` (steps 13a and 14a). Returns how many merges."""
@@ -214,7 +236,8 @@ class Cleaner:
     def _decisions(self, state: CatalogState, now_ms: int) -> tuple[CleaningDecision, ...]:
         settings = self._settings
         logs = [without_indexes(log, self._lost_indexes) for log in state.logs] if self._lost_indexes else state.logs
-        return schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, self._held(state))
+        decisions = schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, self._held(state))
+        return of_topics(state, decisions) if state.is_of_topics else decisions
 
     def _held(self, state: CatalogState) -> dict[TopicPartition, Reason]:
         """Returns the logs that are left alone now, each with the reason."""
@@ -239,7 +262,9 @@ class Cleaner:
 
     def _clean_part(self, logs: Sequence[PartitionLog], now_ms: int) -> tuple[CleanedLog, ...]:
         policy, limit = self._settings.policy, self._settings.fold_io_max_bytes_per_second
-        cleans = compaction.clean(self._rewriter, logs, self._target(), policy, now_ms, limit)
+        state = self._catalog.state
+        winners = Winners.of(self._catalog.storage, state.record_order, logs) if state.is_of_topics else None
+        cleans = compaction.clean(self._rewriter, logs, self._target(), policy, now_ms, limit, winners)
         hit("clean.before-commit")
         self._commit(cleans, now_ms)
         hit("clean.after-commit")
@@ -292,6 +317,11 @@ class Cleaner:
             is_indexed=self._settings.fold.has_index,
             has_identities=self._catalog.state.key_identity is not None,
         )
+
+
+def _waits(state: CatalogState, log: PartitionLog, held: Collection[TopicPartition]) -> bool:
+    """Returns whether a log of the topic of `log`, with which it is cleaned, is among those `held`."""
+    return any(other.tp in held for other in state.logs_of(log.topic))
 
 
 def _announce(event: str, named: Sequence[tuple[TopicPartition, str]], count: int) -> None:

@@ -15,6 +15,7 @@ from compactor.clean import tombstones
 from compactor.clean.record_filter import RecordFilter
 from compactor.clean.rewriter import CompactionTask, Rewriter
 from compactor.clean.tiers import MergePick
+from compactor.clean.winners import Winners
 from compactor.model.actions import Clean, Merge
 from compactor.model.log import BASE, PartitionLog
 from compactor.runs.file_stats import FileStats, run_of
@@ -30,8 +31,11 @@ def clean(
     policy: CompactionPolicy,
     now_ms: int,
     limit: int | None = None,
+    winners: Winners | None = None,
 ) -> tuple[Clean, ...]:
     """Cleans all `logs` in one job (step 13b). Returns their new base runs, in order.
+
+    `winners`: of keys that have one winner over the logs of a topic; `logs` are all logs of their topics then.
 
     Files are rolled at policy.segment_bytes. Rejected records, which are published by then, are not kept. `limit`:
     bytes per second. Raises StorageError, FoldError.
@@ -40,7 +44,9 @@ def clean(
     task = CompactionTask(
         ranges=ranges,
         target=replace(target, max_bytes=policy.segment_bytes),
-        keep=RecordFilter(horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms),
+        keep=RecordFilter(
+            horizons=tuple(tombstones.horizon(log, policy, now_ms) for log in logs), now_ms=now_ms, winners=winners
+        ),
         failpoint="clean.write",
         limit=limit,
     )

@@ -41,6 +41,7 @@ class Reason(Enum):
     UNCERTAIN = "position unknown"
     NOT_COMPACTED = "not compacted"
     FAULTY = "faulty"
+    TOPIC_WAITS = "topic waits"
 
 
 class Queue(Enum):
@@ -79,6 +80,8 @@ _TEXTS: Final = {
     Reason.UNCERTAIN: "Not considered: its committed position is not known yet, or lies above the log's end.",
     Reason.NOT_COMPACTED: "Not considered: its cleanup.policy has no compact.",
     Reason.FAULTY: "Not considered: {fault}",
+    Reason.TOPIC_WAITS: "Not considered: its topic is cleaned as a whole, and a partition of it is set aside, or a "
+    "fold of it is being sent.",
 }
 
 

@@ -46,6 +46,10 @@ class Fates(NamedTuple):
     keep: Any
     drop: Any
 
+    def without_dropped(self, stay: pa.BooleanArray) -> Fates:
+        """Returns the same, but for those of `stay`: they are kept, if they were to be dropped."""
+        return self._replace(keep=pc.or_(self.keep, pc.and_(self.drop, stay)), drop=pc.and_not(self.drop, stay))
+
 
 def fates(rows: pa.RecordBatch | pa.Table, now_ms: int) -> Fates:
     """Returns the `fate` of each of `rows` that is a tombstone, as masks; `rows` have `value` and `delete_horizon`."""

@@ -6,11 +6,12 @@ back, or to the source's start                            a new generation (`Beg
 to a start of the source that lies above the position     the same if the loss is accepted: it is counted as a gap
 anywhere, source or output recreated, or the source cut   a new generation of all logs of the topic
 anywhere, the output still holds the generation before    a new generation: a gap would keep those records
+with compaction.scope=topic                               a new generation of all logs of the topic, or nothing
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import UNSET, Struct
@@ -129,6 +130,8 @@ def plan_change(
                 first_end=max(to, reported.end),
                 output_offset=reported.output_end,
             )
+    if state.is_of_topics:
+        _check_topics_as_a_whole(state, skips, generations)
     return ChangePlan(
         rules=tuple(_new_rules(state, change, generations)),
         renewed=tuple(renewed.values()),
@@ -216,6 +219,29 @@ def _check_whole_topic(state: CatalogState, change: OffsetChange, topic: Topic) 
             f"of it were taken back, so that all of its {len(logs)} partitions begin anew from their start.",
             f"Ask for all of it: keyfold resync CONNECTOR.json --topic {topic.topic}.",
         )
+
+
+def _check_topics_as_a_whole(
+    state: CatalogState, skips: Iterable[Skip], generations: Mapping[TopicPartition, Generation]
+) -> None:
+    """Raises OffsetChangeError unless all logs of a topic begin again together (compaction.scope=topic).
+
+    A record that was passed over for one in another log would be missing once that one is given up.
+    """
+    for skip in skips:
+        raise OffsetChangeError(
+            f"Connector {state.connector}: topic {skip.topic}, partition {skip.partition} cannot go on at offset "
+            f"{skip.end}: with compaction.scope=topic its records decide about those of other partitions.",
+            f"Have all of the topic read again: keyfold resync CONNECTOR.json --topic {skip.topic}.",
+        )
+    for topic in sorted({tp.topic for tp in generations}):
+        left = [log.tp for log in state.logs_of(topic) if log.tp not in generations]
+        if left:
+            raise OffsetChangeError(
+                f"Connector {state.connector}: partition {left[0]} would stay as it is, as would {len(left) - 1} "
+                "others: with compaction.scope=topic all partitions of a topic begin again together.",
+                f"Ask for all of it: keyfold resync CONNECTOR.json --topic {topic}.",
+            )
 
 
 def _within(state: CatalogState, tp: TopicPartition, offset: int, reported: FoundPartition) -> int:

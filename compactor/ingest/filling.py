@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 from compactor.errors import IngestError, StoppedError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.ingest.appends import Batch
-from compactor.ingest.kept_records import VERIFIED, brought, needed_of
+from compactor.ingest.kept_records import brought, needed_of
 from compactor.ingest.rewrite import parts_by_log, rewritten
-from compactor.lookup.latest import LookUpRoom, latest_records
+from compactor.lookup.latest import VERIFIED, LookUpRoom, latest_records
 from compactor.model.log import PartitionLog
 from compactor.model.record import KEY_IDENTITY, RUN, TopicPartition, as_compared
 from compactor.model.state import CatalogState

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from compactor.errors import DamagedFileError, LookUpError, MissingFileError, UnreadableFileError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
-from compactor.lookup.latest import FOUND_BY, LookUpRoom, latest_records
-from compactor.lookup.records_at import FileOutlines
+from compactor.lookup.latest import FOUND_BY, VERIFIED, LookUpRoom, latest_records
 from compactor.model.log import PartitionLog, Run
 from compactor.model.record import as_compared
 from compactor.runs.file_stats import FileStats
@@ -28,10 +27,6 @@ from compactor.storage.base import Storage
 KEPT_BYTES: Final = 64 << 20
 """Bytes of kept records that are held for some of a portion's keys: as many as of the portion itself. If they have
 more, fewer keys are looked up at a time."""
-
-VERIFIED: Final = FileOutlines(is_whole=True)
-"""Each file is verified as a whole before the first record of it is decoded in the worker's own process."""
-
 
 _WITHOUT_IT: Final = (
     "Put the file back from a copy, then keyfold restart CONNECTOR.json. Without one, keyfold resync CONNECTOR.json "

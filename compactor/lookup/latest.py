@@ -39,6 +39,9 @@ _log = structlog.get_logger()
 OUTLINES: Final = FileOutlines()
 """Those that this process has read."""
 
+VERIFIED: Final = FileOutlines(is_whole=True)
+"""Each file is verified as a whole before the first record of it is decoded in the worker's own process."""
+
 
 def latest_records(
     storage: Storage,

@@ -303,6 +303,12 @@ def lower(run: Run, end: int) -> Run:
     return replace(run, end=max(run.start, end), files=files, records=records, bytes=size)
 
 
+def below(log: PartitionLog, end: int) -> PartitionLog:
+    """Returns `log` with what it keeps of the offsets below `end`; its other fields stay."""
+    base = lower(log.base, end) if log.base else None
+    return replace(log, base=base, runs=tuple(lower(run, end) for run in log.runs if run.start < end))
+
+
 def aged_from(smallest_timestamp_ms: int | None, arrived_ms: int) -> int:
     """Returns the time in ms from which the oldest of some records ages: its timestamp, at the latest its arrival.
 

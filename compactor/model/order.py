@@ -102,7 +102,7 @@ def ordered(
     the key. `bare` ones have no value. `follows_late`: the record before the first of them has its key, and was late.
     What is left has, for each key, values that never fall as offsets rise.
     """
-    ranks, floors, sorted_values = _ranks(values, kept)
+    ranks, floors, sorted_values = ranks_of(values, kept)
     by_key = np.lexsort((offsets, *keys))
     is_same = np.zeros(len(by_key), np.bool_)  # whether the record before has the same key
     is_same[1:] = _are_same(keys, by_key)
@@ -147,8 +147,8 @@ def _are_same(keys: Sequence[NDArray[np.uint64]], rows: NDArray[np.int64]) -> ND
     return same
 
 
-def _ranks(values: pa.Array, kept: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Array]:
-    """Returns the place of each value among all of both, from 1; 0 for null; and these values, sorted."""
+def ranks_of(values: pa.Array, kept: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], pa.Array]:
+    """Returns the place of each of `values`, and of `kept`, among all of both, from 1, 0 for null; and all, sorted."""
     coded = pa.concat_arrays([values, kept]).dictionary_encode()
     rank = np.empty(len(coded.dictionary), np.int64)
     by_value = pc.array_sort_indices(coded.dictionary)

@@ -22,9 +22,10 @@ from compactor.model.publish_plan import PublishPlan, PublishResult
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState
 from compactor.ports import Broker, Publisher
+from compactor.publish.late import LateRecords, logs_at_ends
 from compactor.publish.plan import SENT, complete, due_of, results_of, sent_rows
 from compactor.publish.retired import EarlierKeys, earlier_ranges
-from compactor.publish.unchanged import KnownRecords, known_ranges
+from compactor.publish.unchanged import KnownRecords, known_ranges, published_logs_of
 from compactor.settings import EngineSettings
 from compactor.storage.base import Storage
 
@@ -89,12 +90,17 @@ def fold_job(
     due = due_of(state, plans)
     targets = [target for plan in plans for target in plan.targets]
     earlier = EarlierKeys(storage, earlier_ranges(state, targets))
-    known = KnownRecords(storage, known_ranges(state, targets) if skips_unchanged else {})
+    known = KnownRecords(
+        storage,
+        known_ranges(state, targets) if skips_unchanged else {},
+        topics=published_logs_of(storage, state, targets) if skips_unchanged and state.is_of_topics else None,
+    )
+    late = LateRecords(logs_at_ends(storage, state, targets))
     return FoldJob(
         ranges=[part.range for part in due],
         keep=LatestAndRejected(),
-        work=lambda: _publishing(by_bucket, publisher(), known, earlier),
-        work_here=lambda: _publishing(by_bucket, local_publisher(), known, earlier),
+        work=lambda: _publishing(by_bucket, publisher(), late, known, earlier),
+        work_here=lambda: _publishing(by_bucket, local_publisher(), late, known, earlier),
         answers=SENT,
         budget=FoldBudget(here=local(local_records), memory=TASKS, read=READ, keys=KEYS),
         tasks={bucket: [log for log, part in enumerate(due) if part.bucket == bucket] for bucket in by_bucket},
@@ -120,7 +126,11 @@ class LatestAndRejected(Struct, frozen=True):
 
 
 def _publishing(
-    plans: Mapping[int, PublishPlan], publisher: Publisher, known: KnownRecords, earlier: EarlierKeys
+    plans: Mapping[int, PublishPlan],
+    publisher: Publisher,
+    late: LateRecords,
+    known: KnownRecords,
+    earlier: EarlierKeys,
 ) -> Work:
     """Returns what a task does: one bucket's records go to the publisher, its answers come back as rows of SENT.
 
@@ -128,9 +138,11 @@ def _publishing(
     """
 
     def work(bucket: int, records: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        lost: Counter[TopicPartition] = Counter()
         unchanged: Counter[TopicPartition] = Counter()
-        results = publisher.publish(plans[bucket], earlier.with_retired(known.changed(records, unchanged)))
-        sent = [replace(result, unchanged=unchanged[result.tp]) for result in results]
+        sendable = known.changed(late.without(records, lost), unchanged)
+        results = publisher.publish(plans[bucket], earlier.with_retired(sendable))
+        sent = [replace(result, unchanged=unchanged[result.tp], late=lost[result.tp]) for result in results]
         return [pa.RecordBatch.from_pylist(sent_rows(sent), schema=SENT)]
 
     return work

@@ -65,7 +65,8 @@ class SupersededCount:
                 records += known.file.records
             else:
                 self._begun[target.tp] = known
-        total = owed + records - result.records - result.rejected - result.refused - result.unchanged
+        sent = result.records + result.rejected + result.refused + result.unchanged + result.late
+        total = owed + records - sent
         if total < 0 and target.tp in self._begun:
             self._owed[target.tp] = total
         return max(0, total)

@@ -19,7 +19,7 @@ from compactor.lookup.latest import OUTLINES, offsets_by_index, within
 from compactor.lookup.records_at import read_offsets
 from compactor.model.log import PartitionLog
 from compactor.model.publish_plan import PublishTarget
-from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, split_by_partition
+from compactor.model.record import KEY_IDENTITY, TopicPartition, as_compared, by_topic, split_by_partition
 from compactor.model.state import BYTES, CatalogState
 from compactor.runs import checksums
 from compactor.runs.file_stats import encodings_of
@@ -37,29 +37,57 @@ _OF_INDEXED: Final = ("offset", "key", KEY_IDENTITY)
 """Those of records that an index names: it names none that was rejected."""
 
 
-def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[TopicPartition, OffsetRange]:
+Ranges = tuple[OffsetRange, ...]
+
+
+def earlier_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[TopicPartition, Ranges]:
     """Returns for each target what may hold other encodings of its keys: all that the log has below its start.
 
     Tombstones that a generation begins with stand for keys of the output, so they are below the start of every target.
     A target is left out if nothing is below it, and if all keys, above and below, are encoded in one way. What is kept
     is enough: a record leaves the log only by retention, or if a later one of its identity is published or let go,
     which retires it.
+
+    If a key has one winner over the logs of a topic, so do all that the other logs have below the ends that `targets`
+    give them: a record that is passed over now may have been sent by an earlier plan.
     """
     if state.identity == BYTES:
         return {}
     logs = state.by_partition()
+    if state.is_of_topics:
+        topics = by_topic(targets)
+        return {tp: ranges for own in topics.values() for tp, ranges in _of_topic(logs, own).items()}
     due = [target for target in targets if target.start < target.end and target.output is not None]
     ranges = {target.tp: _earlier(logs[target.tp], target) for target in due}
-    return {tp: offset_range for tp, offset_range in ranges.items() if offset_range is not None}
+    return {tp: (offset_range,) for tp, offset_range in ranges.items() if offset_range is not None}
 
 
 def _earlier(log: PartitionLog, target: PublishTarget) -> OffsetRange | None:
-    below = between(log, log.start, max(target.start, min(0, target.end)))
+    below = _below(log, target)
     if not below.file_ranges:
         return None
     files = [piece.file for piece in (*below.file_ranges, *between(log, target.start, target.end).file_ranges)]
     encodings = encodings_of(files)
     return below if encodings is None or len(encodings) > 1 else None
+
+
+def _below(log: PartitionLog, target: PublishTarget) -> OffsetRange:
+    return between(log, log.start, max(target.start, min(0, target.end)))
+
+
+def _of_topic(
+    logs: Mapping[TopicPartition, PartitionLog], targets: Sequence[PublishTarget]
+) -> dict[TopicPartition, Ranges]:
+    """Returns the same for `targets`, which are all of one topic."""
+    sent = {target.tp: between(logs[target.tp], logs[target.tp].start, target.end) for target in targets}
+    encodings = encodings_of([piece.file for ranges in sent.values() for piece in ranges.file_ranges])
+    if encodings is not None and len(encodings) <= 1:
+        return {}
+    due = [target for target in targets if target.start < target.end and target.output is not None]
+    return {
+        target.tp: (_below(logs[target.tp], target), *(ranges for tp, ranges in sent.items() if tp != target.tp))
+        for target in due
+    }
 
 
 class EarlierKeys(Struct, frozen=True):
@@ -69,7 +97,7 @@ class EarlierKeys(Struct, frozen=True):
     """
 
     storage: Storage
-    ranges: Mapping[TopicPartition, OffsetRange]
+    ranges: Mapping[TopicPartition, Ranges]
     together: MemoryBudget = TOGETHER
 
     def with_retired(self, records: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +113,7 @@ class EarlierKeys(Struct, frozen=True):
 
 
 def _retiring(
-    storage: Storage, earlier: Mapping[TopicPartition, OffsetRange], held: Sequence[pa.RecordBatch]
+    storage: Storage, earlier: Mapping[TopicPartition, Ranges], held: Sequence[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     named: dict[TopicPartition, list[pa.RecordBatch]] = {}
     for batch in held:
@@ -94,9 +122,18 @@ def _retiring(
         ):
             if tp in earlier:
                 named.setdefault(tp, []).append(rows.filter(pc.is_null(rows["rejected"])))
-    known = {tp: _keys_of(storage, earlier[tp], pa.Table.from_batches(rows)) for tp, rows in named.items()}
+    known = {tp: _keys_of_all(storage, earlier[tp], pa.Table.from_batches(rows)) for tp, rows in named.items()}
     for batch in held:
         yield batch.append_column(_FIELD, _column(batch, known))
+
+
+def _keys_of_all(storage: Storage, earlier: Ranges, records: pa.Table) -> dict[bytes, list[bytes]]:
+    """Returns what `_keys_of` does, of all ranges."""
+    first, *others = (_keys_of(storage, offset_range, records) for offset_range in earlier)
+    for keys_of_range in others:
+        for identity, keys in keys_of_range.items():
+            first[identity] = list(dict.fromkeys((*first.get(identity, ()), *keys)))
+    return first
 
 
 def _keys_of(storage: Storage, earlier: OffsetRange, records: pa.Table) -> dict[bytes, list[bytes]]:

@@ -24,9 +24,10 @@ from compactor.fold.memory_budget import TOGETHER, MemoryBudget, gathered
 from compactor.index.reader import NO_OFFSET
 from compactor.lookup.latest import OUTLINES, indexed_offsets, within
 from compactor.lookup.records_at import read_offsets
-from compactor.model.log import PartitionLog
+from compactor.lookup.topic_logs import TopicLogs
+from compactor.model.log import PartitionLog, below
 from compactor.model.publish_plan import PublishResult, PublishTarget
-from compactor.model.record import OWN_HEADERS, TopicPartition, as_compared, partition_spans
+from compactor.model.record import OWN_HEADERS, TopicPartition, as_compared, by_topic, partition_spans
 from compactor.model.state import CatalogState
 from compactor.runs.checksums import check_intact
 from compactor.runs.scan import OffsetRange, between
@@ -47,7 +48,8 @@ def known_ranges(state: CatalogState, targets: Iterable[PublishTarget]) -> dict[
     for target in targets:
         log = logs[target.tp]
         first = log.sent_from
-        if first is UNSET or target.output is None or target.start != log.published or target.start >= target.end:
+        is_due = state.is_of_topics or target.start < target.end  # a record is compared with those of all logs
+        if first is UNSET or target.output is None or target.start != log.published or not is_due:
             continue
         if (first := max(first, log.start)) < log.published:
             ranges[target.tp] = between(log, first, log.published)
@@ -63,7 +65,28 @@ def sent_offsets(
     as what was sent before it is not known.
     """
     logs, asked = state.by_partition(), {target.tp: target for target in targets}
-    return {result.tp: _sent_from(logs[result.tp], asked[result.tp], result) for result in sent}
+    settled = settled_topics(state, asked.values())
+    return {
+        result.tp: _sent_from(logs[result.tp], asked[result.tp], result)
+        for result in sent
+        if not state.is_of_topics or result.topic in settled
+    }
+
+
+def settled_topics(state: CatalogState, targets: Iterable[PublishTarget]) -> frozenset[str]:
+    """Returns the topics of `targets` of which no log had a fold that was sent in part; `state` is from before."""
+    logs = state.by_partition()
+    topics = by_topic(targets)
+    return frozenset(
+        name for name, own in topics.items() if all(target.start == logs[target.tp].published for target in own)
+    )
+
+
+def published_logs_of(storage: Storage, state: CatalogState, targets: Iterable[PublishTarget]) -> TopicLogs:
+    """Returns the logs of settled topics up to `published`, of which a reader has the winners (scope=topic)."""
+    names = sorted(settled_topics(state, targets)) if state.is_of_topics else ()
+    logs = {name: tuple(below(log, log.published) for log in state.logs_of(name)) for name in names}
+    return TopicLogs(storage=storage, order=state.record_order, logs=logs)
 
 
 def _sent_from(log: PartitionLog, target: PublishTarget, result: PublishResult) -> int | UnsetType:
@@ -75,12 +98,14 @@ def _sent_from(log: PartitionLog, target: PublishTarget, result: PublishResult) 
 class KnownRecords(Struct, frozen=True):
     """Compares records with what is kept of their keys in `ranges` of `storage`, by partition; pickled into tasks.
 
-    As many records as fit `together`, in Arrow bytes, are looked up at once.
+    As many records as fit `together`, in Arrow bytes, are looked up at once. If `topics` has a topic, its records are
+    compared with the best of their key of all its logs; that has to lie in the range of its own log.
     """
 
     storage: Storage
     ranges: Mapping[TopicPartition, OffsetRange]
     together: MemoryBudget = TOGETHER
+    topics: TopicLogs | None = None
 
     def changed(
         self, records: Iterator[pa.RecordBatch], unchanged: Counter[TopicPartition]
@@ -99,10 +124,14 @@ class KnownRecords(Struct, frozen=True):
         rows = pa.concat_batches(batches)
         stays = np.ones(rows.num_rows, np.bool_)
         for tp, start, end in partition_spans(rows):
-            if tp in self.ranges:
+            if self.topics is not None:
+                equal = self._equal_of_topic(self.topics, tp.topic, rows.slice(start, end - start))
+            elif tp in self.ranges:
                 equal = _equal_to_known(self.storage, self.ranges[tp], rows.slice(start, end - start))
-                stays[start:end] = ~equal
-                unchanged[tp] += int(equal.sum())
+            else:
+                continue
+            stays[start:end] = ~equal
+            unchanged[tp] += int(equal.sum())
         if stays.all():
             yield from batches
             return
@@ -114,14 +143,34 @@ class KnownRecords(Struct, frozen=True):
             if kept.num_rows:
                 yield kept
 
+    def _equal_of_topic(self, topics: TopicLogs, topic: str, rows: pa.RecordBatch) -> Mask:
+        """Returns which of `rows` equal the best record that the logs of their topic have of their key."""
+        equal = np.zeros(rows.num_rows, np.bool_)
+        if topic not in topics.logs:
+            return equal
+        places = np.flatnonzero(is_foldable(rows).to_numpy(zero_copy_only=False))
+        best = topics.best(topic, as_compared(rows)["key"].take(pa.array(places)))
+        for number, log in enumerate(topics.logs[topic]):
+            known = self.ranges.get(log.tp)
+            if known is not None:
+                own = (best.log == number) & (best.offset >= known.start)
+                equal |= _equal_at(self.storage, known, rows, places[own], best.offset[own])
+        return equal
+
 
 def _equal_to_known(storage: Storage, known: OffsetRange, rows: pa.RecordBatch) -> Mask:
     """Returns which of `rows`, of one partition, equal the latest record of their key in `known`."""
-    equal = np.zeros(rows.num_rows, np.bool_)
     places = np.flatnonzero(is_foldable(rows).to_numpy(zero_copy_only=False))
     keys = as_compared(rows)["key"].take(pa.array(places))
     offsets = indexed_offsets(storage, known, keys)
-    places, offsets = places[offsets != NO_OFFSET], offsets[offsets != NO_OFFSET]
+    return _equal_at(storage, known, rows, places[offsets != NO_OFFSET], offsets[offsets != NO_OFFSET])
+
+
+def _equal_at(
+    storage: Storage, known: OffsetRange, rows: pa.RecordBatch, places: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> Mask:
+    """Returns which of `rows`, those at `places` alone, equal the record of `known` at the offset of each place."""
+    equal = np.zeros(rows.num_rows, np.bool_)
     try:
         for batch in _records_at(storage, known, np.unique(offsets)):
             # Of two keys with one hash, that of the record may be either: the first is compared, the other is sent.

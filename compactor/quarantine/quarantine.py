@@ -68,8 +68,11 @@ class QuarantineManager:
         now_ms: int,
         *,
         asked: bool = False,
+        together: bool = False,
     ) -> tuple[T, ...]:
         """Runs `job` over all `logs` at once; if that fails, over each log alone. Returns the results.
+
+        `together`: over all of them or none, and none if one of them has damaged files.
 
         A log with damaged files is quarantined at once. A log that fails for another reason is quarantined after
         MAX_FAILURES; if the job is on command (`asked`), that raises FoldFailedError as well.
@@ -85,6 +88,9 @@ class QuarantineManager:
             if self._stop.is_set() or not _concerns_logs(error):
                 raise
             _log.warning("fold failed, looking for the cause", logs=len(logs), error=briefly(error))
+            if together:
+                self._failed_together(logs, now_ms, error, asked=asked)
+                return ()
             return self._narrow(logs, job, now_ms, error, asked=asked)
         for log in logs:
             self._failures.pop(log.tp, None)
@@ -158,6 +164,11 @@ class QuarantineManager:
             return self._one_by_one(logs, job, now_ms, asked=asked)
         self._failed_alone([(logs[0], error)], now_ms, asked=asked)
         return ()
+
+    def _failed_together(self, logs: Sequence[PartitionLog], now_ms: int, error: Exception, *, asked: bool) -> None:
+        """Quarantines those of `logs` with damaged files; if none has any, counts the failure of each."""
+        if not self._damaged(logs, error, now_ms):
+            self._failed_alone([(log, error) for log in logs], now_ms, asked=asked)
 
     def _one_by_one(
         self, logs: Sequence[PartitionLog], job: Callable[[Sequence[PartitionLog]], T], now_ms: int, *, asked: bool

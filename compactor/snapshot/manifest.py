@@ -55,7 +55,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     `snapshot_mode`, `start_offsets` and `rejected_excluded` are there in snapshots of the mode `append`: the offset of
     each partition from which on its records are kept, and how many records in between could not be read, so that they
     are in no file. `key_identity` is there if keys are not compared by their bytes, `order` if records are not ordered
-    by offset, and `fill` if values are filled.
+    by offset, `scope` if a key has one record over all partitions, and `fill` if values are filled.
     """
 
     format_version: int = VERSION
@@ -74,6 +74,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     generations: dict[str, int] | UnsetType = UNSET
     key_identity: str | UnsetType = UNSET
     order: str | UnsetType = UNSET
+    scope: str | UnsetType = UNSET
     fill: str | UnsetType = UNSET
     records: int
     tombstones_excluded: int
@@ -113,6 +114,7 @@ def manifest_of(
     """
     appends = inputs.mode == APPEND
     topic = state.topics[logs[0].topic]
+    placed = [log for log in logs if topic.outputs is UNSET or log.partition < topic.outputs]
     since_ms = min(_stood_ms(log, now_ms) for log in logs)
     safe = None if inputs.resume_safe_ms is None else since_ms + inputs.resume_safe_ms
     return Manifest(
@@ -126,10 +128,11 @@ def manifest_of(
         resume_safe_until=iso(safe),
         start_offsets=by_partition({log.partition: log.start for log in logs}) if appends else UNSET,
         source_offsets=vector(logs, inputs.mode),
-        output_offsets=by_partition(_output_offsets(logs, inputs.output_starts) if topic.output else {}),
+        output_offsets=by_partition(_output_offsets(placed, inputs.output_starts) if topic.output else {}),
         generations=_generations(logs),
         key_identity=UNSET if state.identity == BYTES else state.identity,
         order=UNSET if state.order == BY_OFFSET else state.order,
+        scope=state.scope if state.is_of_topics else UNSET,
         fill=state.fill,
         records=sum(file.records for file in files),
         tombstones_excluded=0 if appends else left_out,

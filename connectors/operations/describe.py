@@ -18,6 +18,7 @@ from compactor.catalog.catalog import Catalog
 from compactor.clean import schedule
 from compactor.clean.due import CleaningDecision, quarantined
 from compactor.clean.log_to_clean import LogToClean
+from compactor.clean.topic_schedule import of_topics
 from compactor.model.actions import AddSnapshot
 from compactor.model.log import PartitionLog, Quarantined, first_end_of, generation_of
 from compactor.model.record import TopicPartition
@@ -182,6 +183,9 @@ def partitions(
     """Describes all logs, by topic and partition; `ends` are the source's last stable offsets, as far as known."""
     logs = sorted(state.logs, key=lambda log: log.tp)
     decisions = schedule.evaluate_all(logs, settings.policy, settings.fold, now_ms, quarantined(logs))
+    if state.is_of_topics:
+        by_log = {decision.tp: decision for decision in of_topics(state, decisions)}
+        decisions = tuple(by_log[log.tp] for log in logs)
     return tuple(_partition(log, ends.get(log.tp), each) for log, each in zip(logs, decisions, strict=True))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
@@ -28,6 +28,7 @@ from compactor.generation.tombstones import Compare as CompareKey
 from compactor.generation.tombstones import write_tombstones
 from compactor.model.actions import Publish
 from compactor.model.log import PartitionLog, Run, generation_of
+from compactor.model.output_partitions import with_output_partition
 from compactor.model.position import Position, ResumePoint
 from compactor.model.publish_plan import PublishTarget
 from compactor.model.record import TopicPartition
@@ -184,7 +185,7 @@ class OffsetChanger:
             return None
         logs = [log.tp for log in self._catalog.state.logs_of(topic.topic)]
         if all(change.offsets.get(tp, 0) is None for tp in logs):
-            partitions = found[topic.topic].partitions
+            partitions = found[topic.topic].partitions if topic.outputs is UNSET else topic.outputs
             wanted = WantedOutput(topic.topic, topic.output, partitions, topic.output_id)
             return output_topic.ensure(self._admin, self._connector, [wanted])[topic.output]
         return found[topic.output].id if topic.output in found else ""
@@ -228,8 +229,11 @@ class OffsetChanger:
         described = self._admin.describe(sorted(topics))
         wanted = [tp for tp in held if tp.topic in described and tp.partition < described[tp.topic].partitions]
         starts, ends = self._admin.starts(wanted), self._admin.ends(wanted)
+        placed = {log.tp for topic in described for log in with_output_partition(state, topic)}
         outputs = {
-            tp: TopicPartition(output, tp.partition) for tp in wanted if (output := self._output(state, topics, tp))
+            tp: TopicPartition(output, tp.partition)
+            for tp in wanted
+            if tp in placed and (output := self._output(state, topics, tp))
         }
         output_ends = self._admin.ends(outputs.values())
         return {
@@ -277,8 +281,11 @@ class OffsetChanger:
 
     def _live_keys(self, output: str, tp: TopicPartition, end: int) -> list[bytes]:
         self._check_all_is_stable(TopicPartition(output, tp.partition), end)
-        found = live_keys(self._clients.consumer(), output, tp, end)
-        self._newest[tp] = max(self._newest.get(tp, 1), found.generation)
+        state = self._catalog.state
+        found = live_keys(self._clients.consumer(), output, tp, end, of_topic=state.is_of_topics)
+        # An output partition may have records of any of these.
+        shared = [log.tp for log in state.logs_of(tp.topic)] if state.is_of_topics else [tp]
+        self._newest |= {other: max(self._newest.get(other, 1), found.generation) for other in shared}
         return found.live
 
     def _comparison(self) -> CompareKey | None:
@@ -344,17 +351,18 @@ def _position(state: CatalogState, log: PartitionLog) -> Position:
 
 
 def _target(state: CatalogState, tp: TopicPartition, position: Position, held: Position | None) -> PublishTarget:
-    log = state.log(tp)
+    log, topic = state.log(tp), state.topics[tp.topic]
     return PublishTarget(
         topic=tp.topic,
         partition=tp.partition,
         bucket=log.bucket,
-        output=state.topics[tp.topic].output,
+        output=topic.output,
         start=position.offset,
         end=position.offset,
         committed=None if held is None else held.offset,
         output_offset=position.output_offset,
         generation=log.generation,
+        outputs=None if topic.outputs is UNSET else topic.outputs,
     )
 
 

@@ -26,11 +26,13 @@ class OutputKeys(NamedTuple):
     generation: int
 
 
-def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, end: int) -> OutputKeys:
+def live_keys(
+    config: Mapping[str, Setting], output: str, tp: TopicPartition, end: int, *, of_topic: bool = False
+) -> OutputKeys:
     """Returns the keys that have a value below offset `end` of the output of `tp`, by their last record there.
 
-    Records that name another source partition are left out. All keys are held in memory. Raises UnreachableError,
-    NotAllowedError.
+    Records that name another source partition are left out, or with `of_topic` another source topic. All keys are held
+    in memory. Raises UnreachableError, NotAllowedError.
     """
     reader = OutputPartitionReader(config, Partition(output, tp.partition))
     live: dict[bytes, bool] = {}
@@ -41,7 +43,7 @@ def live_keys(config: Mapping[str, Setting], output: str, tp: TopicPartition, en
             for message in reader.read(start, min(start + _STEP, end)):
                 headers, key = header_pairs(message), message.key()
                 source = keyfold_source(headers)
-                if key is not None and (source is None or source[:2] == tp):
+                if key is not None and (source is None or source[: 1 if of_topic else 2] == tp[: 1 if of_topic else 2]):
                     live[bytes(key)] = message.value() is not None
                     newest = max(newest, named_generation(headers))
             _log.info("reading the keys of an output", output=output, partition=tp.partition, offset=start, end=end)

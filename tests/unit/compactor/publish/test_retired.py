@@ -108,7 +108,7 @@ def survivors(*rows: Row) -> pa.RecordBatch:
 
 def whole(storage: LocalStorage, state: CatalogState, start: int, end: int) -> EarlierKeys:
     found: PartitionLog = log_of(state)
-    return EarlierKeys(storage, {TP: between(found, start, end)})
+    return EarlierKeys(storage, {TP: (between(found, start, end),)})
 
 
 def test_each_record_retires_the_other_keys_of_its_identity(storage: LocalStorage) -> None:
