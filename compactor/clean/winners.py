@@ -1,4 +1,4 @@
-"""What a clean keeps of a topic whose keys have one winner over all its partitions (compaction.scope=topic).
+"""What a clean keeps of a topic with one winner a key over its partitions (compaction.scope=topic).
 
 All its logs are cleaned in one commit, and only while no fold of the topic is sent in part. A record goes if it loses
 to one of another log below `published`: of a tombstone that is dropped later, nothing in another log may be left that

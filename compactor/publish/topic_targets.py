@@ -1,4 +1,4 @@
-"""Plans what is published of a topic whose keys have one winner over all its partitions (compaction.scope=topic). Pure.
+"""Plans what is published of a topic with one winner a key over its partitions (compaction.scope=topic). Pure.
 
 A plan has a target for each log of the topic, or none: a record is sent or passed over by what the plan takes of all
 logs, and the position of partition n says how far output partition n has come, whatever log its records are of.

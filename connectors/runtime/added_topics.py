@@ -21,7 +21,7 @@ def added_topics(
     admin: Admin,
     connector: ConnectorConfig,
     state: CatalogState,
-    found: Iterable[TopicInfo],
+    sources: Iterable[TopicInfo],
     others: Callable[[], Iterable[ConnectorConfig]],
     starts: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[AnyAction, ...]:
@@ -30,7 +30,7 @@ def added_topics(
     `starts`: the offsets at which partitions begin, if that is not the source's start. `others` gives the connectors
     of the worker. Raises OutputError, UnreachableError, and what `refuse_loop` raises.
     """
-    grown = [info for info in found if len(state.logs_of(info.name)) < info.partitions]
+    grown = [info for info in sources if len(state.logs_of(info.name)) < info.partitions]
     actions: list[AnyAction] = []
     refuse_loop(connector, others(), [info.name for info in grown if info.name not in state.topics])
     _check_own(connector, state, grown)
@@ -57,11 +57,11 @@ def added_topics(
     return (*actions, *_add_partitions(admin, state, new, starts or {}))
 
 
-def check_spread(connector: ConnectorConfig, topic: Topic, found: Mapping[str, TopicInfo]) -> None:
+def check_spread(connector: ConnectorConfig, topic: Topic, outputs: Mapping[str, TopicInfo]) -> None:
     """Raises OutputError if the output of `topic` has another number of partitions than keys are spread over."""
     if topic.outputs is UNSET or topic.output is None:
         return
-    partitions = found[topic.output].partitions
+    partitions = outputs[topic.output].partitions
     if partitions != topic.outputs:
         raise OutputError(
             f"Connector {connector.name}: output topic {topic.output} has {partitions} partitions, and had "
@@ -71,10 +71,10 @@ def check_spread(connector: ConnectorConfig, topic: Topic, found: Mapping[str, T
 
 
 def _wanted_outputs(
-    admin: Admin, connector: ConnectorConfig, state: CatalogState, found: Iterable[TopicInfo]
+    admin: Admin, connector: ConnectorConfig, state: CatalogState, sources: Iterable[TopicInfo]
 ) -> dict[str, WantedOutput]:
-    """Returns the output topic of each of the source topics `found` that has one, by the source's name."""
-    named = {info.name: (info, output) for info in found if (output := connector.output_topic(info.name)) is not None}
+    """Returns the output topic of each of the `sources` that has one, by the source's name."""
+    named = {info.name: (info, output) for info in sources if (output := connector.output_topic(info.name)) is not None}
     ids = {topic.topic: topic.output_id for topic in state.topics.values()}
     outputs = [output for _, output in named.values()]
     there = admin.describe(outputs) if state.is_of_topics else {}
@@ -108,7 +108,7 @@ def _partitions_of(connector: ConnectorConfig, state: CatalogState, source: Topi
 
 def _check_own(connector: ConnectorConfig, state: CatalogState, grown: Iterable[TopicInfo]) -> None:
     """Raises OutputError if two source topics would have one output: routers may give them one name."""
-    topics = {one.output: one.topic for one in state.topics.values() if one.output is not None}
+    topics = {known.output: known.topic for known in state.topics.values() if known.output is not None}
     for info in grown:
         output = connector.output_topic(info.name)
         other = topics.setdefault(output, info.name) if output is not None else info.name

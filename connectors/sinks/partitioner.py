@@ -20,7 +20,7 @@ _32: Final = (1 << 32) - 1
 
 _SHORT: Final = 256
 """Bytes up to which keys are hashed together, word by word: 64 steps at most, whatever their number. A longer key is
-hashed by itself at some 30 MB/s; beside its bytes on the way to a broker that is little."""
+hashed by itself at some 30 MB/s, faster than one is sent to a broker."""
 
 Words = NDArray[np.uint32]
 
@@ -58,7 +58,7 @@ def _of_short(keys: pa.Array, lengths: NDArray[np.int64]) -> Words:
 
 
 def _bytes_of(keys: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Returns where each key begins among the bytes of all, and these, with room for a word after the last."""
+    """Returns the place of each key's first byte among the bytes of all, and these with room for another word."""
     large = keys.cast(pa.large_binary())
     _, offsets, data = large.buffers()
     starts = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large)]

@@ -29,7 +29,7 @@ from tests.support.written.readers import READERS
 
 FOLDERS = every()
 READINGS = [(folder, name) for folder in FOLDERS for name in folder.readings]
-ONE_VALUE = {"scope"}
+ONE_VALUE = {"scope", "outputs"}
 """Fields that have had no other value than their default."""
 
 
