@@ -6,6 +6,7 @@ KeyfoldError                      base: a message and a next action
 │   ├── DamagedFileError          a file of a run is not what was written
 │   ├── UnreadableFileError       a file of a run is there, and the disk cannot read it (EIO)
 │   ├── ForeignContentError       the store holds what keyfold does not write there; not retriable
+│   ├── HiddenCatalogError        the store lists no catalog, or did so, though there is one
 │   ├── StorageRefusedError       the store lets this account not do it (EACCES, 403); retriable, as it may be granted
 │   ├── SnapshotStorageError      the snapshot location did not answer or refused: only snapshots wait
 │   └── UnsupportedStorageError   the location names a store that keyfold does not know; not retriable
@@ -15,6 +16,7 @@ KeyfoldError                      base: a message and a next action
 ├── PublishInterruptedError       a publish ended early: read positions again, plan again; retriable
 │   └── PositionMovedError        the group does not hold the position that was planned from
 ├── PositionError                 committed position missing, lower or not ours: an operator decides
+│   └── NoCatalogError            a catalog has committed positions, and the folder lists none; retriable
 ├── CatalogError                  the catalog is damaged, or is not the one that was expected
 │   ├── BrokenChainError          a commit does not follow the one that was read before it
 │   └── DamagedError              a file of the catalog is not what was written
@@ -102,6 +104,10 @@ class ForeignContentError(StorageError):
     retriable = False
 
 
+class HiddenCatalogError(StorageError):
+    """The store lists no catalog in a connector's folder, or did so, though there is one, or was."""
+
+
 class StorageRefusedError(StorageError):
     """The store answers, and refuses a right to the account or the credentials that keyfold has."""
 
@@ -142,6 +148,12 @@ class PositionMovedError(PublishInterruptedError):
 
 class PositionError(KeyfoldError):
     """The committed position is missing, lower than the catalog's, or not ours; an operator decides."""
+
+
+class NoCatalogError(PositionError):
+    """A catalog has committed positions, and the connector's folder lists none: a store may not tell, or be away."""
+
+    retriable = True
 
 
 class CatalogError(KeyfoldError):

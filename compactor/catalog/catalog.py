@@ -74,6 +74,7 @@ from compactor.catalog.commits import (
     trimmable,
     unlisted,
 )
+from compactor.catalog.hidden import all_gone, refuse_hidden
 from compactor.catalog.history import ATTEMPTS, History
 from compactor.catalog.owner_lock import shown
 from compactor.catalog.rules import Rules, refuse_others
@@ -82,6 +83,7 @@ from compactor.errors import (
     CatalogError,
     DamagedError,
     FencedError,
+    HiddenCatalogError,
     MissingFileError,
     OutcomeUnknownError,
     ReplacedCatalogError,
@@ -237,8 +239,7 @@ class Catalog:
         try:
             view = self._history.advance()
         except CatalogError:
-            with suppress(StorageError):  # the store may not have answered when it was created
-                self._give_up(list_versions(self._storage))
+            self._give_up(list_versions(self._storage))  # the store may not have answered when it was created
             raise
         if view.version and view.state.connector != self._connector:
             raise CatalogError(
@@ -275,16 +276,11 @@ class Catalog:
         return state
 
     def _next(self, actions: tuple[AnyAction, ...], epoch: int, catalog_id: str, now_ms: int) -> Commit:
+        own, previous = secrets.token_hex(8), self._history.view.commit_id
         return Commit(
-            format=format_of(actions),
-            version=self.version + 1,
-            epoch=epoch,
-            at_ms=now_ms,
-            commit_id=secrets.token_hex(8),
-            catalog=catalog_id,
-            previous=self._history.view.commit_id,
-            actions=actions,
-        )
+            version=self.version + 1, commit_id=own, previous=previous, catalog=catalog_id, epoch=epoch,
+            format=format_of(actions), at_ms=now_ms, actions=actions,
+        )  # fmt: skip
 
     def _create(self, commit: Commit) -> bool:
         """Returns whether version N is this commit, whatever answers were lost on the way."""
@@ -348,26 +344,30 @@ class Catalog:
         commit was made in this catalog, not in one that has taken its place.
         """
         try:
-            if commit.version == 1:  # it follows none
-                return listing.newest <= 1 and (listing.newest == 0 or self._is_ours(commit))
-            if listing.holds(commit.version - 1):
-                self._history.stands(listing)
-            return listing.newest <= commit.version or (
+            if commit.version == 1 and listing.newest <= 1:  # it follows none
+                return listing.newest == 0 or self._is_ours(commit)
+            if listing.holds(commit.version - 1) and self._history.stands(listing):
+                refuse_hidden(self._storage, listing, commit)
+            return (commit.version > 1 and listing.newest <= commit.version) or (
                 self._history.ends_at(listing, commit.version, commit.catalog or "") and self._stands()
             )
         except CatalogError:  # a file above cannot be read: nothing says that it is a deleted catalog's
             return False
+        except HiddenCatalogError:
+            raise
         except StorageError as error:
             raise self._unconfirmed(commit.version, error) from error
 
     def _give_up(self, listing: Listing) -> None:
         """Removes what this instance has created, and not confirmed, in a folder from which its catalog is gone.
 
-        If there is anything else, it stays: the owner of a new catalog may have replaced it by now.
+        If there is anything else, it stays: the owner of a new catalog may have replaced it by now. Raises
+        HiddenCatalogError if there was nothing else, StorageError.
         """
         unsure = self._unsure
         if unsure and (listing.commits, listing.checkpoints) == ((unsure.version,), ()) and self._is_ours(unsure):
             self._storage.delete_own([commit_path(unsure.version)], encode(unsure).__eq__)
+            raise all_gone(self._storage, unsure.version - 1)
 
     def _confirm(self, commit: Commit) -> None:
         """Checks C2: that nothing of the catalog is above the commit, and that its predecessor is still there."""
@@ -385,7 +385,7 @@ class Catalog:
                 raise self._unconfirmed(version, unlisted(self._storage, version - 1))
             with suppress(StorageError):
                 self._history.refuse_another(listing)
-                self._give_up(listing)
+            self._give_up(listing)
             raise CatalogError(f"{self._where(version - 1)} was there and is gone: is it still mounted?", RESTORE)
 
     def _list(self, version: int) -> Listing:

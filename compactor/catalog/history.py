@@ -43,7 +43,14 @@ from compactor.catalog.commits import (
     unlisted,
     view_of,
 )
-from compactor.errors import BrokenChainError, CatalogError, DamagedError, MissingFileError, ReplacedCatalogError
+from compactor.catalog.hidden import all_gone
+from compactor.errors import (
+    BrokenChainError,
+    CatalogError,
+    DamagedError,
+    MissingFileError,
+    ReplacedCatalogError,
+)
 from compactor.model.actions import Append, PlanFold, Publish
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
@@ -241,6 +248,8 @@ class History:
         if listing.newest < self.view.version:
             self._refuse_unlisted()
             self.refuse_another(listing)
+            if not listing.newest:
+                raise all_gone(self._storage, self.view.version)
             raise CatalogError(
                 f"Catalog {self._storage.location} was at version {self.view.version} and is now at {listing.newest}.",
                 "See whether storage.location is still mounted; if its folder was restored, restart the worker.",

@@ -27,9 +27,10 @@ from typing import Final
 
 import msgspec
 
-from compactor.errors import OLDER_COPY, PositionError
+from compactor.errors import OLDER_COPY, NoCatalogError, PositionError
 from compactor.model.log import OutputPoint, PartitionLog, generation_of
 from compactor.model.position import Position, ResumePoint, Tail, Unknown
+from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic
 
 _NEW_NAME: Final = "go on under a new connector name with a new output topic"
@@ -62,6 +63,16 @@ def resume_point(
             if position.offset >= log.published:
                 return _from_position(log, position)
     return _from_output(log, topic, position, tail, where)
+
+
+def no_catalog(connector: str, location: str, tp: TopicPartition, position: Position) -> NoCatalogError:
+    """Returns the error of a folder that lists no catalog, though one has committed `position`."""
+    return NoCatalogError(
+        f"Group connect-{connector}, {tp}: the committed position {position.offset} belongs to catalog "
+        f"{position.catalog_id}, and {location} lists no catalog. Nothing was made there.",
+        "The connector is started again, and goes on once the catalog is listed. Point storage.location at the folder "
+        f"of that catalog, or restore it from a backup. Where it is lost, {_BEGIN_ANEW}.",
+    )
 
 
 def check_catalog(state: CatalogState, log: PartitionLog, position: Position | None) -> None:

@@ -91,6 +91,7 @@ def rebuild(
             now_ms,
             change=lambda fenced: logs.extend(Rebuilder(fenced).rebuild(now_ms, accepts_loss=accepts_loss)),
             start=draw_start(worker),
+            rebuilds=True,
         )
         broker.close()
     return tuple(logs)

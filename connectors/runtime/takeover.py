@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final, NamedTuple
 
 import structlog
@@ -11,15 +11,19 @@ from msgspec import UNSET
 
 from compactor.catalog import owner_lock, owner_starts
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.hidden import was_made_beside
 from compactor.catalog.owner_starts import Start
 from compactor.errors import CatalogError, FencedError, KeyfoldError, ReplacedCatalogError, StorageError
 from compactor.failpoints import hit
 from compactor.model.actions import ReopenTopic, SetBuckets
+from compactor.model.record import TopicPartition
 from compactor.model.state import BYTES, CatalogState
+from compactor.publish.resume import no_catalog
 from compactor.storage.base import Storage
 from compactor.storage.limits import LEASE_MS
 from connectors.clock import SYSTEM_CLOCK
 from connectors.config.connector import ConnectorConfig
+from connectors.config.selection import select
 from connectors.config.stores import worker_storage
 from connectors.config.worker import WorkerConfig
 from connectors.errors import ConflictError, ConnectorError
@@ -27,8 +31,10 @@ from connectors.kafka.access import KafkaAccess
 from connectors.kafka.admin import Admin
 from connectors.kafka.client_settings import ClientSettings
 from connectors.kafka.retry import poll_until
+from connectors.match_time import START_S, matches_within
 from connectors.runtime.kafka_broker import KafkaBroker
 from connectors.runtime.store.connector_store import FOLDER
+from connectors.sinks.producer_session import read_positions
 
 _log = structlog.get_logger()
 
@@ -180,6 +186,7 @@ def take_over(
     *,
     start: Start,
     changes_rules: bool = False,
+    rebuilds: bool = False,
     kafka: KafkaAccess | None = None,
     others: Callable[[], Iterable[ConnectorConfig]] = tuple,
 ) -> Ownership:
@@ -188,7 +195,8 @@ def take_over(
     If `known` is the id of the catalog that was there before, no other catalog is taken or made: its disk may not be
     mounted. `others` gives the worker's connectors, with which this one must make no loop. `change` is called once no
     other process publishes any more (steps G and R); with `changes_rules` it gives the catalog the order and the fill
-    of `connector`, if they are others. Raises FencedError if another process took over at the same time, or one that
+    of `connector`, if they are others. `rebuilds`: no catalog is there, and one has committed positions. Raises
+    NoCatalogError otherwise, if that is so; FencedError if another process took over at the same time, or one that
     started after `start`; OutputError, SourceChangedError and DataLossError if topics are not what the catalog knows;
     SourceMissingError, UnreachableError, StorageError, CatalogError, and what `change` raises.
     """
@@ -197,6 +205,8 @@ def take_over(
     refuse_begun(storage, connector.name)
     catalog = Catalog.open(storage, connector.name)
     _refuse_other(catalog, storage, known)
+    if not (catalog.version or rebuilds):
+        _refuse_lost(storage, connector, kafka.admin(clients.admin()))
     asked = connector.order, UNSET if connector.fill == "none" else connector.fill
     order, fill = (catalog.state.order, catalog.state.fill) if changes_rules and catalog.version else asked
     catalog.require(order, _IDENTITY.get(connector.key_identity, connector.key_identity), "partition", fill)
@@ -281,11 +291,29 @@ def _refuse_other(catalog: Catalog, storage: Storage, known: str | None) -> None
             "Where it is lost, stop the worker, make it anew from the output with keyfold rebuild CONNECTOR.json, and "
             "start the worker again.",
         )
+    if was_made_beside(storage, known):
+        return
     raise CatalogError(
         f"{storage.location} holds catalog {catalog.state.catalog_id} of connector {connector}; this worker has "
         f"worked on catalog {known} there.",
         "See whether the right disk is mounted at storage.location; to go on with this one, start the worker again.",
     )
+
+
+@matches_within(START_S)
+def _refuse_lost(storage: Storage, connector: ConnectorConfig, admin: Admin) -> None:
+    """Raises NoCatalogError if a catalog has committed positions of `connector`: its folder is no new one's.
+
+    The store may list the folder as empty for a while; a catalog that was made then would begin from nothing. Closes
+    `admin`.
+    """
+    with closing(admin):
+        topics = admin.describe(select(connector, admin.list_topics()))
+        every = [TopicPartition(name, number) for name, info in topics.items() for number in range(info.partitions)]
+        held = read_positions(admin, connector.group_id, every) if every else {}
+        for tp, position in sorted(held.items()):
+            if position is not None and position.catalog_id is not None:
+                raise no_catalog(connector.name, storage.location, tp, position)
 
 
 def _fence(

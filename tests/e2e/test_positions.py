@@ -15,7 +15,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import NotVisibleError, PositionError
+from compactor.errors import NoCatalogError, NotVisibleError, PositionError
 from compactor.storage.locations import open_storage
 from connectors.config.engine_settings import engine_settings
 from connectors.dev.embedded_kafka import EmbeddedKafka
@@ -147,14 +147,14 @@ def test_a_deleted_topic_keeps_no_position_of_a_paused_connector_from_being_rene
 
 
 def test_two_storages_under_one_name(spark: SparkSession, lived: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second storage finds another catalog's positions: FAILED, with both ids and the choices, before it reads."""
+    """A second storage finds another catalog's positions: it says so with the choices, and nothing is made in it."""
     kept = lived.worker["storage.location"]
     with monkeypatch.context() as patch:
         patch.setitem(lived.worker, "storage.location", kept + "-other")
-        with pytest.raises(PositionError, match="belongs to catalog"):
+        with pytest.raises(NoCatalogError, match="belongs to catalog") as raised:
             lived.run_once(spark)
-    other = Catalog.open(open_storage(kept + "-other").sub(lived.name), lived.name).state
-    assert [log.end for log in other.logs] == [0, 0]
+        assert raised.value.retriable
+    assert Catalog.open(open_storage(kept + "-other").sub(lived.name), lived.name).version == 0
     lived.run_once(spark)
     assert lived.violations() == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from compactor.catalog.commits import (
     trimmable,
 )
 from compactor.catalog.history import newest_epoch
-from compactor.errors import CatalogError, FencedError, GapError, StorageError
+from compactor.errors import CatalogError, FencedError, GapError, HiddenCatalogError, StorageError
 from compactor.model.actions import Create, SetBuckets, TakeOver
 from compactor.model.state import CatalogState
 from compactor.storage.base import FileInfo, Storage
@@ -297,14 +298,15 @@ def test_file_has_the_fields_of_the_format(storage: Storage) -> None:
 
 
 def test_lost_folder_is_noticed(storage: Storage) -> None:
-    """An owner whose folder is gone (not mounted) does not begin another catalog in its place."""
+    """An owner whose folder is gone (not mounted) does not begin another catalog in its place, and waits for it."""
     catalog = owned(storage)
     storage.delete_folder(FOLDER)
-    with pytest.raises(CatalogError, match="still mounted"):
-        catalog.commit(lambda state: [append(1)], NOW)
-    storage.delete_folder(FOLDER)
-    with pytest.raises(CatalogError, match="was at version 2 and is now at 0"):
-        catalog.refresh()
+    acts: list[Callable[[], object]] = [lambda: catalog.commit(deciding(append(1)), NOW), catalog.refresh]
+    for act in acts:
+        with pytest.raises(HiddenCatalogError, match="was at version 2, and nothing of it is there") as raised:
+            act()
+        assert raised.value.retriable
+        assert storage.list(FOLDER) == []
 
 
 def test_foreign_files_are_ignored(storage: Storage) -> None:

@@ -15,7 +15,14 @@ from compactor.catalog.aside import LOST, set_aside
 from compactor.catalog.catalog import CREATE_ATTEMPTS, Catalog
 from compactor.catalog.commits import CHECKPOINT_EVERY, FOLDER, TRIM_GRACE_MS, commit_path, list_versions
 from compactor.catalog.history import ATTEMPTS, newest_epoch
-from compactor.errors import CatalogError, FailpointError, FencedError, OutcomeUnknownError, StorageError
+from compactor.errors import (
+    CatalogError,
+    FailpointError,
+    FencedError,
+    HiddenCatalogError,
+    OutcomeUnknownError,
+    StorageError,
+)
 from compactor.model.actions import AnyAction, SetBuckets
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
@@ -25,6 +32,22 @@ from tests.support.clocks import ManualClock
 from tests.support.memory.storage import FailingStorage, MemoryStorage, lose_answer
 
 AWAKE = NOW + 10 * TRIM_GRACE_MS
+
+
+class Hiding(FailingStorage):
+    """A store whose lists leave `hidden` out, for `lists_left` times; negative: until it is 0."""
+
+    def __init__(self, inner: Storage, hidden: set[str]) -> None:
+        super().__init__(inner)
+        self._hidden = hidden
+        self.lists_left = -1
+
+    def list(self, folder: str) -> list[str]:
+        names = super().list(folder)
+        if not self.lists_left:
+            return names
+        self.lists_left -= 1
+        return [name for name in names if name not in self._hidden]
 
 
 def one_more(state: CatalogState) -> Sequence[AnyAction]:
@@ -118,13 +141,13 @@ def test_take_over_that_slept_is_fenced() -> None:
         late.commit(one_more, NOW)
 
 
-def test_first_take_over_that_slept_is_fenced() -> None:
-    """Version 1 can be free again as well; who makes it late has not made a catalog."""
+def test_first_take_over_that_slept_is_refused() -> None:
+    """Version 1 can be free again as well; who makes it late has not made a catalog, as if no list had shown one."""
     clock = ManualClock(NOW)
     inner = MemoryStorage(clock)
     storage = FailingStorage(inner)
     storage.before("create", lambda: others_go_on(inner, clock))
-    with pytest.raises(FencedError):
+    with pytest.raises(HiddenCatalogError, match="listed no catalog as catalog"):
         Catalog.open(storage, "c").take_over("host:1", NOW)
     assert Catalog.open(inner, "c").state.owner == "host:2"
 
@@ -282,6 +305,33 @@ def test_list_that_is_behind_after_a_commit() -> None:
     storage.thaw()
     assert end(old.commit(up_to(12), NOW)) == 12
     assert Catalog.open(inner, "c").version == 14
+
+
+@pytest.mark.parametrize("commits", [0, 5], ids=["at once", "later"])
+def test_a_catalog_that_lists_had_left_out_comes_before_one_that_was_made_beside_it(commits: int) -> None:
+    """Version 1 is free again after a trim, so the list alone tells; whoever made another one is started again."""
+    clock = ManualClock(NOW)
+    storage = MemoryStorage(clock)
+    real = owned(storage)
+    grow(real, 150)
+    clock.advance(10 * TRIM_GRACE_MS)
+    grow(real, 150, clock.now_ms())
+    assert min(list_versions(storage).commits) > 10
+    shown = Hiding(storage, set(storage.list(FOLDER)))
+    if commits:
+        beside = owned(shown)
+        grow(beside, commits)
+        shown.lists_left = 0
+        with pytest.raises(HiddenCatalogError, match="now lists version 302") as raised:
+            beside.commit(one_more, NOW)
+    else:
+        shown.lists_left = 2  # it looks twice before it makes one
+        with pytest.raises(HiddenCatalogError, match="now lists version 302") as raised:
+            Catalog.open(shown, "c").take_over("host:2", NOW)
+    assert raised.value.retriable
+    again = Catalog.open(shown, "c")
+    assert (again.state.catalog_id, end(again.state)) == (real.state.catalog_id, 300)
+    assert end(owned(shown, owner="host:2").commit(up_to(301), NOW)) == 301
 
 
 @pytest.mark.parametrize("lacks", [1, 2, 3])
@@ -496,7 +546,7 @@ def test_a_sleeper_leaves_no_file_where_its_catalog_was_deleted() -> None:
     """The next connector of that name finds an empty folder."""
     old, storage, inner, _ = sleeper()
     storage.before("create", lambda: inner.delete_folder(FOLDER), commit_path(13))
-    with pytest.raises(CatalogError, match="was there and is gone"):
+    with pytest.raises(HiddenCatalogError, match="nothing of it is there"):
         old.commit(one_more, NOW)
     assert inner.list(FOLDER) == []
 
@@ -511,7 +561,7 @@ def test_a_commit_in_a_folder_that_is_lost_is_removed_once_the_store_answers(act
     with pytest.raises(OutcomeUnknownError, match="cannot be listed"):
         old.commit(one_more, NOW)
     assert inner.exists(commit_path(13))
-    with pytest.raises(CatalogError):
+    with pytest.raises(HiddenCatalogError, match="nothing of it is there"):
         act(old)
     assert inner.list(FOLDER) == []
 
@@ -587,7 +637,7 @@ def test_an_owner_that_sleeps_while_it_takes_its_commit_back_removes_none_of_a_n
         grow(begun[0], 15)
 
     storage.before("delete_own", begin)
-    with pytest.raises(CatalogError):
+    with pytest.raises(HiddenCatalogError):
         old.commit(one_more, NOW)
     assert Catalog.open(inner, "c").state == begun[0].state
 

@@ -12,9 +12,11 @@ from structlog.testing import capture_logs
 
 from compactor.catalog import owner_lock
 from compactor.catalog.catalog import Catalog
+from compactor.catalog.commits import CHECKPOINT_EVERY, commit_path
 from compactor.catalog.owner_starts import draw
 from compactor.errors import CatalogError, FencedError, KeyfoldError, StorageError
 from compactor.model.actions import ReopenTopic
+from compactor.model.position import Position, encode
 from compactor.model.record import TopicPartition
 from compactor.model.state import CatalogState, Topic, rejection_of
 from compactor.storage.limits import LEASE_MS
@@ -54,17 +56,37 @@ class NoTopics:
         """There is no connection."""
 
 
-@pytest.fixture
-def again() -> Any:
-    """A take-over of connector c without brokers: its store, and the catalog that was there before."""
+class Held(NoTopics):
+    """An Admin with one topic, of which a catalog has committed the position `held`."""
+
+    def __init__(self, held: Position) -> None:
+        self._held = held
+
+    def list_topics(self) -> list[str]:
+        return ["t"]
+
+    def describe(self, _: Iterable[str]) -> dict[str, TopicInfo]:
+        return {"t": TopicInfo("t", "T", 1)}
+
+    def committed(self, _: str, partitions: Iterable[TopicPartition], **__: object) -> dict[TopicPartition, Any]:
+        return {tp: (self._held.offset, encode(self._held)) for tp in partitions}
+
+
+def taking_over(admin: Any) -> Any:
+    """A take-over of connector c with this Admin: its store, and the catalog that was there before."""
     settings = {"name": "c", "connector.class": "keyfold.CompactedTopic", "topics.regex": "t"}
     connector = ConnectorConfig.model_validate(settings)
-    admin: Any = NoTopics()
     kafka = KafkaAccess(probe_brokers=lambda *_: None, fence=lambda *_: None, admin=lambda _: admin)
     clients = ClientSettings({}, {}, {})
     return lambda storage, known, start=None: take_over(
         storage, connector, clients, 1, NOW, known, start=start or draw(MemoryStorage()), kafka=kafka
     )
+
+
+@pytest.fixture
+def again() -> Any:
+    """A take-over of connector c without brokers."""
+    return taking_over(NoTopics())
 
 
 def test_a_process_that_was_frozen_takes_nothing_from_one_that_started_later(again: Any) -> None:
@@ -127,6 +149,31 @@ def test_another_one_is_neither_taken_nor_made(again: Any, *, other: bool, error
         again(storage, "gone-1")
     assert Catalog.open(storage, "c").version == before.version
     assert error.retriable is not other
+
+
+@pytest.mark.parametrize("known", [None, "gone-1"])
+def test_no_catalog_is_made_while_one_has_committed_positions(known: str | None) -> None:
+    """A store may list its folder as empty for a while: the connector is started again, and begins from nothing never.
+
+    A position that another tool has committed is none of a catalog's.
+    """
+    held = Position(offset=5, catalog_id="gone-1", output_id="o")
+    storage = MemoryStorage()
+    with pytest.raises(KeyfoldError, match="catalog gone-1") as raised:
+        taking_over(Held(held))(storage, known)
+    assert raised.value.retriable
+    assert "keyfold rebuild" in raised.value.action
+    assert storage.list("catalog") == []
+
+
+def test_a_catalog_that_was_made_as_a_list_hid_another_one_is_given_up(again: Any) -> None:
+    """Version 1 is its own, so the other one is older; whatever else is in its place is for people to see to."""
+    storage = MemoryStorage()
+    real = owned(storage)
+    grow(real, CHECKPOINT_EVERY)
+    first = commit_path(1)
+    storage.write(first, storage.read(first).replace(real.state.catalog_id.encode(), b"beside-1"))
+    assert again(storage, "beside-1").catalog.state.catalog_id == real.state.catalog_id
 
 
 def test_the_lock_of_a_killed_worker_is_waited_for_on_a_store() -> None:
