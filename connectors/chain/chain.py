@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compactor.errors import DEFECT, IngestError
 from compactor.model.record import NULL_KEY, SOURCE, TopicPartition
@@ -25,7 +26,7 @@ from connectors.chain.null_values import with_tombstones
 from connectors.chain.order_field import OrderField
 from connectors.chain.quoted_settings import Names
 from connectors.chain.routing import output_name
-from connectors.chain.rows import Rows
+from connectors.chain.rows import Piece, Rows
 from connectors.chain.spec import (
     ChainSpec,
     Resolve,
@@ -34,12 +35,14 @@ from connectors.chain.spec import (
     steps_of_records,
 )
 from connectors.chain.task_growth import TaskGrowth
+from connectors.chain.unwrapped import Done, UnwrappingChain
 from connectors.converters.header_converters import header_converter
 from connectors.converters.names import HEADER_CONVERTERS
 from connectors.converters.wire_format import NAMING_HEADERS
 from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
+from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
 from connectors.registry.patience import Patience
 from connectors.rejection import Stage
@@ -92,11 +95,12 @@ class TransformStage(Struct):
 class Chain:
     """Everything that is done with the records of one connector before they are folded; used by one thread at a time.
 
-    `keyed`: a record without a key is rejected. `filtered` counts, by partition, the records that were dropped since
+    `keyed`: a record without a key is rejected. With `is_by_columns`, `columns` does what can be done for many records
+    at once; None: nothing can. `filtered` counts, by partition, the records that were dropped since
     their last range report, `truncated` has the offsets of those that were truncates.
     """
 
-    def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True) -> None:
+    def __init__(self, spec: ChainSpec, resolve: Resolve, *, keyed: bool = True, is_by_columns: bool = True) -> None:
         predicates = {alias: made(class_spec, PREDICATES, resolve) for alias, class_spec in spec.predicates.items()}
         count = len(steps_of_records(spec))
         self._steps = tuple(_transform_stage(at, predicates, spec, resolve) for at in range(count))
@@ -122,6 +126,30 @@ class Chain:
         self.truncated: dict[TopicPartition, tuple[int, int]] = {}
         # The limit of the block that has borrowed the chain now (`wait_with`); without one nothing is limited.
         self._patience = Patience()
+        self.columns = self._by_columns() if is_by_columns else None
+
+    def _by_columns(self) -> UnwrappingChain | None:
+        """Returns what does by columns what this chain does; None if it does more than take out rows of values."""
+        if len(self._steps) != 1 or self._steps[0].predicate is not None or self._order is not None:
+            return None
+        unwrapping = self._steps[0].transform.unwrapping
+        if unwrapping is None or self._key.reads or self._value.rewrites:
+            return None
+        room, row_schema = self._room, unwrapping.row_schema
+
+        def row_that_fits(schema: Schema) -> Schema | None:
+            row = row_schema(schema)
+            return row if row is not None and room.holds(row, _LARGE) else None
+
+        unwrapper = self._value.converter.unwrapper(replace(unwrapping, row_schema=row_that_fits))
+        if unwrapper is None:
+            return None
+        return UnwrappingChain(
+            unwrapper, self._output_of, self._identity, min(_LARGE, self._value.most), self._check_limit
+        )
+
+    def _check_limit(self) -> None:
+        self._patience.check()  # that of the block that has borrowed the chain now
 
     def wait_with(self, patience: Patience) -> None:
         """Sets the limit of the work from now on to `patience`. PortionLateError is raised once it is used up."""
@@ -172,6 +200,28 @@ class Chain:
         if not self._transforms and self._identity is None:
             yield self._with_tombstones(batch)
             return
+        done = None if self.columns is None else self.columns.of(batch)
+        for piece in self._by_rows(batch, growth) if done is None else self._with_rest(batch, growth, done):
+            growth.made += piece.made
+            yield piece.batch
+            if piece.end < batch.num_rows and growth.is_full:
+                growth.unused = batch.num_rows - piece.end
+                return
+
+    def _with_rest(self, batch: pa.RecordBatch, growth: TaskGrowth, done: Done) -> Iterator[Piece]:
+        """Yields what `batch` becomes, of which the most is `done`, in pieces as long as the rest of it takes."""
+        first = 0
+        for piece in self._by_rows(batch.take(pa.array(done.rest)), growth):
+            end = int(done.rest[piece.end]) if piece.end < len(done.rest) else batch.num_rows
+            self.filtered.update(done.dropped_partitions(batch, first, end))
+            yield done.merged(first, end, piece)
+            first = end
+
+    def _by_rows(self, batch: pa.RecordBatch, growth: TaskGrowth) -> Iterator[Piece]:
+        """Yields what `batch` becomes, record by record, in pieces of about _PIECE_BYTES.
+
+        If the time of `growth` is over, so is a piece.
+        """
         rows = Rows(batch, is_compared=self._identity is not None, is_ordered=self._order is not None)
         for row in range(batch.num_rows):
             self._patience.check()
@@ -180,20 +230,15 @@ class Chain:
             if self._identity is not None and rows.rejected[row] is None:
                 self._compare(rows, self._identity, row)
             is_over = growth.is_over  # looked at for each record, as each may take long
-            if is_over or rows.written > _PIECE_BYTES:
-                growth.made += rows.written
+            if (is_over or rows.written > _PIECE_BYTES) and row + 1 < batch.num_rows:
                 yield self._piece(rows, row + 1)
-                if is_over or growth.is_full:
-                    growth.unused = batch.num_rows - (row + 1)
-                    return
-        growth.made += rows.written
         yield self._piece(rows, batch.num_rows)
 
-    def _piece(self, rows: Rows, end: int) -> pa.RecordBatch:
+    def _piece(self, rows: Rows, end: int) -> Piece:
         """Returns what the rows before `end` have become, without those that were returned before."""
         self.filtered.update(rows.dropped_partitions())
-        batch = rows.take(end)
-        return batch if self._value.reads else self._with_tombstones(batch)
+        piece = rows.take(end)
+        return piece if self._value.reads else piece._replace(batch=self._with_tombstones(piece.batch))
 
     def _with_tombstones(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return with_tombstones(batch, self._value.converter, self._is_null)

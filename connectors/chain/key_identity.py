@@ -56,6 +56,10 @@ class KeyIdentity(Protocol):
         """Returns what `key` is compared by. Raises DataError, RegistryError."""
         ...
 
+    def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
+        """Returns what each of `keys`, without headers that name a schema, is compared by; None if it is not kept."""
+        ...
+
     def close(self) -> None:
         """Lets go of connections; it is not used after that."""
         ...
@@ -74,6 +78,10 @@ class JsonKeyIdentity:
         kept = self._kept.get(key)
         return kept if kept is not None else _remembered(self._kept, key, key, _of_json(key))
 
+    def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
+        """See `KeyIdentity.known`."""
+        return self._kept.get_all(keys)
+
     def close(self) -> None:
         """See `KeyIdentity.close`: there are none."""
 
@@ -86,16 +94,25 @@ class AvroKeyIdentity:
     def __init__(self, converter: AvroConverter) -> None:
         self._converter = converter
         self._room = Room()
-        # By the id of the schema, the position of the data, and the key: of the headers nothing is kept, which may be
-        # many and long.
-        self._kept: Kept[tuple[SchemaId, int, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
+        # By the key alone, which names its schema itself, or also by the id of the schema that a header names: nothing
+        # else of the headers is kept, which may be many and long.
+        self._kept: Kept[bytes | tuple[SchemaId, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
 
     def of(self, headers: Sequence[Header], key: bytes) -> Compared:
         """See `KeyIdentity.of`."""
-        read = self._converter.wire.read(headers, key)
-        asked = read.schema_id, read.start, key
+        kept = None if headers else self._kept.get(key)
+        if kept is not None:
+            return kept
+        schema_id, start, _ = self._converter.wire.read(headers, key)
+        asked = key if start else (schema_id, key)
         kept = self._kept.get(asked)
-        return kept if kept is not None else _remembered(self._kept, asked, key, self._of(list(headers), *asked))
+        if kept is not None:
+            return kept
+        return _remembered(self._kept, asked, key, self._of(list(headers), schema_id, start, key))
+
+    def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
+        """See `KeyIdentity.known`."""
+        return self._kept.get_all(keys)
 
     def _of(self, headers: list[Header], schema_id: SchemaId, start: int, key: bytes) -> Compared:
         converter = self._converter

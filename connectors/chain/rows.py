@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,17 @@ _HEADER_BYTES: Final = 256
 """What a header that was set takes as objects of Python until its piece is handed on, without its own bytes."""
 _AT_ONCE: Final = 100_000
 """Headers of a batch up to which all are made at once: a batch of 5,000 records has some ten for each."""
-_COMPARED: Final = (RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING))
+COMPARED: Final = (RUN.field(KEY_IDENTITY), RUN.field(KEY_ENCODING))
+"""The columns that follow those of `record.SOURCE` if keys have an identity."""
+
+
+class Piece(NamedTuple):
+    """What the rows before `end` of a batch became: `rows` are those that are in `batch`. `made`: bytes of them."""
+
+    batch: pa.RecordBatch
+    rows: Sequence[int]
+    end: int
+    made: int
 
 
 def headers_at(batch: pa.RecordBatch, row: int) -> Sequence[Header]:
@@ -132,7 +142,7 @@ class Rows:
         """Yields the partition of each row that is left out."""
         return (TopicPartition(self.topics[row], self.partitions[row]) for row in self._dropped)
 
-    def take(self, end: int) -> pa.RecordBatch:
+    def take(self, end: int) -> Piece:
         """Returns the rows from `first` to `end` that are left, as they are now. The next call begins at `end`."""
         part, before = slice(self.first, end), self._batch.slice(self.first, end - self.first)
         changed: dict[str, pa.Array] = {
@@ -148,18 +158,20 @@ class Rows:
             pairs = [compared or (None, None) for compared in self.compared[part]]
             identities, encodings = zip(*pairs, strict=True) if pairs else ((), ())
             columns += [pa.array(identities, pa.binary()), pa.array(encodings, pa.string())]
-            fields += _COMPARED
+            fields += COMPARED
             self.compared[part] = [None] * before.num_rows
         if self._order is not None:
             columns.append(pa.array(self._order[part], pa.binary()))
             fields.append(RUN.field(ORDER_VALUE))
             self._order[part] = [None] * before.num_rows
         batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        kept: Sequence[int] = range(self.first, end)
         if self._dropped:
-            kept = [row - self.first for row in range(self.first, end) if row not in self._dropped]
-            batch = batch.take(pa.array(kept, pa.int64()))
+            kept = [row for row in kept if row not in self._dropped]
+            batch = batch.take(pa.array([row - self.first for row in kept], pa.int64()))
             self._dropped.clear()
         nothing = [None] * before.num_rows  # they are in `batch` now
         self.keys[part] = self.values[part] = nothing
+        piece = Piece(batch, kept, end, self.written)
         self.first, self.written = end, 0
-        return batch
+        return piece

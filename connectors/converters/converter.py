@@ -11,6 +11,7 @@ import pyarrow as pa
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.record import Header
 from connectors.data.schema import Schema, Type
+from connectors.data.unwrapping import Unwrapper, Unwrapping
 from connectors.errors import DataError
 from connectors.options import Option
 from connectors.registry.patience import Patience
@@ -48,6 +49,10 @@ class Converter(ABC):
 
         `fields` returns the fields of a schema that are needed; None stands for all of them.
         """
+
+    def unwrapper(self, unwrapping: Unwrapping) -> Unwrapper | None:  # noqa: ARG002  # most read one by one
+        """Returns what does with many values at once what `unwrapping` does with each; None if nothing can."""
+        return None
 
     def wait_with(self, patience: Patience) -> None:  # noqa: B027  # most wait for nothing
         """Sets the limit of all waits from now on to `patience`."""

@@ -155,9 +155,13 @@ class RegisteredConverter(Converter):
         references.add(registered)
         return references.texts
 
+    def known_id(self, topic: str, text: str, name: str | None) -> int | None:
+        """Returns what `id_of` has returned before, if it is kept."""
+        return self._ids.get((topic, text, name))
+
     def id_of(self, topic: str, text: str, name: str | None) -> int:
         """Returns the id of a schema for records of `topic`: registers it, or finds it. Raises DataError."""
-        schema_id = self._ids.get((topic, text, name))
+        schema_id = self.known_id(topic, text, name)
         if schema_id is None:
             subject = self.subject(topic, name)
             asked = RegisteredSchema(text, self.KIND)

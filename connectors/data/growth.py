@@ -72,6 +72,13 @@ class Room:
             if written_length(schema, value, most) > most:
                 raise too_long(size)
 
+    def holds(self, schema: Schema, most: int) -> bool:
+        """Returns whether `check` takes all values of `schema` with empty lists, of records of at most `most` bytes.
+
+        Raises DataError for a schema that is too large.
+        """
+        return self._length(schema).once <= self._left + min(0, self._left_a_byte * most)
+
 
 def most_written(size: int) -> int:
     """Returns how many characters a record of `size` bytes may be written with."""

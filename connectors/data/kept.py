@@ -6,7 +6,7 @@ they are parsed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from sys import getsizeof
 from typing import Any, Final, Generic, TypeVar
 
@@ -48,6 +48,10 @@ class Kept(Generic[Key, Value]):
         """Returns what is kept under `key`, or None."""
         kept = self._kept.get(key)
         return None if kept is None else kept[0]
+
+    def get_all(self, keys: Iterable[Key]) -> list[Value | None]:
+        """Returns what is kept under each of `keys`, or None."""
+        return [None if kept is None else kept[0] for kept in map(self._kept.get, keys)]
 
     def put(self, key: Key, value: Value, weight: int) -> Value:
         """Keeps `value`, of about `weight` bytes, in place of what is kept under `key`; returns it."""

@@ -19,6 +19,7 @@ from connectors.data.growth import Made
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
+from connectors.data.unwrapping import Unwrapping
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform, TruncateError
@@ -115,6 +116,15 @@ class ExtractNewRecordState(Transform):
         added = (*self._added, *self._headers)
         return frozenset(
             {"before", "after", *(field.parent or field.name for field in added), *(field.name for field in added)}
+        )
+
+    @property
+    def unwrapping(self) -> Unwrapping | None:
+        """See `Transform.unwrapping`."""
+        if self._rewrites or self._added or self._headers:
+            return None
+        return Unwrapping(
+            self._mode == "drop", lambda schema: self._row_schema(schema)[0] if _is_envelope(schema) else None
         )
 
     def apply(self, record: ConnectRecord) -> ConnectRecord | None:

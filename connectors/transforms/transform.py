@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from connectors.data.record import ConnectRecord
 from connectors.data.schema import Schema
+from connectors.data.unwrapping import Unwrapping
 from connectors.options import Option
 
 
@@ -64,6 +65,11 @@ class Transform(Step):
 
         None stands for all, and for a value of which anything else is left.
         """
+        return None
+
+    @property
+    def unwrapping(self) -> Unwrapping | None:
+        """What this one does, if that is all that it does with any record."""
         return None
 
     @property

@@ -19,43 +19,28 @@ from msgspec import Struct
 from connectors.converters.avro.branches import writer_of_branches
 from connectors.converters.avro.fields import AvroFields
 from connectors.converters.avro.parsed import NAMED_MARK, PARSED_MARK, parsed_schema, without_defaults
+from connectors.converters.avro.reader import AvroReader, Convert
 from connectors.converters.avro.room import RoomOfRecords
 from connectors.converters.avro.schemas import DEFAULT_NAME, FIXED_SIZE, FromAvro, ToAvro
 from connectors.converters.avro.slices import EncodedStruct, PartialReader, alone, collect, form_of
 from connectors.converters.avro.stream import stream_of
 from connectors.converters.avro.unions import BY_NAME, reader_of_unions, writer_of_unions
+from connectors.converters.avro.unwrapper import AvroUnwrapper
 from connectors.converters.converter import Headers
 from connectors.converters.registered import MOST_IDS, PARSED, RegisteredConverter
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import EMPTY_PARTS
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import UNION, Schema, Type
+from connectors.data.unwrapping import Unwrapper, Unwrapping
 from connectors.errors import DataError, PortionLateError, RegistryError
 from connectors.options import Option
 from connectors.registry.answers import RegisteredSchema, SchemaId
 from connectors.rejection import reason_of
 
-Convert = Callable[[Any], Any]
 _WITHOUT: Final = frozenset({"logicalType", "precision", "scale", PARSED_MARK, NAMED_MARK})
 """What fastavro must not see of a type: logical types, whose values stay as they are encoded, and its own marks. A
 registered schema with these would be taken for parsed, with other types than those that were checked."""
-
-
-class AvroReader(Struct, frozen=True):
-    """How data with one id is read: parsed for fastavro, as Connect's schema, and what converts values, if anything.
-
-    `weight` is about how many bytes it takes. `room` checks data before any of it is read. `some`: what reads the
-    fields alone that anything looks at; None: all are read. `branches`: what names the branches of unions in what is
-    written again with its own schema, if anything.
-    """
-
-    avro: Any
-    schema: Schema | None
-    convert: Convert | None
-    weight: int
-    room: RoomOfRecords
-    some: PartialReader | None = None
-    branches: Convert | None = None
 
 
 class AvroWriter(Struct, frozen=True):
@@ -187,6 +172,20 @@ class AvroConverter(RegisteredConverter):
         except Exception as error:  # noqa: BLE001  # fastavro raises what it stumbles over
             raise DataError(f"The data is no Avro of schema {schema_id}: {reason_of(error)}.") from None
         return again.getvalue() == data[start:]
+
+    def unwrapper(self, unwrapping: Unwrapping) -> Unwrapper:
+        """See `Converter.unwrapper`."""
+        return AvroUnwrapper(self, unwrapping)
+
+    def known_reader(self, schema_id: SchemaId) -> AvroReader | None:
+        """See `KnownSchemas.known_reader`."""
+        return self._reads.get(schema_id)
+
+    def known_prefix(self, topic: str, schema: Schema, form: str) -> bytes | None:
+        """See `KnownSchemas.known_prefix`."""
+        written: AvroWriter = self._written(schema)
+        schema_id = self.known_id(topic, written.text, written.name)
+        return None if schema_id is None or written.form != form else self.wire.written(schema_id)
 
     def _read_of(self, schema_id: SchemaId) -> AvroReader:
         """Makes what reads data with an id, once. Raises DataError, RegistryError."""

@@ -50,12 +50,12 @@ class RoomOfRecords:
         self._counts: Skip | None = None
         share = _share(avro, {})
         over = share.a_byte - ROOM_A_BYTE
-        # Bytes of a record up to which it cannot take more than it may, whatever it holds.
-        self._safe = (MOST_ROOM - share.fixed) / over if over > 0 else math.inf
+        self.safe_bytes = (MOST_ROOM - share.fixed) / over if over > 0 else math.inf
+        """Bytes of a record up to which it cannot take more than it may, whatever it holds."""
 
     def check(self, data: bytes, start: int) -> None:
         """Raises DataError if the record that begins at `start` would take more than MOST_ROOM and ROOM_A_BYTE."""
-        if len(data) > self._safe:
+        if len(data) > self.safe_bytes:
             self._left.begin(len(data))
             if self._counts is None:
                 self._counts = skip_of(self._avro, self._left.add)

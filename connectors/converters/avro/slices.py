@@ -56,6 +56,16 @@ class PartialReader:
         self._parts = [_field_reader(field, field["name"] in wanted, namespace, named) for field in fields[: last + 1]]
         rest = _alone({**avro, "fields": fields[last + 1 :]}, "", named, set())
         self._skip_rest = skip_of(rest)
+        self.fields = tuple(
+            (field["name"], _alone(field["type"], namespace, named, set()), at <= last)
+            for at, field in enumerate(fields)
+        )
+        """The name and the type of each field of the record, and whether it is read, or passed over."""
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The form (`form_of`) of each field that is null or a struct of which the bytes are kept."""
+        return {part.name: part.form for part in self._parts if part.form is not None}
 
     def read(self, data: bytes, start: int) -> dict[str, Any]:
         """Returns the wanted fields of the record that begins at `start`. Raises what fastavro stumbles over.

@@ -1,0 +1,150 @@
+"""Takes the rows out of a batch of change events by columns, if that is all that a chain does.
+
+The records of which anything is unusual are left, and go through the chain one by one; what became of both is brought
+into one order again (`merged`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from compactor.model.record import SOURCE, TopicPartition
+from connectors.chain.key_identity import Compared, KeyIdentity
+from connectors.chain.rows import COMPARED, MOST_HEADERS, Piece, located
+from connectors.converters.wire_format import NAMING_HEADERS
+from connectors.data.unwrapping import Rows, Unwrapper
+from connectors.errors import RegistryError
+
+_VALUE: Final = SOURCE.get_field_index("value")
+_NAMING: Final = pa.array(sorted(frozenset().union(*NAMING_HEADERS.values())), pa.string())
+_SHARE: Final = 2
+"""If fewer than one in so many records of a batch is done by columns, all go through the chain one by one: to pick
+some out and to merge them costs 0.3 us for each record of the batch."""
+_LONGEST_IDENTITY: Final = 1_024
+"""Bytes of an identity up to which a key is compared here: an identity may be far longer than its key, and those of a
+whole batch are in memory together. Longer ones are counted as they are made, record by record."""
+
+Places = NDArray[np.intp]
+"""Rows of a batch, in rising order."""
+
+
+class Done(NamedTuple):
+    """What became of records at `places` of a batch. Those at `dropped` became nothing; those at `rest` are left."""
+
+    batch: pa.RecordBatch
+    places: Places
+    dropped: Places
+    rest: Places
+
+    def merged(self, first: int, end: int, piece: Piece) -> Piece:
+        """Returns what became of all records from `first` to `end`; `piece` is what became of those left."""
+        low, high = np.searchsorted(self.places, (first, end))
+        own = self.batch.slice(low, high - low)
+        made = piece.made + own["key"].nbytes + own["value"].nbytes
+        others = self.rest[np.asarray(piece.rows, np.intp)]
+        places = np.concatenate([self.places[low:high], others])
+        if not len(others):
+            return Piece(own, places.tolist(), end, made)
+        merged = pa.concat_batches([own, piece.batch]).take(pa.array(np.argsort(places, kind="stable")))
+        return Piece(merged, np.sort(places).tolist(), end, made)
+
+    def dropped_partitions(self, batch: pa.RecordBatch, first: int, end: int) -> Iterator[TopicPartition]:
+        """Yields the partition of each record of `batch` from `first` to `end` that became nothing."""
+        low, high = np.searchsorted(self.dropped, (first, end))
+        rows = pa.array(self.dropped[low:high])
+        pairs = (batch[name].take(rows).to_pylist() for name in ("topic", "partition"))
+        return (TopicPartition(*pair) for pair in zip(*pairs, strict=True))
+
+
+class UnwrappingChain:
+    """Does by columns what a chain of one transform does. `output_of` returns for which topic a topic's is written.
+
+    `most`: bytes of a key and its value together up to which a record is done so. `check` raises once the work has to
+    end.
+    """
+
+    def __init__(
+        self,
+        unwrapper: Unwrapper,
+        output_of: Callable[[str], str],
+        identity: KeyIdentity | None,
+        most: int,
+        check: Callable[[], None],
+    ) -> None:
+        self._unwrapper = unwrapper
+        self._output_of = output_of
+        self._identity = identity
+        self._most = most
+        self._check = check
+
+    def of(self, batch: pa.RecordBatch) -> Done | None:
+        """Returns what becomes of the records of `batch`; None if most are left. Raises RegistryError."""
+        self._check()
+        topics = batch["topic"].dictionary_encode()
+        names = [self._output_of(topic) for topic in topics.dictionary.to_pylist()]
+        topic_of = topics.indices.to_numpy().astype(np.int64)
+        done, dropped, values = self._unwrapper.of(names, topic_of, batch["value"], self._may_be_done(batch))
+        if _SHARE * np.count_nonzero(done) < batch.num_rows:
+            return None
+        made = batch.set_column(_VALUE, SOURCE.field(_VALUE), values)
+        places = np.flatnonzero(done & ~dropped)
+        part = made if len(places) == batch.num_rows else made.take(pa.array(places))
+        if self._identity is not None:
+            compared = self._compared(self._identity, part)
+            if None in compared:
+                is_compared = np.array([each is not None for each in compared])
+                done[places[~is_compared]] = False
+                places, part = places[is_compared], part.filter(pa.array(is_compared))
+            part = _with_compared(part, [each for each in compared if each is not None])
+        return Done(part, places, np.flatnonzero(dropped), np.flatnonzero(~done))
+
+    def _may_be_done(self, batch: pa.RecordBatch) -> Rows:
+        """Returns which records may be done by columns: what of them is not in their value is usual."""
+        sizes = pc.add(pc.binary_length(batch["key"]), pc.fill_null(pc.binary_length(batch["value"]), 0))
+        is_small = pc.fill_null(pc.less_equal(sizes, self._most), fill_value=False)  # null: there is no key
+        may_be = pc.and_(pc.is_null(batch["rejected"]), is_small).to_numpy(zero_copy_only=False)
+        headers = batch["headers"]
+        names = pc.struct_field(pc.list_flatten(headers), "key")
+        if len(names):
+            may_be = may_be & ~pc.fill_null(
+                pc.greater(pc.list_value_length(headers), MOST_HEADERS), fill_value=False
+            ).to_numpy(zero_copy_only=False)
+            is_naming = pc.is_in(names, _NAMING)
+            may_be[pc.list_parent_indices(headers).filter(is_naming).to_numpy()] = False
+        return may_be
+
+    def _compared(self, identity: KeyIdentity, batch: pa.RecordBatch) -> list[Compared | None]:
+        """Returns what each key is compared by; None if it has to be found by itself."""
+        keys = batch["key"].to_pylist()
+        compared = identity.known(keys)
+        if None in compared:
+            for row, (key, kept) in enumerate(zip(keys, compared, strict=True)):
+                if kept is None:
+                    self._check()
+                    compared[row] = _compared_by(identity, batch, row, key)
+        return compared
+
+
+def _compared_by(identity: KeyIdentity, batch: pa.RecordBatch, row: int, key: bytes) -> Compared | None:
+    try:
+        compared = identity.of((), key)
+    except RegistryError as error:
+        place = (batch[name][row].as_py() for name in ("topic", "partition", "offset"))
+        raise located(error, *place) from error
+    except Exception:  # noqa: BLE001  # a schema may hold anything: the chain says what is wrong with the record
+        return None
+    return compared if len(compared.identity or b"") <= _LONGEST_IDENTITY else None
+
+
+def _with_compared(batch: pa.RecordBatch, compared: list[Compared]) -> pa.RecordBatch:
+    columns = [
+        pa.array([each.identity for each in compared], pa.binary()),
+        pa.array([each.encoding for each in compared], pa.string()),
+    ]
+    return pa.RecordBatch.from_arrays([*batch.columns, *columns], schema=pa.schema([*SOURCE, *COMPARED]))
