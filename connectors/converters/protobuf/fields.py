@@ -55,10 +55,7 @@ class ProtobufFields(WrittenFields):
         theirs = other._row.DESCRIPTOR.fields_by_name.get(name)
         if theirs is None or _of_value(mine) != _of_value(theirs):
             return False
-        only = type(other._row).FromString(other._row.SerializeToString())
-        for field, _ in only.ListFields():
-            if field.name != name:
-                only.ClearField(field.name)
+        only = _with_one(other._row, theirs)
         self._row.ClearField(name)
         self._row.MergeFromString(only.SerializePartialToString())
         return True
@@ -66,6 +63,25 @@ class ProtobufFields(WrittenFields):
     def data(self) -> bytes:
         """See WrittenFields."""
         return self._head + self._message.SerializeToString(deterministic=True)
+
+
+def _with_one(row: Message, field: Any) -> Message:
+    """Returns a message of the type of `row` with nothing but what `row` has in `field`.
+
+    The rest of `row` is not copied: each of thousands of fields may be taken, of a row of megabytes. Nor are bytes that
+    its schema does not know: each field that is taken would add them once more.
+    """
+    only, name = type(row)(), field.name
+    if field.is_repeated:
+        getattr(only, name).MergeFrom(getattr(row, name))
+    elif field.has_presence and not row.HasField(name):
+        return only
+    elif field.message_type is not None:
+        getattr(only, name).CopyFrom(getattr(row, name))
+        getattr(only, name).SetInParent()  # one without fields is there, too
+    else:
+        setattr(only, name, getattr(row, name))
+    return only
 
 
 def _of_value(field: Any) -> tuple[Any, ...]:
