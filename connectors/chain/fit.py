@@ -52,9 +52,13 @@ _WHOLE: Final = _NO_FIELDS | {_PROTOBUF}
 _AS_WRITTEN: Final = "Name there the converter that reads what the topic holds."
 _NAME_ONE: Final = "keyfold.Json, keyfold.Avro, keyfold.JsonSchema or keyfold.Protobuf"
 _WITH_SCHEMA: Final = (
-    "Set value.converter as the topic is written: keyfold.Avro, keyfold.JsonSchema, keyfold.Protobuf, or keyfold.Json "
+    "as the topic is written: keyfold.Avro, keyfold.JsonSchema, keyfold.Protobuf, or keyfold.Json "
     "with schemas.enable=true (and schema.content, where messages do not have their schema)."
 )
+
+
+_NEEDS_SCHEMAS: Final = {"ExtractNewRecordState": (Side.VALUE,), "ExtractNewDocumentState": (Side.VALUE, Side.KEY)}
+"""Transforms that know a change event by its schema, and the sides on which they look for one."""
 
 
 class _Whole(Enum):
@@ -140,8 +144,10 @@ def _step_faults(step: StepSpec, parts: Mapping[Side, _Part]) -> Iterator[Fault]
     """Yields what a step lacks, and says what it makes of keys and values."""
     named = TRANSFORMS.find(step.of.name)
     name = named.of.simple
-    if name == "ExtractNewRecordState":
-        yield from _schema_faults(step, parts[Side.VALUE])
+    for side in _NEEDS_SCHEMAS.get(name, ()):
+        yield from _schema_faults(step, parts[side])
+    if name == "ExtractNewDocumentState":
+        parts[Side.KEY].is_struct, parts[Side.KEY].by = True, step.alias
     side = Side(named.side) if named.side is not None else Side.VALUE
     part = parts[side]
     if _needs_fields(name, step) and not part.has_fields:
@@ -176,15 +182,16 @@ def _no_fields(part: _Part, step: StepSpec) -> str:
     return f"{what}, and {step.of.name} (transforms.{step.alias}) needs them. Name one that reads them: {_NAME_ONE}."
 
 
-def _schema_faults(step: StepSpec, value: _Part) -> Iterator[Fault]:
-    if not value.has_schema:
-        gives = "value.converter.schemas.enable is false"
-    elif value.java in _NO_FIELDS:
-        gives = f'value.converter is "{value.converter.name}"' if value.named else "value.converter is not set"
+def _schema_faults(step: StepSpec, part: _Part) -> Iterator[Fault]:
+    if not part.has_schema:
+        gives = f"{part.key}.schemas.enable is false"
+    elif part.java in _NO_FIELDS:
+        gives = f'{part.key} is "{part.converter.name}"' if part.named else f"{part.key} is not set"
     else:
         return
-    text = f"{step.of.name} needs records with a schema, and {gives}: change events would pass as they are, and "
-    yield f"transforms.{step.alias}.type", f"{text}deleted rows stay. {_WITH_SCHEMA}"
+    what = "records" if part.key == VALUE_CONVERTER else "keys"
+    text = f"{step.of.name} needs {what} with a schema, and {gives}: change events would pass as they are, and "
+    yield f"transforms.{step.alias}.type", f"{text}deleted rows stay. Set {part.key} {_WITH_SCHEMA}"
 
 
 def _written_faults(part: _Part) -> Iterator[Fault]:

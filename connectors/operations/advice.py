@@ -30,7 +30,7 @@ from connectors.sinks.dead_letter import PREFIX
 from connectors.sinks.encode import TOPIC
 from connectors.transforms.names import TRANSFORMS
 
-_UNWRAP: Final = "ExtractNewRecordState"
+_UNWRAP: Final = frozenset({"ExtractNewRecordState", "ExtractNewDocumentState"})
 _JSON: Final = "keyfold.Json"
 _ENVELOPE: Final = ".Envelope"
 """How the names of the schemas of Debezium's change events end."""
@@ -133,8 +133,8 @@ def _not_unwrapped(spec: ChainSpec, holds: Mapping[str, Holds], resolve: Resolve
         yield Fault(
             "transforms",
             f"none takes the rows out of {Holds.CHANGES.value} in {where}: kept is the last event of each key. Add "
-            "transforms=row and transforms.row.type=io.debezium.transforms.ExtractNewRecordState, unless events are "
-            "meant.",
+            "transforms=row and transforms.row.type=io.debezium.transforms.ExtractNewRecordState (of MongoDB: "
+            "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState), unless events are meant.",
         )
 
 
@@ -159,7 +159,7 @@ def _other_schemas(spec: ChainSpec, shapes: Mapping[str, Shape], resolve: Resolv
 
 
 def _unwraps(spec: ChainSpec) -> bool:
-    return any(TRANSFORMS.find(step.of.name).of.simple == _UNWRAP for step in spec.steps)
+    return any(TRANSFORMS.find(step.of.name).of.simple in _UNWRAP for step in spec.steps)
 
 
 def _declared(spec: ChainSpec, resolve: Resolve) -> str | None:

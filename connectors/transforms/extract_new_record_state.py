@@ -42,7 +42,7 @@ class AddedField(Struct, frozen=True):
     name: str
     added_as: str
 
-    def find(self, fields: _EventFields) -> tuple[str | None, Schema] | None:
+    def find(self, fields: EventFields) -> tuple[str | None, Schema] | None:
         """Returns the place of the field and its schema; None if the event has none."""
         field = fields.of(self.parent).get(self.name)
         if field is not None:
@@ -51,7 +51,7 @@ class AddedField(Struct, frozen=True):
         return None if own is None else (None, _optional(own.schema))
 
 
-class _EventFields:
+class EventFields:
     """The fields of an event, and of the structs in it, by their names: many may be added of one event."""
 
     def __init__(self, envelope: Schema) -> None:
@@ -95,8 +95,8 @@ class ExtractNewRecordState(Transform):
             raise OptionsError([("route.by.field", "is not supported: a log has one output topic. Remove it.")])
         self._mode: str = options["delete.tombstone.handling.mode"]
         self._rewrites: Final = self._mode.startswith("rewrite")
-        self._added = _added("add.fields", options)
-        self._headers = _added("add.headers", options)
+        self._added = added_fields("add.fields", options)
+        self._headers = added_fields("add.headers", options)
         self._defaults: bool = options["replace.null.with.default"]
         self._row_schema = OfSchema(_row_schema)
         self._updated = OfSchema(self._with_added, own=_ADDED * len(self._added))
@@ -176,21 +176,23 @@ class ExtractNewRecordState(Transform):
         if self._rewrites:
             made[_DELETED] = "true" if deleted else "false"
         for name, place in added:
-            made[name] = _at(event, place)
+            made[name] = value_at(event, place)
         return replace(record, value_schema=updated, value=made)
 
     def _with_headers(self, record: ConnectRecord, schema: Schema, event: dict[str, Any]) -> ConnectRecord:
-        new = (Header(name, _at(event, place), own, is_new=True) for name, place, own in self._found_headers(schema))
+        new = (
+            Header(name, value_at(event, place), own, is_new=True) for name, place, own in self._found_headers(schema)
+        )
         return replace(record, headers=(*record.headers, *new))
 
     def _find_headers(self, schema: Schema) -> list[tuple[str, tuple[str | None, str], Schema]]:
-        fields = _EventFields(schema)
+        fields = EventFields(schema)
         places = ((header, header.find(fields)) for header in self._headers)
         return [(header.added_as, (place[0], header.name), place[1]) for header, place in places if place]
 
     def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
         """Returns schema, added fields and the row's own ones, for a change and for a delete."""
-        event = _EventFields(schema)
+        event = EventFields(schema)
         pairs = [(field, place) for field in self._added if (place := field.find(event))]
         added = [(field.added_as, (place[0], field.name)) for field, place in pairs]
         fields = [Field(field.added_as, place[1]) for field, place in pairs]
@@ -217,13 +219,15 @@ def _optional(schema: Schema) -> Schema:
     return replace(basics(schema), optional=True)
 
 
-def _at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
+def value_at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:
+    """Returns what lies at `place` in an event, as `AddedField.find` gives it: the struct, and the field in it."""
     parent, name = place
     inside = event if parent is None else event.get(parent)
     return inside.get(name) if inside else None
 
 
-def _added(key: str, options: Mapping[str, Any]) -> Sequence[AddedField]:
+def added_fields(key: str, options: Mapping[str, Any]) -> Sequence[AddedField]:
+    """Reads the setting `key`, a list of fields that are added. Raises OptionsError."""
     prefix = options[f"{key}.prefix"]
     try:
         Made("The names of what is added").add(len(options[key]), len(prefix))

@@ -36,6 +36,10 @@ TRANSFORMS: Final = ClassNames(
         ClassName(
             "io.debezium.transforms.ExtractNewRecordState", f"{_HERE}extract_new_record_state:ExtractNewRecordState"
         ),
+        ClassName(
+            "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState",
+            f"{_HERE}extract_new_document_state:ExtractNewDocumentState",
+        ),
         ClassName("io.confluent.connect.transforms.TombstoneHandler", f"{_HERE}tombstone_handler:TombstoneHandler"),
     ),
     {
@@ -55,10 +59,6 @@ TRANSFORMS: Final = ClassNames(
                 "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter",
             ),
             f"{_ONE_OUTPUT}run it in the connector that writes the source topics, and name those in topics.",
-        ),
-        "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState": (
-            "it reads MongoDB's change events, whose documents are texts of JSON; run it in the Debezium connector "
-            "that writes the source topic, with delete.tombstone.handling.mode=tombstone."
         ),
     },
 )

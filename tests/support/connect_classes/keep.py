@@ -17,18 +17,22 @@ from tests.support.connect_classes.converter_cases import CASES as CONVERTERS
 from tests.support.connect_classes.converter_cases import ConverterCase
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
+from tests.support.connect_classes.mongodb_cases import CASES as MONGODB
 from tests.support.fetched import ensure_jars, ivy_module
 
 DEBEZIUM_VERSION: Final = "3.2.0.Final"
+BSON_VERSION: Final = "5.2.0"
+"""What Debezium's class for events of MongoDB reads documents with."""
 _IVY: Final = ivy_module(
     "debezium",
     *(
         f'<dependency org="io.debezium" name="debezium-{name}" rev="{DEBEZIUM_VERSION}" conf="default->master" '
         'transitive="false"/>'
-        for name in ("core", "api", "common", "openlineage-api")
+        for name in ("core", "api", "common", "openlineage-api", "connector-mongodb")
     ),
+    f'<dependency org="org.mongodb" name="bson" rev="{BSON_VERSION}" conf="default->master" transitive="false"/>',
 )
-CASES: Final[tuple[Case, ...]] = (*KAFKA, *DEBEZIUM)
+CASES: Final[tuple[Case, ...]] = (*KAFKA, *DEBEZIUM, *MONGODB)
 EVERY: Final[tuple[Case | ConverterCase, ...]] = (*CASES, *CONVERTERS)
 FOLDER: Final = Path(__file__).parents[2] / "data" / f"connect-classes-{KAFKA_VERSION}"
 
@@ -61,7 +65,7 @@ def without_schema_of_null(answer: dict[str, Any]) -> dict[str, Any]:
 
 def ensure_debezium() -> Path:
     """Returns the folder with the JARs of Debezium's transforms, which are fetched now where they are not there."""
-    return ensure_jars(f"debezium-{DEBEZIUM_VERSION}", _IVY)
+    return ensure_jars(f"debezium-mongodb-{DEBEZIUM_VERSION}", _IVY)
 
 
 def _file(case: Case | ConverterCase) -> Path:

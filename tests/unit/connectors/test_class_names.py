@@ -31,8 +31,6 @@ def test_converters_of_java_are_names_of_ours() -> None:
         ("io.confluent.connect.transforms.Filter$Value", "Confluent's own.*Kafka's Filter.*predicate"),
         ("io.confluent.connect.transforms.Filter", "Confluent's own"),
         ("io.debezium.transforms.outbox.EventRouter", "one output topic.*source topics"),
-        ("io.debezium.connector.mongodb.transforms.ExtractNewDocumentState", "MongoDB's.*source topic"),
-        ("io.debezium.transforms.ExtractNewDocumentState", "MongoDB's.*source topic"),
         ("InsertFeild$Value", r'did you mean "InsertField\$Value"'),
     ],
 )

@@ -52,8 +52,29 @@ ENVELOPE = {
         {"field": "source", "type": "struct", "fields": SOURCE_FIELDS},
     ],
 }
+JSON_TEXT = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
+DOCUMENT_KEY = {"type": "struct", "name": "shop.orders.Key", "fields": [{"field": "id", "type": "string"}]}
+DOCUMENT_EVENT = {
+    "type": "struct",
+    "name": "shop.orders.Envelope",
+    "fields": [
+        *({"field": name, **JSON_TEXT} for name in ("before", "after")),
+        {"field": "op", "type": "string"},
+    ],
+}
 WITH_SCHEMA = {"value.converter.schemas.enable": "true", "value.converter.schema.content": json.dumps(ENVELOPE)}
 """What the page leaves out of the examples of change events."""
+WITH_SCHEMAS = {
+    "ExtractNewRecordState": WITH_SCHEMA,
+    "ExtractNewDocumentState": {
+        **{f"{side}.converter.schemas.enable": "true" for side in ("key", "value")},
+        "key.converter.schema.content": json.dumps(DOCUMENT_KEY),
+        "value.converter.schema.content": json.dumps(DOCUMENT_EVENT),
+        **{f"output.{side}.converter": "keyfold.Json" for side in ("key", "value")},
+        **{f"output.{side}.converter.schemas.enable": "false" for side in ("key", "value")},
+    },
+}
+"""The same, by transform."""
 
 
 def _text(name: str) -> str:
@@ -111,7 +132,7 @@ def test_examples_of_settings_are_valid(name: str) -> None:
 def test_an_example_does_what_the_page_says(name: str, settings: dict[str, str], cells: dict[str, str]) -> None:
     """Key, value, headers and topic become what stands there, are dropped, or are refused."""
     assert name in "".join(settings.values())
-    schemas = WITH_SCHEMA if name == "ExtractNewRecordState" else {}
+    schemas = WITH_SCHEMAS.get(name, {})
     spec = chain_spec({**PLAIN, **schemas, **settings})
     if "becomes topic" in cells:
         assert routed(spec, cells["topic"], str) == cells["becomes topic"]

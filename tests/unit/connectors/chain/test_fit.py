@@ -16,6 +16,10 @@ PLAIN = {"value.converter": "keyfold.Json", "value.converter.schemas.enable": "f
 WITH_SCHEMA = {"value.converter": "keyfold.Json"}
 AVRO = {"value.converter": "keyfold.Avro", "value.converter.schema.registry.url": "http://registry"}
 ENVELOPE = {"transforms": "e", "transforms.e.type": "io.debezium.transforms.ExtractNewRecordState"}
+DOCUMENT = {
+    "transforms": "e",
+    "transforms.e.type": "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState",
+}
 KEY = {"transforms": "k", "transforms.k.type": "ValueToKey", "transforms.k.fields": "id"}
 ID = {
     **KEY,
@@ -40,6 +44,18 @@ HOISTED = {**step("HoistField$Value", field="all"), "transforms": "t,u"}
         (ENVELOPE, "transforms.e.type", "value.converter is not set"),
         ({**ENVELOPE, **PLAIN}, "transforms.e.type", "schemas.enable is false"),
         ({**ENVELOPE, "value.converter": "StringConverter"}, "transforms.e.type", '"StringConverter"'),
+        ({**DOCUMENT, **WITH_SCHEMA}, "transforms.e.type", "needs keys with a schema, and key.converter is not set"),
+        (
+            {**DOCUMENT, **WITH_SCHEMA, "key.converter": "keyfold.Json", "key.converter.schemas.enable": "false"},
+            "transforms.e.type",
+            "needs keys with a schema, and key.converter.schemas.enable is false",
+        ),
+        ({**DOCUMENT, "key.converter": "keyfold.Json"}, "transforms.e.type", "needs records with a schema"),
+        (
+            {**DOCUMENT, **WITH_SCHEMA, "key.converter": "keyfold.Json", "output.key.converter": "keyfold.String"},
+            "output.key.converter",
+            "transforms.e makes keys of fields",
+        ),
         ({**KEY, "key.converter": "keyfold.Json"}, "value.converter", "missing"),
         (step("ExtractField$Value", field="id"), "value.converter", "missing"),
         (step("InsertField$Value", topic_field="t"), "value.converter", "missing"),
