@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from compactor.ingest.appends import Batch
 from compactor.ingest.truncates import last_truncates, of_several_partitions
 from compactor.model.actions import Append
@@ -39,3 +41,10 @@ def test_a_topic_of_several_partitions_has_nothing_before_a_truncate() -> None:
     assert (errors["t"].topic, errors["t"].is_of_record) == ("t", True)
     assert "2 partitions" in errors["t"].message
     assert "--since" in errors["t"].action
+
+
+def test_no_order_makes_several_partitions_one() -> None:
+    """By an order the records of the others are before it or after it, but mixed: no offset tells them apart."""
+    state = replace(new_state({0: 0, 1: 0}), order="field:source.lsn")
+    message = of_several_partitions(state, [TP])["t"].message
+    assert "by field:source.lsn records from before it and after it may be mixed in the others" in message
