@@ -26,7 +26,8 @@ KeyfoldError (compactor.errors)
 │   └── RecordRefusedError           the broker refuses one record for good
 ├── DataError                     1  a record cannot be converted or transformed
 ├── RegistryError                 4  the schema registry did not answer; retriable
-│   ├── CompilerError                protoc could not be run on this machine
+│   ├── MachineError                 this machine lacks memory, files, threads or room
+│   │   └── CompilerError                protoc could not be run on it
 │   ├── RegistryRefusedError         it answers, and refuses a user, or is no schema registry; FAILED, tried again
 │   └── PortionLateError             a portion's chain holds up its micro-batch; it is read apart
 ├── SparkClusterError             4  a Spark cluster did not take the worker, or gave it no executor that works
@@ -198,7 +199,11 @@ class RegistryError(KeyfoldError):
     retriable = True
 
 
-class CompilerError(RegistryError):
+class MachineError(RegistryError):
+    """This machine lacks memory, files, threads or room: nothing is known of the record then."""
+
+
+class CompilerError(MachineError):
     """Protoc could not be run on this machine, which may lack room, memory or processes: no schema is to blame."""
 
 

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from connectors.machine_errors import refuse_machine
+
 SINK_CLASS: Final = "keyfold.CompactedTopic"
 
 
@@ -65,7 +67,6 @@ _SAID: Final = 200
 """Characters of what a library says of an error."""
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (RecursionError, "it is nested too deep"),
-    (MemoryError, "it takes more memory than there is"),
     (EOFError, "it ends too early"),
     (IndexError, "it has a number where its schema has nothing"),
     (OverflowError, "a number or date in it is too large"),
@@ -75,7 +76,11 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns why an error of a library was raised, as the end of a sentence: never empty, nor the name of a class."""
+    """Returns why an error of a library was raised, as the end of a sentence: never empty, nor the name of a class.
+
+    Raises MachineError if it says nothing of a record.
+    """
+    refuse_machine(error)
     known = next((reason for kind, reason in _REASONS if isinstance(error, kind)), None)
     if known is not None:
         return known
@@ -87,7 +92,7 @@ def reason_of(error: BaseException) -> str:
 
 def unexpected(error: BaseException) -> tuple[str, str]:
     """Returns what is said of an error that no step has foreseen, and the next action."""
-    if isinstance(error, RecursionError | MemoryError | OverflowError | InvalidOperation):
+    if isinstance(error, RecursionError | OverflowError | InvalidOperation):
         return f"The record is not taken: {reason_of(error)}.", "Correct what writes it."
     return f"The record is not taken: {_defect(error)}.", "Report it, with this message and the record."
 

@@ -44,6 +44,7 @@ from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import Schema
 from connectors.errors import DataError, RegistryError
+from connectors.machine_errors import refuse_machine
 from connectors.registry.patience import Patience
 from connectors.rejection import Stage
 from connectors.transforms.names import PREDICATES, TRANSFORMS
@@ -80,6 +81,7 @@ class TransformStage(Struct):
         except RegistryError:
             raise
         except Exception as error:
+            refuse_machine(error)
             raise RejectedError(Stage.TRANSFORMATION, self.predicate_name, error, self.unseen) from error
         try:
             return self.transform.apply(record)
@@ -89,6 +91,7 @@ class TransformStage(Struct):
             error.step = self.name
             raise
         except Exception as error:
+            refuse_machine(error)
             raise RejectedError(Stage.TRANSFORMATION, self.name, error, self.unseen) from error
 
 
@@ -261,6 +264,7 @@ class Chain:
         except RegistryError as error:
             raise rows.located(error, row) from error
         except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
+            refuse_machine(error)
             rows.rejected[row] = _why(
                 RejectedError(Stage.KEY_CONVERTER, identity.name, error, self._key.unseen_written)
             )
@@ -356,6 +360,7 @@ class Chain:
                     if left < 0:
                         raise too_long(size)
                 except Exception as error:
+                    refuse_machine(error)
                     unseen = self._unseen_headers
                     raise RejectedError(Stage.HEADER_CONVERTER, self._header_name, error, unseen) from error
             encoded.append((name, data))

@@ -16,7 +16,8 @@ from connectors.converters.converter import Converter
 from connectors.data.bounds import check_size
 from connectors.data.growth import Room, most_written, too_long
 from connectors.data.record import Header
-from connectors.errors import CompilerError, PortionLateError, RegistryError
+from connectors.errors import MachineError, PortionLateError, RegistryError
+from connectors.machine_errors import refuse_machine
 from connectors.registry.patience import Patience
 from connectors.rejection import Rejection, Stage, unexpected
 from connectors.transforms.transform import Side
@@ -105,6 +106,7 @@ class Conversion(Struct):
         except RegistryError:
             raise
         except Exception as error:
+            refuse_machine(error)
             raise RejectedError(self.stage, self.name, error, self.unseen) from error
 
     def is_null(self, headers: Sequence[Header], data: bytes) -> bool:
@@ -114,7 +116,8 @@ class Conversion(Struct):
             return self.converter.to_connect_data("", list(headers), data)[1] is None
         except RegistryError:
             raise
-        except Exception:  # noqa: BLE001  # a schema may hold anything
+        except Exception as error:  # noqa: BLE001  # a schema may hold anything
+            refuse_machine(error)
             return False
 
     def write(self, topic: str, headers: list[Header], schema: Any, value: Any, room: Room, size: int) -> bytes | None:
@@ -131,11 +134,12 @@ class Conversion(Struct):
             if self.rewrites and len(data or b"") > most_written(size):  # a schema that the source's form has not
                 raise too_long(size)
         except RegistryError as error:
-            may_quote = not isinstance(error, PortionLateError | CompilerError)
+            may_quote = not isinstance(error, PortionLateError | MachineError)
             if self.unseen_written and may_quote:  # it may name what is registered
                 raise type(error)(f"{_NOT_WRITTEN}: {NOT_SHOWN} {places_of(self.unseen_written)}", _WRITE_OUT) from None
             raise
         except Exception as error:
+            refuse_machine(error)
             raise RejectedError(self.stage, self.writer_name, error, self.unseen_written) from error
         return data
 

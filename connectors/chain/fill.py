@@ -27,6 +27,7 @@ from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import check_size
 from connectors.data.record import Header
 from connectors.errors import RegistryError
+from connectors.machine_errors import refuse_machine
 from connectors.registry.patience import Patience
 
 _PLAIN: Final = re.compile(rb"[A-Za-z0-9_.:\- ]+")
@@ -127,7 +128,8 @@ class ValueFill:
         try:
             taken = [name for name in wanted if name not in before.unavailable and own.fields.take(name, before.fields)]
             return Filled(own.fields.data(), left - len(taken)) if taken else Filled(value, left)
-        except Exception:  # noqa: BLE001  # a schema may hold anything: it is the record's own
+        except Exception as error:  # noqa: BLE001  # a schema may hold anything: it is the record's own
+            refuse_machine(error)
             return Filled(value, left)
 
     def _read(self, value: bytes, headers: Headers) -> _Read | None:
@@ -138,7 +140,8 @@ class ValueFill:
             return _Read(fields, frozenset() if fields is None else self._unavailable(fields))
         except RegistryError:
             raise
-        except Exception:  # noqa: BLE001  # as above
+        except Exception as error:  # noqa: BLE001  # as above
+            refuse_machine(error)
             return None
 
     def _unavailable(self, fields: WrittenFields) -> frozenset[str]:

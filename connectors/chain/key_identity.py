@@ -15,6 +15,7 @@ from connectors.data.growth import Room
 from connectors.data.kept import Kept
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
+from connectors.machine_errors import refuse_machine
 from connectors.registry.answers import SchemaId
 from connectors.rejection import reason_of
 
@@ -219,5 +220,6 @@ def compared(identity: KeyIdentity, headers: Sequence[Header], key: bytes) -> Co
         return identity.of(headers, key)
     except RegistryError:
         raise
-    except Exception:  # noqa: BLE001  # a schema may hold anything
+    except Exception as error:  # noqa: BLE001  # a schema may hold anything
+        refuse_machine(error)
         return Compared(UNREADABLE + key, None)

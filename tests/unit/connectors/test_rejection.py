@@ -30,7 +30,6 @@ ERRORS = [
     IndexError("list index out of range"),
     EOFError(),
     RecursionError("maximum recursion depth exceeded"),
-    MemoryError(),
     OverflowError("Python int too large to convert to C int"),
     InvalidOperation([InvalidOperation]),
     ValueError("Exceeds the limit (4300 digits) for integer string conversion"),

@@ -1,0 +1,41 @@
+"""Tells errors that a machine makes from those that a record makes: a record is rejected for its own alone."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+from connectors.errors import MachineError
+
+_NUMBERS: Final = frozenset(
+    {errno.EAGAIN, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS}
+)
+"""What a system says if it has no memory, processes, files or room left. A library may raise others of these errors for
+a record: a time that is too large for a C function, for one."""
+_NO_THREAD: Final = "can't start new thread"
+"""What Python says if the process may have no more of them; the error has no class of its own."""
+_MEND: Final = (
+    "The connector is tried again. See what the machine, or the container, is short of: memory, files (ulimit -n), "
+    "processes and threads (ulimit -u), or room in the folder of TMPDIR."
+)
+
+
+def refuse_machine(error: BaseException) -> None:
+    """Raises MachineError if `error`, or one that it came from, says that the machine lacks something.
+
+    Each record is bounded before it is worked on, so memory that is short is no property of one.
+    """
+    link: BaseException | None = error
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        if _is_of_machine(link):
+            said = " ".join(str(link).split())[:200].removesuffix(".") or "memory is short"
+            raise MachineError(f"The machine lacks what it takes to read or write a record: {said}.", _MEND) from None
+        link = link.__cause__ or link.__context__
+
+
+def _is_of_machine(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in _NUMBERS
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _NO_THREAD in str(error))
