@@ -134,7 +134,7 @@ class RegistryAnswer(Struct, frozen=True):
 
         No more is shown of that: it quotes names of an earlier schema, which anyone may have registered.
         """
-        text = self._message[:_READ]
+        text = without(self._message, forms_of(*self._withheld(self._message)))[:_READ]  # words may be a password
         said = [*_CONFLICT.findall(text), *_PLACE.findall(text)]
         return ", ".join(list(dict.fromkeys(said))[:_MOST_CONFLICTS]) or "it gives no kind of error"
 

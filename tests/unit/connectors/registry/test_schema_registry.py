@@ -270,6 +270,15 @@ def test_of_an_incompatible_schema_the_kinds_of_error_and_their_places_are_shown
     assert len(caught.value.message) < 1_000
 
 
+def test_a_password_that_looks_like_a_kind_of_error_is_not_shown() -> None:
+    """An answer may repeat what it was sent."""
+    answer = httpx.Response(409, json={"error_code": 409, "message": "READER_FIELD_MISSING at /fields/1 for PASS_WORD"})
+    texts: dict[str, Any] = {"basic_auth_credentials_source": "USER_INFO", "basic_auth_user_info": "reguser:PASS_WORD"}
+    with pytest.raises(DataError, match="READER_FIELD_MISSING, /fields/1") as caught:
+        registry(httpx.MockTransport(lambda _: answer), **texts).register("s", RegisteredSchema(SCHEMA))
+    assert "PASS_WORD" not in caught.value.message
+
+
 @pytest.mark.parametrize("message", ["x" * 100_000, ["x"], {"a": 1}, "\ud800", 7])
 def test_what_a_registry_says_is_shown_in_part(message: Any) -> None:
     """A text, in one line of bounded length that UTF-8 can write."""
