@@ -1,9 +1,10 @@
 """Decides which password is checked next: a right one gets in however many others guess.
 
 To check a password takes some 50 ms of a core on purpose, so they are checked one after another, and who asks most must
-not come first. Addresses take turns, whatever names each asks for; and as long as one waits that has guessed wrong
-nothing lately, those that have wait for it. So a right password from an address of its own waits for the check that
-is under way and for one of each other address that has not guessed yet, and a guesser is such an address once.
+not come first. Addresses take turns, whatever names each asks for, by rank: those that have given a right password
+lately and no wrong one since, those of which nothing is known, and those that have guessed wrong. So a right password
+from an address of its own waits for the check that is under way and for one of each other address that has not guessed
+yet, and a guesser is such an address once. From an address that has given one before it waits for no guesser.
 
 A proxy is one address: there each name may take a part of its places.
 """
@@ -14,6 +15,7 @@ import asyncio
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Final
 
 import bcrypt
@@ -31,11 +33,23 @@ CHECKS_OF_NAME: Final = 6
 """How many of these may be for one name: who guesses one user's password leaves room for other users of a proxy."""
 FAILED_MS: Final = 600_000
 """How long an address counts as one that guesses, from its last wrong password on."""
+RIGHT_MS: Final = 7 * 24 * 3_600_000
+"""How long an address counts as one that has given a right password: over a weekend."""
 MOST_FAILED: Final = 10_000
 """Addresses that are remembered as such, 2 MB; those that guessed last. To use more takes a guesser 500 s of checks."""
+MOST_RIGHT: Final = 10_000
+"""Addresses that are remembered as those that have given a right password; those that did so last."""
 _NETWORK: Final = 64
 """Bits of an IPv6 address that count: one machine has all addresses with the same ones."""
 _AGAIN: Final = "Ask again later; a password that was right is not checked again."
+
+
+class _Rank(IntEnum):
+    """Which addresses come first, and give no place to those after them."""
+
+    RIGHT = 0
+    UNKNOWN = 1
+    GUESSES = 2
 
 
 class _Check(Struct, eq=False):
@@ -69,6 +83,8 @@ class PasswordChecks:
         self._waiting: OrderedDict[str, list[_Check]] = OrderedDict()
         # When (monotonic ms) each address gave a wrong password last, the latest at the end; changed by `_note`.
         self._failed: OrderedDict[str, int] = OrderedDict()
+        # When (monotonic ms) each address gave a right password last, the latest at the end; changed by `_note`.
+        self._right: OrderedDict[str, int] = OrderedDict()
         # Takes one check after the other while any waits; None while none does.
         self._taking: asyncio.Task[None] | None = None
 
@@ -91,20 +107,19 @@ class PasswordChecks:
     def _admit(self, address: str, name: str) -> None:
         """Makes room for one more check. Raises BusyError if its address or name has as many as it may, or all have.
 
-        A check of an address that guesses gives its place to one of an address that does not.
+        If all have, one of the lowest rank gives its place to an address of a higher one.
         """
         own = self._waiting.get(address, [])
         if len(own) >= CHECKS_OF_ADDRESS or sum(each.name == name for each in own) >= CHECKS_OF_NAME:
             raise _busy(f"{len(own)} checks of passwords wait for this address.")
         if sum(map(len, self._waiting.values())) < MOST_WAITING:
             return
-        guessing = [each for each in self._waiting if self._guesses(each)]
-        if self._guesses(address) or not guessing:
+        longest = max(self._waiting, key=lambda each: (self._rank(each), len(self._waiting[each])))
+        if self._rank(longest) <= self._rank(address):
             raise _busy(f"{MOST_WAITING} checks of passwords wait.")
-        longest = max(guessing, key=lambda each: len(self._waiting[each]))
         last = self._waiting[longest][-1]
         self._leave(longest, last)
-        last.outcome.set_exception(_busy("Others come before an address that has given wrong passwords."))
+        last.outcome.set_exception(_busy("Addresses that have given right passwords, or no wrong ones, come first."))
 
     def _leave(self, address: str, check: _Check) -> None:
         """Takes a check out of those that wait, if it still does."""
@@ -134,25 +149,30 @@ class PasswordChecks:
             if not check.outcome.done():
                 check.outcome.set_exception(error)
             return
-        if not is_right:
-            self._note(address)
+        self._note(address, is_right=is_right)
         if not check.outcome.done():
             check.outcome.set_result(is_right)
 
     def _next(self) -> str:
         """Returns the address that has the next turn."""
-        return next((each for each in self._waiting if not self._guesses(each)), next(iter(self._waiting)))
+        return min(self._waiting, key=self._rank)  # the first of several
 
-    def _guesses(self, address: str) -> bool:
-        failed_ms = self._failed.get(address)
-        return failed_ms is not None and self._clock.monotonic_ms() - failed_ms < FAILED_MS
+    def _rank(self, address: str) -> _Rank:
+        now_ms = self._clock.monotonic_ms()
+        failed_ms, right_ms = self._failed.get(address), self._right.get(address)
+        if failed_ms is not None and now_ms - failed_ms < FAILED_MS:
+            return _Rank.GUESSES
+        return _Rank.RIGHT if right_ms is not None and now_ms - right_ms < RIGHT_MS else _Rank.UNKNOWN
 
-    def _note(self, address: str) -> None:
-        """Remembers that an address has given a wrong password."""
-        self._failed[address] = self._clock.monotonic_ms()
-        self._failed.move_to_end(address)
-        if len(self._failed) > self._most_failed:
-            self._failed.popitem(last=False)
+    def _note(self, address: str, *, is_right: bool) -> None:
+        """Remembers what an address has given: after a wrong password the right ones before it count no more."""
+        if not is_right:
+            self._right.pop(address, None)
+        noted, most = (self._right, MOST_RIGHT) if is_right else (self._failed, self._most_failed)
+        noted[address] = self._clock.monotonic_ms()
+        noted.move_to_end(address)
+        if len(noted) > most:
+            noted.popitem(last=False)
 
 
 def _is_password(password: bytes, hashed: bytes) -> bool:

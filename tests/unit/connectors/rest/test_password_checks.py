@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from connectors.rest.password_checks import (
     CHECKS_OF_NAME,
     FAILED_MS,
     MOST_WAITING,
+    RIGHT_MS,
     PasswordChecks,
 )
 from tests.support.clocks import ManualClock
@@ -104,6 +106,33 @@ def test_a_place_is_made_for_who_has_not_guessed_wrong() -> None:
     run(scenario)
 
 
+def test_addresses_that_nobody_knows_keep_none_out_that_has_logged_in() -> None:
+    """It has a place and the next turn, until it gives a wrong password, or for a week."""
+    clock = ManualClock()
+
+    async def scenario(checks: PasswordChecks, checked: Checked) -> None:
+        async def is_kept_out(address: str, number: int) -> bool:
+            """Returns whether all places are taken by addresses that nobody knows; otherwise it is checked first."""
+            checked.passwords.clear()
+            tasks = [begun(checks, f"10.{number}.0.{each}", b"guess", f"n{each}") for each in range(MOST_WAITING)]
+            refused = await refusals([*tasks, begun(checks, address, RIGHT)])
+            assert len(refused) == 1
+            assert refused == [MOST_WAITING] or checked.passwords[0] == RIGHT
+            return refused == [MOST_WAITING]
+
+        assert await is_kept_out("10.0.0.1", 1)
+        assert await checks.is_right("10.0.0.1", "ann", RIGHT, b"")
+        assert not await is_kept_out("10.0.0.1", 2)
+        clock.advance(RIGHT_MS)
+        assert await is_kept_out("10.0.0.1", 3)
+        assert await checks.is_right("10.0.0.1", "ann", RIGHT, b"")
+        await fail(checks, "10.0.0.1")
+        clock.advance(FAILED_MS)
+        assert await is_kept_out("10.0.0.1", 4)
+
+    run(scenario, clock=clock)
+
+
 def test_an_address_and_a_name_have_a_part_of_the_places() -> None:
     """Other users of a proxy are let in while one is guessed for."""
 
@@ -144,12 +173,12 @@ def test_addresses_of_one_machine_are_one(guesser: str, other: str, is_same: boo
 
 def test_a_wrong_password_is_forgotten_after_a_while() -> None:
     """And so is that of an address that many others have come after."""
-    clock = ManualClock()
+    clock, others = ManualClock(), count()
 
     async def order(checks: PasswordChecks, checked: Checked, address: str) -> bool:
         """Returns whether the address comes before one that has given none."""
         checked.passwords.clear()
-        await asyncio.gather(begun(checks, address, b"own"), begun(checks, "10.8.8.8", RIGHT))
+        await asyncio.gather(begun(checks, address, b"own"), begun(checks, f"10.8.8.{next(others)}", RIGHT))
         return checked.passwords[0] == b"own"
 
     async def scenario(checks: PasswordChecks, checked: Checked) -> None:
