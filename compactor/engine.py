@@ -24,7 +24,9 @@ from compactor.errors import (
     TAKE_UP,
     KeyfoldError,
     MissingFileError,
+    PortionTooLargeError,
     PublishInterruptedError,
+    StoppedError,
     TopicGoneError,
     TruncatedError,
 )
@@ -87,17 +89,20 @@ class Engine:
         # thread.
         self._aside: Mapping[str, str] = {}
 
-    def take(self, batch: Batch, now_ms: int) -> None:
+    def take(self, batch: Batch, now_ms: int, paused: Callable[[], bool] = lambda: False) -> None:
         """Ingests what the tasks of `intake` have written, and publishes what is due with it.
 
-        Offsets that are ingested already are left out, so a batch may come again. Whatever it raises closes the engine:
-        IngestError, StorageError, FencedError, and what publishing raises.
+        Offsets that are ingested already are left out, so a batch may come again. Raises StoppedError if `paused`
+        returns True while values are filled, and PortionTooLargeError: then nothing was taken, and the engine goes on.
+        Whatever else it raises closes the engine: IngestError, StorageError, FencedError, and what publishing raises.
         """
         with self._turn:
             self._check_open()
             self._clock_warnings.observe(now_ms)
             try:
-                self._take(batch, now_ms)
+                self._take(batch, now_ms, paused)
+            except (PortionTooLargeError, StoppedError):
+                raise
             except BaseException:
                 self._closed = True
                 raise
@@ -205,12 +210,12 @@ class Engine:
         finally:
             self._turn.release()
 
-    def _take(self, batch: Batch, now_ms: int) -> None:
+    def _take(self, batch: Batch, now_ms: int, paused: Callable[[], bool]) -> None:
         if not self._settings.sets_topics_aside:
             self._without_rejected(batch, now_ms)  # before topics are added that only a refused batch has
         self._admit(batch, now_ms)
         sound = self._without_truncated(self._without_rejected(batch, now_ms), now_ms)
-        admitted = self._filled(self._without_late(sound, now_ms), now_ms)
+        admitted = self._filled(self._without_late(sound, now_ms), now_ms, paused)
         hit("ingest.before-commit")
         self._catalog.commit(lambda state: appends(state, admitted, now_ms), now_ms)
         self._running = self._running.after(part.file.path for part in batch.parts)
@@ -223,7 +228,7 @@ class Engine:
         target = replace(self.intake.target, arrived_ms=now_ms)
         return self._decided(lambda state: without_late(self._catalog.storage, state, batch, target))
 
-    def _filled(self, batch: Batch, now_ms: int) -> Batch:
+    def _filled(self, batch: Batch, now_ms: int, paused: Callable[[], bool]) -> Batch:
         """Takes steps 3c and 3d."""
         fill = self._fill
         if fill is None:
@@ -231,7 +236,7 @@ class Engine:
         target = replace(self.intake.target, arrived_ms=now_ms)
         storage = self._catalog.storage
         filled, counts = self._decided(
-            lambda state: with_filled(storage, state, batch, target, fill, stopped=lambda: self._closed)
+            lambda state: with_filled(storage, state, batch, target, fill, stopped=lambda: self._closed or paused())
         )
         self.counters.add_all(counts)
         return filled

@@ -25,6 +25,7 @@ KeyfoldError                      base: a message and a next action
 ├── IngestError                   a batch does not continue the log
 │   ├── TopicGoneError            what a batch was read from is gone or another topic since; retriable
 │   ├── GapError                  records between the log's end and the batch are missing; retriable
+│   ├── PortionTooLargeError      a portion needs more memory than it may have; fewer records at a time do not
 │   ├── TruncatedError            tables of the source were emptied; retriable
 │   └── RejectedRecordError       a record that cannot be folded, and errors.tolerance is none
 ├── FoldError                     a fold or a snapshot could not be made from its runs
@@ -200,6 +201,10 @@ class RejectedRecordError(IngestError):
     """A record cannot be folded (it has no key) and `errors.tolerance` is `none`."""
 
     is_of_record = True
+
+
+class PortionTooLargeError(IngestError):
+    """What a portion needs at once is more than it may have: nothing of it was taken, and fewer records may fit."""
 
 
 class TruncatedError(IngestError):

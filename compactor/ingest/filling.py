@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compactor.errors import IngestError, StoppedError
+from compactor.errors import PortionTooLargeError, StoppedError
 from compactor.fold.latest_per_key import is_foldable
 from compactor.ingest.appends import Batch
 from compactor.ingest.kept_records import brought, needed_of
@@ -32,7 +32,7 @@ from compactor.storage.base import Storage
 
 HELD_BYTES: Final = 256 << 20
 """Bytes of values that a portion may need at once: those of records with a placeholder, and of the ones before them. A
-portion that needs more is refused with the setting that makes portions smaller, as the worker has other connectors."""
+portion that needs more is read again in smaller ones, as the worker has other connectors."""
 
 FILLED: Final = "records_filled"
 LEFT: Final = "records_left_unfilled"
@@ -60,9 +60,9 @@ def with_filled(
 ) -> tuple[Batch, Counter[str]]:
     """Returns `batch` with filled values, in files of their own if there are any, and how many were filled and not.
 
-    Files are written to `target` but with names of the batch's job. Raises IngestError for a portion that needs more
-    than `held_bytes`; StoppedError once `stopped` returns True; DamagedFileError, MissingFileError, StorageError; and
-    what `fill` raises.
+    Files are written to `target` but with names of the batch's job. Raises PortionTooLargeError for a portion that
+    needs more than `held_bytes`; StoppedError once `stopped` returns True; DamagedFileError, MissingFileError,
+    StorageError; and what `fill` raises.
     """
     counts: Counter[str] = Counter({FILLED: 0, LEFT: 0, UNREADABLE: 0})
     logs = state.by_partition()
@@ -134,7 +134,7 @@ class _Portion:
     def _hold(self, value: bytes | None) -> bytes | None:
         self._room -= len(value or b"")
         if self._room < 0:
-            raise IngestError(
+            raise PortionTooLargeError(
                 f"{self._log.tp}: filling the records from offset {self._log.end} on takes more than "
                 f"{self._held_bytes:,} bytes of their values at once.",
                 "Set max.offsets.per.trigger, so that fewer records are taken at a time.",

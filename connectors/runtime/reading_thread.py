@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from compactor.errors import OutcomeUnknownError, PublishInterruptedError
+from compactor.errors import OutcomeUnknownError, PortionTooLargeError, PublishInterruptedError, StoppedError
 from compactor.ingest.appends import Batch
 from connectors.clock import Clock
 from connectors.errors import UnreachableError
@@ -161,12 +161,27 @@ class ReadingThread(CancellableJob):
             return
         if isinstance(batch, Offer):
             batch = self._read_apart(batch, subscription, stop)
-        if batch is not None:
-            self._engine.take(batch, self._clock.now_ms())
+        if batch is not None and self._is_taken(batch, subscription):
             warn_of_truncates(self._options.connector, batch.ranges)
             subscription.taken(batch)
             self._took()
             self._ticks.begin_pause("publish")
+
+    def _is_taken(self, batch: Batch, subscription: Subscription) -> bool:
+        """Has the engine take `batch`; returns False if nothing of it was: it is read again, or in smaller ones."""
+        try:
+            self._engine.take(batch, self._clock.now_ms(), self._paused.is_set)
+        except StoppedError:
+            if not self._paused.is_set():
+                raise
+            subscription.read_again()
+            return False
+        except PortionTooLargeError as error:
+            if not subscription.read_smaller():
+                raise
+            _log.warning("a portion is read again in smaller ones", reason=error.message)
+            return False
+        return True
 
     def _read_apart(self, offer: Offer, subscription: Subscription, stop: threading.Event) -> Batch | None:
         """Has an offer read on a thread of its own, as publishing by the clock goes on meanwhile.

@@ -194,10 +194,17 @@ class Portion(Struct, frozen=True):
         suspect = replace(self, trouble=replace(self.trouble, suspect=True))
         return suspect if self.state in OVER else suspect._unread(arrived_ms)
 
-    @_event(State.READ_APART)
+    @_event(State.READY, State.READ_APART)
     def given_up(self, arrived_ms: int) -> Portion:
-        """A read apart has ended without an answer, as the connector pauses: it is read again."""
-        return self._unread(arrived_ms)
+        """Nothing of it was taken, as the connector pauses while it is read apart, or filled: it is read again."""
+        return replace(self, batch=None)._unread(arrived_ms)
+
+    @_event(State.READY, State.READ_APART)
+    def too_large(self) -> Portion:
+        """Nothing of it was taken, as it needs too much at once: half as many offsets are read next."""
+        assert self.offer is not None
+        most = max(1, plan.size(self.offer.ranges) // 2)
+        return self._idle(self.position, replace(self.trouble, unread=True, most=most))
 
     @_event(State.READY, State.READ_APART, State.FAILED, State.CLOSED)
     def taken(self, batch: Batch) -> Portion:

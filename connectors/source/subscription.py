@@ -8,7 +8,8 @@
     level-0-writer                                                  is too large for that; FAILED by an error
     query, driver-link     abandon()                                READ_APART, IDLE if it is too large for that
     reading-NAME           next(), taken(); pause(), resume()       IDLE again, by taken()
-                           leave_out(); read_again()                stays what it is
+                           read_smaller(), read_again()             IDLE; READ_APART
+                           leave_out()                              stays what it is
     any                    fail(), close()                          FAILED, CLOSED
 
 docs/design.md ("Threads and processes") says what each thread does.
@@ -179,9 +180,17 @@ class Subscription:
         self._change(lambda portion: portion.taken(batch))
 
     def read_again(self) -> None:
-        """Gives up a read apart that a pause has ended: after the pause the same is read, under another number."""
+        """Gives up what a pause has ended before it was taken: after the pause the same is read, by another number."""
         now_ms = self._clock.now_ms()
         self._change(lambda portion: portion.given_up(now_ms))
+
+    def read_smaller(self) -> bool:
+        """Gives up a portion that needs too much at once for one half as large; returns False if it has one offset."""
+        offer = self.portion.offer
+        if offer is None or plan.size(offer.ranges) < 2:
+            return False
+        self._change(Portion.too_large)
+        return True
 
     def _change(self, event: Callable[[Portion], Portion]) -> Portion:
         """Makes `event` happen to the portion, and wakes who waits for that; returns the portion after it."""

@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, IngestError, StoppedError
+from compactor.errors import CatalogError, PortionTooLargeError, StoppedError
 from compactor.ingest.filling import with_filled
 from compactor.model.record import TopicPartition
 from compactor.ports import Filled, Headers
@@ -194,7 +194,7 @@ def test_values_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_portion_that_needs_too_much_is_refused(tmp_path: Path) -> None:
-    """The error names the setting that makes portions smaller."""
+    """It is read again in smaller ones; the error names the setting that makes portions smaller."""
     simulation = Simulation(None, tmp_path, fills=True)
     simulation.perform(Restart(INDEXED))
     simulation.perform(Ingest((rec(b"1|" + bytes(100)),)))
@@ -204,7 +204,7 @@ def test_a_portion_that_needs_too_much_is_refused(tmp_path: Path) -> None:
     batch = gathered(cast("DataFrame", frame))
     made, counted = with_filled(storage, state, batch, target(storage), filling.FillOfBars())
     assert (counted["records_filled"], len(made.parts)) == (3, 1)
-    with pytest.raises(IngestError, match=re.escape("Set max.offsets.per.trigger")):
+    with pytest.raises(PortionTooLargeError, match=re.escape("Set max.offsets.per.trigger")):
         with_filled(storage, state, batch, target(storage), filling.FillOfBars(), held_bytes=300)
     assert log_of(state).end == 1
     with pytest.raises(StoppedError):  # and whatever is left of one ends with a stop

@@ -18,8 +18,10 @@ from compactor.errors import (
     FencedError,
     KeyfoldError,
     OutcomeUnknownError,
+    PortionTooLargeError,
     PositionError,
     PublishInterruptedError,
+    StoppedError,
     StorageError,
 )
 from compactor.ingest.appends import Batch
@@ -57,6 +59,8 @@ class Delivered:
         self.waits: list[int] = []
         self.said: list[str] = []
         self.closed = False
+        self.halves = True
+        """Whether a portion has more than one offset."""
         self.left_out = frozenset[str]()
         self.silent_from_ms: int | None = None
         """When the source falls silent; None if it answers."""
@@ -80,6 +84,10 @@ class Delivered:
 
     def read_again(self) -> None:
         self.said.append("read again")
+
+    def read_smaller(self) -> bool:
+        self.said.append("read smaller")
+        return self.halves
 
     def pause(self) -> None:
         self.said.append("pause")
@@ -299,6 +307,40 @@ def test_a_pause_gives_up_what_is_read_apart(apart: Callable[[Any], None]) -> No
     reading.paused.clear()
     assert reading.thread.join(TIMEOUT_S)
     assert (reading.thread.failure, len(reading.times("take"))) == (None, 1)
+
+
+def test_a_pause_gives_up_what_is_being_filled() -> None:
+    """Nothing of it was taken: it is read again once the connector is resumed."""
+    reading = Reading(BATCH, BATCH)
+
+    def take(_: Batch, __: int, paused: Callable[[], bool]) -> None:
+        if not reading.subscription.said.count("pause"):
+            assert not paused()
+            reading.paused.set()
+            assert paused()
+            raise StoppedError("A stop came.")
+
+    reading.engine.take.side_effect = take
+    reading.thread.start()
+    wait_until(lambda: reading.thread.is_paused, "it is paused", TIMEOUT_S)
+    assert reading.subscription.said == ["resume", "read again", "pause"]
+    reading.paused.clear()
+    assert reading.thread.join(TIMEOUT_S)
+    assert (reading.thread.failure, reading.subscription.taken_batches) == (None, [BATCH])
+
+
+@pytest.mark.parametrize("halves", [True, False])
+def test_a_portion_that_needs_too_much_at_once_is_read_in_smaller_ones(*, halves: bool) -> None:
+    """One of a single offset cannot be: the connector fails with what to set."""
+    reading = Reading(BATCH, BATCH)
+    reading.subscription.halves = halves
+    reading.engine.take.side_effect = [PortionTooLargeError("Too much."), None]
+    reading.run()
+    assert reading.subscription.said.count("read smaller") == 1
+    if halves:
+        assert (reading.thread.failure, reading.subscription.taken_batches) == (None, [BATCH])
+    else:
+        assert isinstance(reading.thread.failure, PortionTooLargeError)
 
 
 def test_an_error_ends_it(apart: Callable[[Any], None]) -> None:

@@ -74,6 +74,7 @@ EVENTS: dict[str, Callable[[Portion], Portion]] = {
     "abandoned": lambda before: before.abandoned(ARRIVED_MS),
     "taken": lambda before: before.taken(WHOLE),
     "given_up": lambda before: before.given_up(ARRIVED_MS),
+    "too_large": lambda before: before.too_large(),
     "failed": lambda before: before.failed(ERROR),
     "closed": lambda before: before.closed(),
 }
@@ -92,6 +93,9 @@ ALLOWED: dict[tuple[State, str], State] = {
     (State.READY, "taken"): State.IDLE,
     (State.READ_APART, "taken"): State.IDLE,
     (State.READ_APART, "given_up"): State.READ_APART,
+    (State.READY, "given_up"): State.READ_APART,
+    (State.READ_APART, "too_large"): State.IDLE,
+    (State.READY, "too_large"): State.IDLE,
     **{(state, "failed"): State.FAILED for state in set(State) - OVER},
     **{(state, "closed"): State.CLOSED for state in State},
 }
@@ -160,6 +164,13 @@ def test_what_a_slow_job_leaves_is_read_by_jobs_for_which_its_turn_suffices() ->
     assert again.taken(replace(WHOLE, read_s=1.0)).trouble == Trouble(most=4)
     last = replace(again, trouble=Trouble(most=100))
     assert last.taken(replace(WHOLE, read_s=1.0)).trouble == Trouble()
+
+
+@pytest.mark.parametrize("state", [State.READY, State.READ_APART])
+def test_what_needs_too_much_at_once_is_read_by_halves(state: State) -> None:
+    """From where it began; what was read of it is let go."""
+    after = portion(state).too_large()
+    assert after == Portion(OPTIONS, position=START, trouble=Trouble(unread=True, most=3))
 
 
 @pytest.mark.parametrize(
