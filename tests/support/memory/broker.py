@@ -6,16 +6,18 @@ What Spark's tasks must reach lies in the files of a store, the rest in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from compactor.generation.tombstones import Compare
 from compactor.model.actions import AddPartition, AddTopic, AnyAction
 from compactor.model.log import PartitionLog, generation_of
+from compactor.model.output_partitions import that_may_hold
 from compactor.model.position import Position, Tail, Unknown
 from compactor.model.record import RangeRead, TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import CatalogState, deal
 from compactor.ports import Publisher
 from compactor.storage.base import Storage
 from tests.support.memory.journal import CommittedPosition, Event, Journal, JournalEntry, OutputTopic
@@ -91,9 +93,12 @@ class MemoryBroker:
         names = sorted({read.tp.topic for read in reads if read.tp not in known})
         topics = [self.topics[name] for name in names if name in self.topics]
         starts = {read.tp: read.lo for read in reversed(reads)}
-        added = [_added(topic) for topic in topics if topic.name not in state.topics]
+        added = [_added(topic, state) for topic in topics if topic.name not in state.topics]
         new = [tp for topic in topics for tp in _partitions(topic) if tp not in known]
-        return (*added, *(self._partition(state, number, tp, starts) for number, tp in enumerate(new)))
+        if not state.is_of_topics:
+            return (*added, *(self._partition(state, number, tp, starts) for number, tp in enumerate(new)))
+        buckets = dict(zip(new, deal(new, state.logs, state.buckets, whole_topics=True), strict=True))
+        return (*added, *(replace(self._partition(state, 0, tp, starts), bucket=buckets[tp]) for tp in new))
 
     def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, Position | None]:
         """See Broker."""
@@ -102,8 +107,10 @@ class MemoryBroker:
 
     def tail(self, state: CatalogState, log: PartitionLog) -> Tail:
         """See Broker."""
-        sent = self.output.records.get(log.tp, ())
-        records = [one for one in sent if one.generation == generation_of(log) and not one.is_synthetic]
+        places = [other.tp for other in that_may_hold(state, log)]
+        sent = [one for place in places for one in self.output.records.get(place, ()) if one.tp == log.tp]
+        sent = [one for one in sent if one.generation == generation_of(log) and not one.is_synthetic]
+        records = sorted(sent, key=lambda one: one.source_offset)
         if not records or state.topics[log.topic].output is None:
             return None
         return records[-1].source_offset if self.source_headers else Unknown.UNKNOWN
@@ -154,5 +161,12 @@ def _partitions(topic: MemoryTopic) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for number in range(len(topic.ends))]
 
 
-def _added(topic: MemoryTopic) -> AddTopic:
-    return AddTopic(topic=topic.name, topic_id=topic.id, output=topic.output, output_id=topic.output_id)
+OUTPUTS: Final = 2
+"""Partitions of an output over which keys are spread (scope=topic)."""
+
+
+def _added(topic: MemoryTopic, state: CatalogState) -> AddTopic:
+    outputs = OUTPUTS if state.is_of_topics and topic.output is not None else UNSET
+    return AddTopic(
+        topic=topic.name, topic_id=topic.id, output=topic.output, output_id=topic.output_id, outputs=outputs
+    )

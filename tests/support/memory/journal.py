@@ -36,6 +36,13 @@ class OutputRecord(OfPartition, Struct, frozen=True, kw_only=True):
     generation: int = 1
     retires: bool = False
     """Whether it is a tombstone for another encoding of the key of the record behind it, whose source offset it has."""
+    place: int | None = None
+    """The number of its output partition, if that is not the number of its source partition (scope=topic)."""
+
+    @property
+    def output_tp(self) -> TopicPartition:
+        """Its output partition, with the name of the source topic."""
+        return TopicPartition(self.topic, self.partition if self.place is None else self.place)
 
     @property
     def is_synthetic(self) -> bool:
@@ -116,11 +123,12 @@ class OutputTopic:
     def take(self, entry: JournalEntry) -> None:
         """Applies `entry`."""
         for record in entry.records:
-            end = self.ends.get(record.tp, 0)
-            self.ends[record.tp] = end + 1
+            tp = record.output_tp
+            end = self.ends.get(tp, 0)
+            self.ends[tp] = end + 1
             if entry.event is Event.COMMITTED:
-                self.records.setdefault(record.tp, []).append(replace(record, offset=end))
-        for tp in {record.tp for record in entry.records}:
+                self.records.setdefault(tp, []).append(replace(record, offset=end))
+        for tp in {record.output_tp for record in entry.records}:
             self.ends[tp] += 1
         self.letters += entry.letters
         self.positions.update({one.tp: one.position for one in entry.positions})

@@ -20,6 +20,7 @@ from compactor.model.position import Position
 from compactor.model.publish_plan import PublishPlan, PublishResult, PublishTarget
 from compactor.model.record import TopicPartition
 from compactor.storage.base import Storage
+from connectors.sinks.partitioner import partitions_of
 from tests.support.memory.journal import (
     REFUSED,
     CommittedPosition,
@@ -105,7 +106,7 @@ class _Transaction(NamedTuple):
 
     def written(self, tp: TopicPartition) -> int:
         """Counts all that goes to the output partition of `tp`."""
-        return sum(one.tp == tp for one in self.records)
+        return sum(one.output_tp == tp for one in self.records)
 
 
 def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transaction]:
@@ -118,15 +119,25 @@ def _transactions(plan: PublishPlan, rows: Rows, most: int) -> Iterator[_Transac
     ends = {target.tp: target.end for target in plan.targets}
     published = {target.tp for target in plan.targets if target.output is not None}
     numbers = {target.tp: target.generation.number if target.generation else 1 for target in plan.targets}
+    outputs = {target.topic: target.outputs for target in plan.targets}
     last = {**dict.fromkeys(ends, starts[-1]), **{_tp(row): n // most * most for n, row in enumerate(rows)}}
     for start in starts:
         part = rows[start : start + most]
         inside = {_tp(row): int(row["offset"]) + 1 for row in part}
         whole = {tp: ends[tp] for tp, place in last.items() if place == start}
         sent = [(row, one) for row in part for one in output_records(row, numbers[_tp(row)])]
-        kept = tuple(one for row, one in sent if not _is_letter(row, one) and one.tp in published)
+        kept = tuple(_placed(one, outputs) for row, one in sent if not _is_letter(row, one) and one.tp in published)
         letters = tuple(one for row, one in sent if _is_letter(row, one))
         yield _Transaction(kept, letters, {**inside, **whole})
+
+
+def _placed(record: OutputRecord, outputs: Mapping[str, int | None]) -> OutputRecord:
+    """Returns `record` in the output partition of its key, if keys are spread over `outputs` of its topic."""
+    count = outputs[record.topic]
+    if count is None:
+        return record
+    (place,) = partitions_of(pa.array([record.key], pa.binary()), count).tolist()
+    return replace(record, place=place)
 
 
 def _is_letter(row: Mapping[str, Any], sent: OutputRecord) -> bool:
@@ -158,7 +169,8 @@ class _Task:
             self._append(lambda _: JournalEntry(event=Event.ABORTED, bucket=self._plan.bucket, records=records))
         self._strike(PublishStep.SENT, number)
         before = self._journal.read().ends.copy()  # no other producer writes to these partitions, or this one is fenced
-        self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in transaction.offsets})
+        moved = [target.tp for target in self._moved(transaction)]
+        self.sent.update({tp: self._after(tp, before.get(tp, 0), transaction) for tp in moved})
         first = next(iter(transaction.offsets))
         self.sent[first] = replace(self.sent[first], transactions=self.sent[first].transactions + 1)
         self._append(lambda _: self._committed(transaction))
@@ -203,7 +215,8 @@ class _Task:
         )
 
     def _moved(self, transaction: _Transaction) -> list[PublishTarget]:
-        return [target for target in self._plan.targets if target.tp in transaction.offsets]
+        written = {one.output_tp for one in transaction.records}
+        return [target for target in self._plan.targets if target.tp in transaction.offsets or target.tp in written]
 
     def _position(self, target: PublishTarget) -> Position:
         sent = self.sent[target.tp]
@@ -225,7 +238,7 @@ class _Task:
         refused = sum(each.tp == tp and each.value == REFUSED for each in transaction.letters)
         return replace(
             sent,
-            end=transaction.offsets[tp],
+            end=transaction.offsets.get(tp, sent.end),
             output_offset=high_watermark + written if written else sent.output_offset,
             records=sent.records + records,
             dead_letters=sent.dead_letters + letters,

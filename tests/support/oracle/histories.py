@@ -106,12 +106,13 @@ def history(number: int, length: int) -> list[steps.AnyStep]:
     """Returns `length` random steps, after a Restart that configures the connector.
 
     In every third history keys are compared by an identity; three of five have another order than the offset; in every
-    fourth values are filled.
+    fourth values are filled. In every seventh, but for those, a key has one winner over all partitions of a topic.
     """
     chance = _Chance(number)
     first: list[steps.AnyStep] = [steps.AnyCase()] if chance.any_case else []
     first += [] if chance.order is None else [steps.OrderedBy(chance.order)]
     first += [steps.Fills()] if chance.fills else []
+    first += [steps.OfTopics()] if chance.of_topics else []
     return [*first, Restart(chance.settings()), *(chance.step() for _ in range(length))]
 
 
@@ -123,6 +124,7 @@ class _Chance:
         self.order = ORDERS[number % len(ORDERS)]
         self._headers = HEADERS if self.order is None else RANKED
         self.fills = number % 4 == 2
+        self.of_topics = number % 7 == 5 and not self.fills
         self._random = Random(number)
         self._kinds: tuple[tuple[int, Callable[[], steps.AnyStep]], ...] = (
             (2, Tick),
@@ -151,7 +153,7 @@ class _Chance:
 
     def settings(self) -> Settings:
         """Draws the settings of a Restart."""
-        deletes = self._of((False, False, True))
+        deletes = self._of((False, False, True)) and not self.of_topics
         return Settings(
             lag=self._of((0, 0, 200, 500)),
             max_lag=self._of((FOREVER, 500)),

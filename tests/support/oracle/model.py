@@ -91,6 +91,8 @@ class LogModel:
         self.last_fold_ms: int | None = None
         self.planned = {start}
         self.sent = {start}
+        # Of a topic with one winner per key: offsets of records that a clean has left out for another log's.
+        self.beaten: set[int] = set()
         # Offsets of records that lost by the order as they came.
         self.late: set[int] = set()
         # The rank of what was kept of each key, before each action since the last that ingested: records are decided
@@ -196,8 +198,17 @@ class LogModel:
 
     def base(self) -> list[KeptRecord]:
         """Returns the records of the base run."""
-        found = (row for row in self.latest(self.start, self.clean_end) if row["offset"] not in self.dropped)
-        return [KeptRecord(row, self.horizons.get(row["offset"])) for row in found]
+        return [KeptRecord(row, self.horizons.get(row["offset"])) for row in self.base_rows()]
+
+    def base_rows(self) -> list[Row]:
+        """Returns the records of the base run without their horizons."""
+        gone = self.dropped | self.beaten
+        return [row for row in self.latest(self.start, self.clean_end) if row["offset"] not in gone]
+
+    def place(self, row: Row) -> tuple[bool, tuple[int, ...], int, int]:
+        """Returns by what the records of a key are compared over the partitions of a topic: the greater wins."""
+        rank = self._taken.get(row["offset"], self._source.rank(row))
+        return row["offset"] >= 0, rank, self.tp.partition, row["offset"]
 
     def kept(self, log: PartitionLog) -> list[KeptRecord]:
         """Returns the records of `log`: below clean_end the base run, above it all that merges have not removed."""
@@ -331,6 +342,8 @@ class LogModel:
             return
         now_ms, self.clean_end = action.at_ms, action.end
         self.last_fold_ms = max(now_ms, self.last_fold_ms or now_ms)
+        if self._source.of_topics:
+            return  # all logs of the topic are looked at together (`topics.cleaned`)
         horizon = min(self.last_fold_ms + settings.delete_retention, FOREVER)
         for kept in self.base():
             if kept.row["value"] is None and kept.horizon is None:
@@ -346,6 +359,8 @@ class Model:
         self.logs: dict[TopicPartition, LogModel] = {}
         self.snapshots: dict[str, dict[TopicPartition, ExpectedSnapshot]] = {}
         self.state = CatalogState()
+        # Of topics with one winner per key: records that a tombstone had beaten when it was dropped.
+        self.dead: set[tuple[TopicPartition, int]] = set()
         self._source = source
         self._output = output
 
@@ -367,7 +382,7 @@ class Model:
             tp = action.tp
             self.logs[tp] = LogModel(self._source, tp, action.start, action.backlog_end or 0)
         elif isinstance(action, Reorder):
-            self._source.order = action.order
+            self._source.named_order = action.order
         elif isinstance(action, Refill):
             self._source.fills = action.fill is not UNSET
         elif isinstance(action, BeginGeneration):
@@ -381,6 +396,7 @@ class Model:
     def _begin(self, action: BeginGeneration, now_ms: int) -> Iterator[str]:
         """Checks that a generation begins with tombstones for what a reader of the output has."""
         tp, generation = action.tp, action.generation
+        self.dead = {each for each in self.dead if each[0] != tp}
         seen = self._source.seen[tp]
         if generation.number != self.logs[tp].number + 1 or generation.first_end not in seen:
             yield f"generation {self.logs[tp].number + 1} should begin, up to one of {seen}"

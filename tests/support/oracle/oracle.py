@@ -6,10 +6,14 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compactor.catalog.commits import Commit, commit_path, list_versions, read
+from compactor.catalog.commits import Commit, commit_path, list_versions
+from compactor.catalog.commits import read as read_commit
+from compactor.model.actions import AddSnapshot, Clean
 from compactor.model.record import TopicPartition
 from compactor.model.state import BY_OFFSET, CatalogState
-from tests.support.oracle import log_contents, lookups, output, retention, snapshots, steps
+from compactor.runs.reader import read
+from compactor.runs.scan import OffsetRange
+from tests.support.oracle import log_contents, lookups, output, retention, snapshots, steps, topics
 from tests.support.oracle.model import Model
 from tests.support.oracle.named_ids import NamedIds
 from tests.support.oracle.simulation import Simulation
@@ -23,7 +27,7 @@ class Oracle:
     """One connector from its creation on. `spark` None: LocalSpark.
 
     `any_case`: keys have an identity (`identity`); `order`: which record of a key wins (compaction.order); `fills`:
-    values are filled (`filling`).
+    values are filled (`filling`); `of_topics`: a key has one winner over all partitions of a topic.
     """
 
     def __init__(
@@ -34,8 +38,10 @@ class Oracle:
         any_case: bool = False,
         order: str = BY_OFFSET,
         fills: bool = False,
+        of_topics: bool = False,
     ) -> None:
-        self.simulation = Simulation(spark, folder, any_case=any_case, order=order, fills=fills)
+        self.simulation = Simulation(spark, folder, any_case=any_case, order=order, fills=fills, of_topics=of_topics)
+        self._of_topics = of_topics
         self.model = Model(self.simulation.source, lambda: self.simulation.broker.output)
         self._dumps = log_contents.LogContents(self.simulation.storage)
         self._look_ups = lookups.LookUps(self.simulation.storage)
@@ -74,9 +80,24 @@ class Oracle:
         yield from (f"{path} is named and not there" for path in state.paths if not simulation.storage.exists(path))
         yield from log_contents.violations(state, model, self._dumps)
         yield from self._look_ups.violations(state, self._dumps)
+        if self._of_topics:
+            yield from self._of_topics_violations()
+            return
         skips = any(settings.unchanged == "skip" for settings in simulation.settings.values())
         yield from output.violations(state, model, sent, simulation.tampered, skips=skips)
         yield from snapshots.violations(state, self._shelf, model.snapshots, sent)
+        yield from self._ids.violations(simulation.broker.entries)
+
+    def _of_topics_violations(self) -> Iterator[str]:
+        """Yields the same of the output and of snapshots, if a key has one winner over all partitions of a topic."""
+        simulation, model = self.simulation, self.model
+        state, sent = simulation.components.catalog.state, simulation.broker.output
+        yield from topics.violations(state, model, sent, simulation.tampered)
+        for taken in state.snapshots:
+            loaded, moments = self._shelf.load(taken), model.snapshots[taken.id]
+            yield from snapshots.record_violations(loaded, moments)
+            if loaded.manifest.generations == snapshots.generations(model.logs[tp] for tp in moments):
+                yield from topics.resumed(loaded, taken.topic, model, sent)
         yield from self._ids.violations(simulation.broker.entries)
 
     def _done(self, step: steps.AnyStep, before: CatalogState, uncertain: Collection[TopicPartition]) -> Iterator[str]:
@@ -86,8 +107,12 @@ class Oracle:
         match step:
             case Tick() | Ingest():
                 under_way = [log.tp for log in before.logs if log.published < log.folded_end]
+                if self._of_topics:
+                    yield from topics.unpublished(self.model, under_way, now_ms, settings)
+                    yield from topics.reader_violations(state, self.model, simulation.broker.output)
+                    return
                 yield from output.unpublished(self.model, under_way, now_ms, settings)
-            case Round():
+            case Round() if not self._of_topics:
                 logs = [log for log in before.logs if log.tp not in uncertain]
                 yield from retention.missed(logs, state, now_ms, settings)
                 logs = [state.log(log.tp) for log in logs]
@@ -101,7 +126,19 @@ class Oracle:
         simulation = self.simulation
         newest = list_versions(simulation.storage).newest
         for version in range(self._version + 1, newest + 1):
-            commit = read(simulation.storage, commit_path(version), Commit)
-            yield from self.model.take(commit, simulation.settings[commit.epoch], simulation.times)
+            commit = read_commit(simulation.storage, commit_path(version), Commit)
+            settings = simulation.settings[commit.epoch]
+            yield from self.model.take(commit, settings, simulation.times)
+            if self._of_topics:
+                yield from topics.cleaned(self.model, commit.actions, settings, self._offsets_in_base)
+                for action in commit.actions:
+                    if isinstance(action, AddSnapshot):
+                        yield from topics.snapshot_violations(self.model, action)
             self._latest_ms = max(self._latest_ms, commit.at_ms)
         self._version = newest
+
+    def _offsets_in_base(self, clean: Clean) -> list[int]:
+        """Returns the offsets of the records of a base run."""
+        offsets = OffsetRange(tp=clean.tp, start=clean.base.start, end=clean.base.end, runs=(clean.base,))
+        batches = read(self.simulation.storage, offsets, ("offset",))
+        return [offset for batch in batches for offset in batch["offset"].to_pylist()]

@@ -49,7 +49,7 @@ def violations(
         yield from (f"{log.tp}: {wrong}" for wrong in _follower(mine, everything))
         yield from (f"{log.tp}: {wrong}" for wrong in _points(log, records, log.tp in tampered))
         letters = [one.source_offset for one in output.letters if (one.tp, one.generation) == (log.tp, mine.number)]
-        yield from (f"{log.tp}: {wrong}" for wrong in _letters(mine, letters, log.tp in tampered))
+        yield from (f"{log.tp}: {wrong}" for wrong in letters_violations(mine, letters, log.tp in tampered))
 
 
 def _stream(mine: LogModel, records: Sequence[OutputRecord], tampered: bool) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _stream(mine: LogModel, records: Sequence[OutputRecord], tampered: bool) -> 
         if one.source_offset >= other.source_offset or one.offset >= other.offset:
             yield f"source offset {other.source_offset} comes after {one.source_offset}"
     for record in records:
-        if not _same(record, truth.get(record.source_offset)):
+        if not same_record(record, truth.get(record.source_offset)):
             yield f"{record} is not {truth.get(record.source_offset)}"
 
 
@@ -85,7 +85,8 @@ def _retired(mine: LogModel, records: Sequence[OutputRecord]) -> Iterator[str]:
                 yield f"{one} is followed by {other}"
 
 
-def _same(record: OutputRecord, source: OutputRecord | None) -> bool:
+def same_record(record: OutputRecord, source: OutputRecord | None) -> bool:
+    """Returns whether a record of the output is that of the source."""
     if source is None:
         return False
     fields = ("tp", "key", "value", "headers", "timestamp", "timestamp_type")
@@ -152,7 +153,8 @@ def _cut(point: OutputPoint, records: Sequence[OutputRecord], tampered: bool) ->
         yield f"{point} would miss {missed} and repeat {again}"
 
 
-def _letters(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator[str]:
+def letters_violations(mine: LogModel, letters: Sequence[int], tampered: bool) -> Iterator[str]:
+    """Yields what is wrong with the dead letters of a log, given their offsets."""
     expected = [row["offset"] for row in mine.rows(mine.first, mine.published) if row["key"] is None]
     keyed = {row["offset"] for row in mine.rows(mine.first, mine.published) if row["key"] is not None}
     found = [offset for offset in letters if offset < mine.published and offset not in keyed]  # those were refused

@@ -44,7 +44,8 @@ def run(history: Sequence[steps.AnyStep], spark: SparkSession | None = None) -> 
         order = next((step.order for step in history if isinstance(step, steps.OrderedBy)), BY_OFFSET)
         any_case = any(isinstance(step, steps.AnyCase) for step in history)
         fills = any(isinstance(step, steps.Fills) for step in history)
-        Oracle(spark, Path(folder), any_case=any_case, order=order, fills=fills).run(history)
+        of_topics = any(isinstance(step, steps.OfTopics) for step in history)
+        Oracle(spark, Path(folder), any_case=any_case, order=order, fills=fills, of_topics=of_topics).run(history)
 
 
 def failure(history: Sequence[steps.AnyStep]) -> str | None:

@@ -31,7 +31,7 @@ from compactor.model.actions import SetBuckets
 from compactor.model.log import PartitionLog
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import BY_OFFSET, BYTES
+from compactor.model.state import BY_OFFSET, BYTES, OF_TOPIC, CatalogState
 from compactor.publish.changelog import Changelog
 from compactor.publish.executors import PublishExecutor
 from compactor.quarantine.quarantine import QuarantineManager
@@ -42,7 +42,7 @@ from connectors.runtime.offset_change import Choose, every_log
 from tests.support.clocks import ManualClock
 from tests.support.engine import gathered, source_frame
 from tests.support.local_spark import LocalFrame, LocalSpark
-from tests.support.memory.broker import MemoryBroker
+from tests.support.memory.broker import OUTPUTS, MemoryBroker
 from tests.support.memory.offset_changer import MemoryOffsetChanger
 from tests.support.oracle import filling, fold_methods, identity, steps
 from tests.support.oracle.source import Source
@@ -99,8 +99,9 @@ class Simulation:
         any_case: bool = False,
         order: str = BY_OFFSET,
         fills: bool = False,
+        of_topics: bool = False,
     ) -> None:
-        self.source = Source(identity.compared if any_case else None, order, fills=fills)
+        self.source = Source(identity.compared if any_case else None, order, fills=fills, of_topics=of_topics)
         self.clock = ManualClock(BASE_MS)
         self.storage = LocalStorage(str(folder / "store" / CONNECTOR))
         self.shelf = LocalStorage(str(folder / "shelf"))
@@ -175,7 +176,7 @@ class Simulation:
                 self.components = self._begin(components.settings, step)
             case Tamper():
                 self._tamper(step)
-            case steps.AnyCase() | steps.OrderedBy() | steps.Fills():
+            case steps.AnyCase() | steps.OrderedBy() | steps.Fills() | steps.OfTopics():
                 pass  # the source has them from its beginning on
             case _:
                 _keep(components, step, now_ms)
@@ -201,6 +202,8 @@ class Simulation:
     def _announce(self, tp: TopicPartition) -> None:
         """Gives the broker the source topic with its ends."""
         names = [each for each in PARTITIONS if each.topic == tp.topic]
+        if self.source.of_topics:  # its last partition comes once that has a record
+            names = [each for each in names if each.partition < OUTPUTS or self.source.ends[each]]
         topic = self.broker.topics.get(tp.topic) or self.broker.add_topic(tp.topic, len(names))
         topic.ends[:] = [self.source.ends[each] for each in names]
 
@@ -219,10 +222,11 @@ class Simulation:
         self.settings[catalog.state.epoch + 1] = settings
         named = BYTES if self.source.compare is None else identity.NAME
         fill = filling.NAME if self.source.fills else UNSET
-        if (self.source.order, named, fill) != (BY_OFFSET, BYTES, UNSET):
+        scope = OF_TOPIC if self.source.of_topics else "partition"
+        if (self.source.named_order, named, scope, fill) != (BY_OFFSET, BYTES, "partition", UNSET):
             state = catalog.state
-            order, fill = (state.order, state.fill) if catalog.version else (self.source.order, fill)
-            catalog.require(order, named, "partition", fill)
+            order, fill = (state.order, state.fill) if catalog.version else (self.source.named_order, fill)
+            catalog.require(order, named, scope, fill)
         catalog.take_over("test", now_ms)
         self.broker.fence(range(max(settings.buckets, catalog.state.buckets)))
         if catalog.state.buckets != settings.buckets:
@@ -242,12 +246,25 @@ class Simulation:
 
     def _choice(self, change: steps.ChangeOffset) -> Choose:
         tp = PARTITIONS[change.place]
+        if self.source.of_topics:
+            return self._choice_of_topic(change)
         offset = None if change.offset is None else min(change.offset, self.source.ends[tp])
         return lambda state: OffsetChange(
             offsets={tp: offset} if tp in state.by_partition() else {},
             anew=offset is None or change.anew,
             accepts_loss=True,
         )
+
+    def _choice_of_topic(self, change: steps.ChangeOffset) -> Choose:
+        """Has all partitions of the topic begin again."""
+
+        def choose(state: CatalogState) -> OffsetChange:
+            logs = state.logs_of(PARTITIONS[change.place].topic)
+            offset = change.offset if change.anew else None
+            offsets = {log.tp: None if offset is None else min(offset, self.source.ends[log.tp]) for log in logs}
+            return OffsetChange(offsets=offsets, anew=True, accepts_loss=True)
+
+        return choose
 
     def _life(self, settings: Settings, catalog: Catalog) -> Components:
         engine_settings = EngineSettings(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import UNSET, UnsetType
 
 from compactor.model.actions import AddSnapshot
 from compactor.model.record import TopicPartition
@@ -16,7 +17,7 @@ from compactor.snapshot import manifest
 from compactor.storage.base import Storage
 from tests.support.engine import Row
 from tests.support.memory.journal import REFUSED, OutputRecord, OutputTopic
-from tests.support.oracle.model import ExpectedSnapshot
+from tests.support.oracle.model import ExpectedSnapshot, LogModel
 from tests.support.oracle.output import apply_records
 
 _LAST_MS: Final = 9_223_372_036_854_774
@@ -67,12 +68,12 @@ def violations(
     """Yields what is wrong with the snapshots that `state` names; `expected` is what each must contain."""
     for taken in state.snapshots:
         loaded, moments = shelf.load(taken), expected[taken.id]
-        yield from (f"snapshot {taken.id}: {wrong}" for wrong in _records(loaded, moments))
+        yield from (f"snapshot {taken.id}: {wrong}" for wrong in record_violations(loaded, moments))
         for tp, moment in moments.items():
             yield from (f"snapshot {taken.id}, {tp}: {wrong}" for wrong in _resumed(loaded, tp, moment, output))
 
 
-def _records(loaded: Loaded, moments: Mapping[TopicPartition, ExpectedSnapshot]) -> Iterator[str]:
+def record_violations(loaded: Loaded, moments: Mapping[TopicPartition, ExpectedSnapshot]) -> Iterator[str]:
     """Checks that it has the last record of each key at the vector, by (partition, offset), without tombstones."""
     vector = {str(tp.partition): moment.end for tp, moment in moments.items()}
     if loaded.manifest.source_offsets != vector:
@@ -82,6 +83,12 @@ def _records(loaded: Loaded, moments: Mapping[TopicPartition, ExpectedSnapshot])
         yield f"{loaded.rows} should be {expected}"
     if loaded.manifest.records != len(expected):
         yield f"the manifest counts {loaded.manifest.records} records, there are {len(expected)}"
+
+
+def generations(logs: Iterable[LogModel]) -> dict[str, int] | UnsetType:
+    """Returns the generations of some logs as a manifest has them."""
+    numbers = {log.tp.partition: log.number for log in logs}
+    return manifest.by_partition(numbers) if any(number > 1 for number in numbers.values()) else UNSET
 
 
 def _shown(row: Row) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from compactor.generation.tombstones import Compare
-from compactor.model.order import BARE, FIELD
+from compactor.model.order import BARE, FIELD, TIMESTAMP
 from compactor.model.record import KEY_ENCODING, KEY_IDENTITY, ORDER_VALUE, TopicPartition
 from compactor.model.state import BY_OFFSET
 from tests.support.engine import Row, range_report, row
@@ -16,16 +16,25 @@ class Source:
     """The records of all partitions, by offset, and their end offsets; `seen` are the ends that a change has read.
 
     `compare` finds by what keys are compared; None: by their bytes. `order` says which record of a key wins. `fills`:
-    values are filled (`filling`). A field that they are ordered by has what the last header of its name has.
+    values are filled (`filling`). `of_topics`: a key has one winner over all partitions of a topic. A field that they
+    are ordered by has what the last header of its name has.
     """
 
-    def __init__(self, compare: Compare | None = None, order: str = BY_OFFSET, *, fills: bool = False) -> None:
+    def __init__(
+        self, compare: Compare | None = None, order: str = BY_OFFSET, *, fills: bool = False, of_topics: bool = False
+    ) -> None:
         self.compare = compare
-        self.order = order
+        self.named_order = order
+        self.of_topics = of_topics
         self.fills = fills
         self.rows: dict[TopicPartition, list[Row]] = {tp: [] for tp in PARTITIONS}
         self.ends: dict[TopicPartition, int] = dict.fromkeys(PARTITIONS, 0)
         self.seen: dict[TopicPartition, set[int]] = {tp: set() for tp in PARTITIONS}
+
+    @property
+    def order(self) -> str:
+        """By what records are ordered: over the partitions of a topic by time, if nothing else is named."""
+        return TIMESTAMP if self.of_topics and self.named_order == BY_OFFSET else self.named_order
 
     def add(self, rec: SourceRecord, now_ms: int) -> None:
         """Appends `rec`."""

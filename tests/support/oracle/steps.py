@@ -182,10 +182,15 @@ class Fills(NamedTuple):
     """Values are filled (`filling`) from the beginning on; among the first steps, or none."""
 
 
+class OfTopics(NamedTuple):
+    """A key has one winner over all partitions of a topic from the beginning on; among the first steps, or none."""
+
+
 PlainStep: TypeAlias = (
     AnyCase
     | OrderedBy
     | Fills
+    | OfTopics
     | Ingest
     | Tick
     | Round
