@@ -38,7 +38,7 @@ def refuse_others(state: CatalogState, connector: str, asked: Rules) -> None:
 
 def _changes(created: Rules, asked: Rules) -> str:
     """Returns in words which of the rules differ."""
-    settings = ("compaction.order", "compaction.key.identity", "scope", "compaction.fill")
+    settings = ("compaction.order", "compaction.key.identity", "compaction.scope", "compaction.fill")
     named = zip(settings, map(_word, created), map(_word, asked), strict=True)
     return ", ".join(f"{what} was {was} at the first start and is {now} now" for what, was, now in named if was != now)
 

@@ -140,6 +140,11 @@ class ConnectorConfig(BaseModel):
     key_identity: Identity = _compaction("compaction.key.identity", "bytes", importance="medium")
     """By what two keys are compared: their bytes, the JSON value that they hold, or the value of a registry's Avro.
     Fixed at the first start ([converters.md](converters.md#key-identity))."""
+    scope: Annotated[Literal["partition", "topic"], ANY_CASE] = _compaction(
+        "compaction.scope", "partition", importance="medium"
+    )
+    """Whether a key has one winner in each partition, or one over all partitions of a topic, by time
+    ([semantics.md](semantics.md#one-winner-over-a-topic)). Fixed at the first start."""
     order: Order = _compaction("compaction.order", "offset", importance="medium")
     """Which record of a key wins ([semantics.md](semantics.md#another-order)). `resync` applies another one."""
     fill: Filling = _compaction("compaction.fill", "none", importance="medium")
@@ -185,7 +190,7 @@ class ConnectorConfig(BaseModel):
     )
     """Whether the files of the state get an index of their keys, so that `keyfold get` need not read all keys.
 
-    `auto`: if `publish.unchanged`, `compaction.key.identity`, `compaction.order` or `compaction.fill` needs it. With an
+    `auto`: if `publish.unchanged`, `compaction.key.identity` or another `compaction.…` setting needs it. With an
     index, files that have none get one by the next full fold of their partition."""
     bootstrap_fold_enable: Flag = _fold("bootstrap.fold.enable", "true", importance="medium")
     """Fold the backlog that a new topic has before anything of it is published, so that a reader of a fresh output

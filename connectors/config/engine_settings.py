@@ -45,7 +45,7 @@ def engine_settings(connector: ConnectorConfig) -> EngineSettings:
 def needs_index(connector: ConnectorConfig) -> bool:
     """Returns whether runs get an index of their keys: `auto` is yes if another setting needs one."""
     compares = connector.key_identity != "bytes" or connector.order != "offset" or connector.fill != "none"
-    needed = connector.publish_unchanged == "skip" or compares
+    needed = connector.publish_unchanged == "skip" or compares or connector.scope == "topic"
     return connector.state_index == "always" or (connector.state_index == "auto" and needed)
 
 

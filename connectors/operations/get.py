@@ -15,6 +15,7 @@ from compactor.errors import MissingFileError
 from compactor.lookup.latest import OUTLINES, LookUpRoom, latest_records
 from compactor.lookup.records_at import FileOutlines
 from compactor.model.log import PartitionLog
+from compactor.model.order import values_of
 from compactor.model.record import KEY_IDENTITY, TIMESTAMP_TYPES
 from compactor.model.state import CatalogState
 from compactor.storage.base import Storage
@@ -76,6 +77,8 @@ def get(
 ) -> KeyAnswer:
     """Returns the latest kept record of each of `keys`, in their order, in each log that has one.
 
+    If a key has one winner over all partitions of a topic, that one is returned of the logs that are asked.
+
     `state_of` gives the catalog's newest state, which is asked for again if a vacuum came between; `chosen` gives the
     logs of it that are asked. `outlines` remember and verify files; `holding` is told how many bytes the records take
     so far.
@@ -88,7 +91,8 @@ def get(
     while True:
         logs = chosen(state)
         try:
-            records = list(_records(storage, logs, compared, outlines, LookUpRoom(most_bytes, holding)))
+            order = state.record_order if state.is_of_topics else None
+            records = list(_records(storage, logs, compared, outlines, LookUpRoom(most_bytes, holding), order))
             kept = {key for key, _ in records}
             absent = (key for key, as_compared in zip(keys, compared, strict=True) if as_compared not in kept)
             return KeyAnswer(tuple(_in_order(records, compared)), tuple(logs), tuple(absent))
@@ -137,12 +141,31 @@ def _records(
     keys: Sequence[bytes],
     outlines: FileOutlines,
     room: LookUpRoom,
+    order: str | None,
 ) -> Iterator[tuple[bytes, KeyRecord]]:
-    """Yields each record with what its key is compared by."""
+    """Yields each record with what its key is compared by; with an `order` the one of a key that wins in its topic."""
     wanted = pa.array(keys, pa.binary())
+    best: dict[tuple[str, bytes], tuple[Rank, KeyRecord]] = {}
     for log in logs:
-        for row in latest_records(storage, log, wanted, outlines, room).to_pylist():
-            yield row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
+        table = latest_records(storage, log, wanted, outlines, room)
+        ranks = [None] * table.num_rows if order is None else list(_ranks(log, table, order))
+        for row, rank in zip(table.to_pylist(), ranks, strict=True):
+            key, kept = row["key"] if row[KEY_IDENTITY] is None else row[KEY_IDENTITY], _record(log, row)
+            if rank is None:
+                yield key, kept
+            elif (log.topic, key) not in best or rank > best[log.topic, key][0]:
+                best[log.topic, key] = rank, kept
+    yield from ((key, kept) for (_, key), (_, kept) in best.items())
+
+
+Rank = tuple[bool, bool, Any, int]
+"""By what records of a key in several partitions are compared: of the source, its order's value if any, partition."""
+
+
+def _ranks(log: PartitionLog, table: pa.Table, order: str) -> Iterator[Rank]:
+    for batch in table.to_batches():
+        for offset, value in zip(batch["offset"].to_pylist(), values_of(batch, order).to_pylist(), strict=True):
+            yield offset >= 0, value is not None, value or 0 if not isinstance(value, bytes) else value, log.partition
 
 
 def _record(log: PartitionLog, row: dict[str, Any]) -> KeyRecord:

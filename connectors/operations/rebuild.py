@@ -21,7 +21,7 @@ from compactor.model.actions import AddTopic, AnyAction, RenewTopic, RestoreLog
 from compactor.model.log import PartitionLog, Run, generation_of
 from compactor.model.position import Position
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import OF_TOPIC, CatalogState
 from compactor.rebuild.plan import LostLog, check, ids_of, position_of, restored
 from compactor.runs import paths
 from compactor.runs.writer import RunTarget, write_run
@@ -77,6 +77,12 @@ def rebuild(
     output does not tell enough, and nothing was changed; ConflictError if a worker runs it; UnreachableError,
     StorageError.
     """
+    if connector.scope == OF_TOPIC:
+        raise RebuildError(
+            f"Connector {connector.name}: with compaction.scope=topic the output does not tell how its logs were.",
+            "Move its folder in storage.location away and delete its output and its group (keyfold delete "
+            "CONNECTOR.json --outputs): the next run reads the source again.",
+        )
     storage = connector_storage(worker, connector.name)
     clients, now_ms = ClientSettings.of(worker, connector), SYSTEM_CLOCK.now_ms()
     logs: list[RebuiltLog] = []

@@ -209,7 +209,8 @@ def take_over(
         _refuse_lost(storage, connector, kafka.admin(clients.admin()))
     asked = connector.order, UNSET if connector.fill == "none" else connector.fill
     order, fill = (catalog.state.order, catalog.state.fill) if changes_rules and catalog.version else asked
-    catalog.require(order, _IDENTITY.get(connector.key_identity, connector.key_identity), "partition", fill)
+    identity = _IDENTITY.get(connector.key_identity, connector.key_identity)
+    catalog.require(order, identity, connector.scope, fill)
     owner = owner_lock.this_process(start=start.number).text
     catalog.take_over(owner, now_ms, _pause, lambda other: start.is_before(owner_lock.parse(other)))
     hit("takeover.epoch")

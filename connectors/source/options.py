@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compactor.ingest.ingest import Intake
-from compactor.model.state import BY_OFFSET
+from compactor.model.state import BY_OFFSET, OF_TOPIC
 from connectors.chain.spec import ChainSpec, is_plain
 from connectors.chain.task_growth import GROWTH_MAX
 from connectors.config.selection import pattern
@@ -129,7 +129,7 @@ def source_options(
 def _max_offsets(connector: ConnectorConfig) -> int | None:
     """Returns max.offsets.per.trigger, at most ORDERED_MAX if records have another order, or are filled."""
     most = connector.max_offsets_per_trigger
-    is_looked_up = connector.order != BY_OFFSET or connector.fill != "none"
+    is_looked_up = connector.order != BY_OFFSET or connector.fill != "none" or connector.scope == OF_TOPIC
     return min(most or ORDERED_MAX, ORDERED_MAX) if is_looked_up else most
 
 

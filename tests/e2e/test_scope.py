@@ -1,0 +1,159 @@
+"""One winner per key over all partitions of a topic, on a real broker (compaction.scope=topic)."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compactor.errors import CatalogError
+from connectors.errors import OutputError
+from tests.support.cli import invoke
+from tests.support.deployment import Deployment
+from tests.support.kafka import Read, ToSend, add_partitions, consume_all, create_topic, produce
+from tests.support.records import BASE_MS, read_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Table = dict[bytes | None, bytes]
+
+
+@pytest.fixture
+def deployment(deployment: Deployment) -> Deployment:
+    """The folder's own, with one winner per key over its topic."""
+    deployment.settings |= {"compaction.scope": "topic", "min.cleanable.dirty.ratio": 1}
+    return deployment
+
+
+def changes(seed: int, count: int, partitions: int, first_ms: int) -> list[ToSend]:
+    """Returns changes of few keys, each in a random partition, with times that rise and sometimes fall."""
+    chance = random.Random(seed)
+    return [
+        ToSend(
+            chance.randrange(partitions),
+            f"key-{chance.randrange(30)}".encode(),
+            None if chance.random() < 0.2 else f"{seed}-{number}".encode(),
+            (),
+            first_ms + 10 * number - chance.choice((0, 0, 0, 95)),
+        )
+        for number in range(count)
+    ]
+
+
+def winners(deployment: Deployment) -> Table:
+    """Returns the value of each key by its record with the highest time, partition and offset in the source."""
+    best: dict[bytes | None, Read] = {}
+    for record in consume_all(deployment.bootstrap, deployment.topic):
+        known = best.get(record.key)
+        if known is None or _rank(record) > _rank(known):
+            best[record.key] = record
+    return {key: record.value for key, record in best.items() if record.value is not None}
+
+
+def _rank(record: Read) -> tuple[int, int, int]:
+    return record.timestamp_ms, record.partition, record.offset
+
+
+def table(records: list[Read]) -> Table:
+    """Returns what a reader has that takes the last record of each key."""
+    last = {record.key: record.value for record in records}
+    return {key: value for key, value in last.items() if value is not None}
+
+
+def broken(deployment: Deployment) -> list[str]:
+    """Returns what is wrong with the output: records that came twice, in the wrong order, or to another partition."""
+    wrong: list[str] = []
+    newest: dict[tuple[int, bytes | None], int] = {}
+    seen: set[tuple[bytes | None, bytes | None]] = set()
+    places: dict[bytes | None, set[int]] = {}
+    for record in consume_all(deployment.bootstrap, deployment.output):
+        headers = dict(record.headers)
+        source, offset = headers["keyfold.source.partition"], headers["keyfold.source.offset"]
+        if (source, offset) in seen:
+            wrong.append(f"{record} came twice")
+        seen.add((source, offset))
+        if newest.get((record.partition, source), -1) >= int(offset or b""):
+            wrong.append(f"{record} comes after {newest[record.partition, source]}")
+        newest[record.partition, source] = int(offset or b"")
+        places.setdefault(record.key, set()).add(record.partition)
+    return wrong + [f"{key!r} is in {found}" for key, found in places.items() if len(found) > 1]
+
+
+def partitions_by_java(deployment: Deployment) -> dict[bytes | None, int]:
+    """Returns the partition of each key, as librdkafka's partitioner chooses that is compatible with Java's."""
+    name = create_topic(deployment.bootstrap, f"{deployment.topic}.keys", 2)
+    keys = {record.key for record in consume_all(deployment.bootstrap, deployment.topic)}
+    produce(deployment.bootstrap, name, [ToSend(-1, key, b"") for key in keys], partitioner="murmur2")
+    return {record.key: record.partition for record in consume_all(deployment.bootstrap, name)}
+
+
+def test_one_winner_over_partitions_that_become_more(spark: SparkSession, deployment: Deployment) -> None:
+    """A key's record goes to the partition of Kafka's default partitioner, also once the source has more partitions."""
+    produce(deployment.bootstrap, deployment.topic, changes(1, 200, 2, BASE_MS))
+    deployment.run_once(spark)
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+    add_partitions(deployment.bootstrap, deployment.topic, 3)
+    produce(deployment.bootstrap, deployment.topic, changes(2, 200, 3, BASE_MS + 1_000))
+    state = deployment.run_once(spark)
+    records = consume_all(deployment.bootstrap, deployment.output)
+    assert table(records) == winners(deployment)
+    assert broken(deployment) == []
+    by_java = partitions_by_java(deployment)
+    assert {record.key: record.partition for record in records} == {
+        record.key: by_java[record.key] for record in records
+    }
+    assert state.topics[deployment.topic].outputs == 2
+    assert {log.bucket for log in state.logs} == {state.logs[0].bucket}
+    manifest, rows = read_snapshot(deployment)
+    assert {key: value for (_, key), (_, value) in rows.items()} == winners(deployment)
+    assert (manifest["scope"], manifest["output_offsets"].keys()) == ("topic", {"0", "1"})
+    connector, worker = map(str, deployment.write())
+    for key, value in list(winners(deployment).items())[:3]:
+        got = invoke("get", connector, (key or b"").decode(), "--worker", worker, "--text")
+        (line,) = got.stdout.splitlines()
+        assert json.loads(line)["value"] == value.decode()
+
+
+def test_killed_while_it_publishes(spark: SparkSession, deployment: Deployment) -> None:
+    """What was planned keeps its end, and what was passed over has its winner sent."""
+    deployment.publishing_only()
+    produce(deployment.bootstrap, deployment.topic, changes(3, 150, 2, BASE_MS))
+    deployment.run_once(spark)
+    produce(deployment.bootstrap, deployment.topic, changes(4, 150, 2, BASE_MS + 700))
+    with deployment.process("--once", failpoints="publish.offsets=sleep:600000") as worker:
+        worker.until_logged("failpoint publish.offsets")
+        worker.signal_all(signal.SIGKILL)
+        worker.wait()
+    produce(deployment.bootstrap, deployment.topic, changes(5, 50, 2, BASE_MS + 1_500))
+    deployment.run_once(spark)
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+    assert broken(deployment) == []
+
+
+def test_read_again_as_a_whole(spark: SparkSession, deployment: Deployment) -> None:
+    """A generation of all partitions, and none of one alone; keys that are gone from the source get tombstones."""
+    produce(deployment.bootstrap, deployment.topic, changes(6, 100, 2, BASE_MS))
+    deployment.run_once(spark)
+    connector, worker = deployment.write()
+    alone = invoke("resync", str(connector), "--worker", str(worker), "--partition", "0", "--topic", deployment.topic)
+    assert alone.exit_code != 0
+    assert "all partitions of a topic begin again together" in " ".join(alone.output.split())
+    done = invoke("resync", str(connector), "--worker", str(worker))
+    assert done.exit_code == 0, done.output
+    deployment.run_once(spark)
+    assert table(consume_all(deployment.bootstrap, deployment.output)) == winners(deployment)
+
+
+def test_scope_and_output_partitions_stay(spark: SparkSession, deployment: Deployment) -> None:
+    """Another scope is refused, and so is an output with more partitions: keys would go to others."""
+    produce(deployment.bootstrap, deployment.topic, changes(7, 10, 2, BASE_MS))
+    deployment.run_once(spark)
+    with pytest.raises(CatalogError, match=r"compaction\.scope was topic at the first start and is partition now"):
+        deployment.run_once(spark, compaction_scope="partition")
+    add_partitions(deployment.bootstrap, deployment.output, 3)
+    with pytest.raises(OutputError, match="has 3 partitions, and had 2 at the connector's first start"):
+        deployment.run_once(spark, compaction_scope="topic")
