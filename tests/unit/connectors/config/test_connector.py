@@ -184,6 +184,13 @@ def test_columns_of_text_reach_the_engine(given: str, columns: set[str]) -> None
             {"compaction.order": "header:"},
             "allowed is offset, timestamp, header: with its name, or field: with its path",
         ),
+        ({"compaction.scope": "topics"}, "allowed is partition or topic"),
+        ({"compaction.scope": "topic", "cleanup.policy": "compact,delete"}, "it needs cleanup.policy=compact alone"),
+        ({"compaction.scope": "topic", "state.index": "never"}, "and state.index is never"),
+        (
+            {"compaction.scope": "topic", "output.source.headers.enable": "false"},
+            "a record's partition of the source is told by its headers alone",
+        ),
         ({"compaction.order": "time"}, "allowed is offset, timestamp, header: with its name, or field: with its path"),
         ({"compaction.order": f"header:{'n' * 250}"}, "a header's name of more than 249 bytes is not taken"),
         ({"compaction.order": f"field:{'n' * 250}"}, "a field's name of more than 249 bytes is not taken"),
