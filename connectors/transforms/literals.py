@@ -59,7 +59,10 @@ _WORDS: Final[dict[str, Literal]] = {"null": (None, None), "true": (BOOLEAN, Tru
 
 
 def parse_string(text: str) -> Literal:
-    """Returns schema and value of `text`. Raises DataError for a map of which two keys are the same in Python."""
+    """Returns schema and value of `text`.
+
+    Raises DataError for a map of which two keys are the same in Python, or a key is a list or a map.
+    """
     if not text:
         return STRING, text
     try:
@@ -264,15 +267,29 @@ def _common(members: list[Literal]) -> Schema | None:
 
 
 def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
+    if any(isinstance(key, list | dict) for _, key in keys):
+        raise DataError("A map has a list or a map as a key, which keyfold cannot hold.")
     key_schema = _common(keys)
     value_schema = _common(values) if key_schema is not None else None
-    names = [_of_schema(key_schema, key) for key in keys]
-    if any(isinstance(name, list | dict) for name in names):
-        raise _NotReadError
-    made = dict(zip(names, [_of_schema(value_schema, value) for value in values], strict=True))
+    last = {_as_key(key): value for key, value in zip(keys, values, strict=True)}
+    first = {_as_key(key): key for key in reversed(keys)}
+    names = [_of_schema(key_schema, first[each]) for each in last]
+    made = dict(zip(names, [_of_schema(value_schema, value) for value in last.values()], strict=True))
     if len(made) < len({(isinstance(name, bool), name) for name in names}):
         raise DataError("A map has true and 1, or false and 0, as keys, which keyfold cannot hold next to each other.")
     return Schema(type=Type.MAP, key_schema=key_schema, value_schema=value_schema), made
+
+
+def _as_key(literal: Literal) -> tuple[object, ...]:
+    """Returns what a key is known by before it gets the common schema: in Java all dates are of one class.
+
+    Of keys that are the same the last value counts, and no other one has to fit the schema of the values.
+    """
+    schema, value = literal
+    assert schema is not None  # the key of a map is no null
+    if schema.name in _TEMPORAL:
+        return Type.INT64, TIMESTAMP, (_plain(schema, value) if schema.name == DATE else value)
+    return schema.type, (schema.parameters or {}).get(SCALE), value
 
 
 def _of_schema(schema: Schema | None, literal: Literal) -> Any:
@@ -299,6 +316,8 @@ def _plain_or_widened(schema: Schema, own: Schema, value: Any) -> Any:
             return float32(float(value))
         case Type.FLOAT64:
             return float(value)
+        case Type.INT32 if schema.name == TIME and own.name != TIME and not 0 <= value <= DAY_MS:
+            raise _NotReadError  # org.apache.kafka.connect.data.Time.toLogical
         case Type.ARRAY | Type.MAP if own != schema:
             # Of several lists or maps the last one's schema counts, and what is in the others may be of another.
             return _plain(own, value)

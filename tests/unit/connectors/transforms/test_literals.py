@@ -10,7 +10,20 @@ import pytest
 from connectors.chain.spec import ClassSpec, made
 from connectors.converters.header_converters import SimpleHeaderConverter
 from connectors.data.record import ConnectRecord
-from connectors.data.schema import BOOLEAN, DATE, FLOAT32, FLOAT64, INT8, INT16, INT32, STRING, Field, Schema, Type
+from connectors.data.schema import (
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    TIME,
+    Field,
+    Schema,
+    Type,
+)
 from connectors.data.values import Date
 from connectors.options import OptionsError
 from connectors.transforms.literals import parse_string
@@ -18,6 +31,7 @@ from connectors.transforms.names import TRANSFORMS
 from connectors.transforms.transform import Transform
 
 DAYS = Schema(type=Type.INT32, name=DATE, version=1)
+TIMES = Schema(type=Type.INT32, name=TIME, version=1)
 
 
 def lists(schema: Schema | None) -> Schema:
@@ -38,6 +52,12 @@ def lists(schema: Schema | None) -> Schema:
         ("[0.5, 16777217]", lists(FLOAT32), [0.5, 16_777_216.0]),
         ('[{"a": 2019-08-23}, {}]', lists(Schema(type=Type.MAP)), [{"a": Date(18_131 * 86_400_000)}, {}]),
         ('[" 2019-08-23"]', lists(STRING), [" 2019-08-23"]), (" 2019-08-23", DAYS, 18_131),
+        ("[-1, 12:30:15.250Z]", STRING, "[-1, 12:30:15.250Z]"),
+        ("[128, 12:30:15.250Z]", lists(TIMES), [128, 45_015_250]),
+        ("[70000, 2026-13-41]", lists(DAYS), [70_000, 20_859]), ("[2026-13-41, 70000]", STRING, "[2026-13-41, 70000]"),
+        ("{1: null, 1: 2}", Schema(type=Type.MAP, key_schema=INT8, value_schema=INT8), {1: 2}),
+        ("{1970-01-01: null, 00:00:00.000Z: 2}", Schema(type=Type.MAP, key_schema=TIMES, value_schema=INT8), {0: 2}),
+        ("{1: 2, 1: null}", STRING, "{1: 2, 1: null}"),
         ("a:b", STRING, "a:b"), ("[" * 500, STRING, "[" * 500), ("", STRING, ""),
     ],
 )  # fmt: skip
@@ -53,6 +73,13 @@ def test_a_map_that_would_lose_an_entry_is_refused(text: str) -> None:
         made(ClassSpec("InsertHeader", {"header": "h", "value.literal": text}), TRANSFORMS, str)
     assert parse_string("{1: 2, 1: 3, true: 4}".replace("true", "2"))[1] == {1: 3, 2: 4}
     assert parse_string("{true: 1, true: 2}")[1] == {True: 2}
+
+
+@pytest.mark.parametrize("text", ["{[1]: 2}", "{{}: 2}", "[{[]: 1}]"])
+def test_a_map_with_a_list_as_a_key_is_refused(text: str) -> None:
+    """Kafka Connect has it, and the text would be another value."""
+    with pytest.raises(OptionsError, match="a list or a map as a key"):
+        made(ClassSpec("InsertHeader", {"header": "h", "value.literal": text}), TRANSFORMS, str)
 
 
 @pytest.mark.parametrize(
