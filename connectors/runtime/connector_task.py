@@ -241,12 +241,17 @@ class ConnectorTask:
         intake, chain = engine.intake, self._chain
         options = source_options(self._connector, self._clients, state, tasks_max, intake, pinned=once, chain=chain)
         self._observer.stage(self._connector.name, "reading")
-        took = partial(self._took, engine)
-        return ReadingThread(self._spark, query, options, components, self._clock, took, paused)
+        report = partial(self._took, engine)
+        return ReadingThread(self._spark, query, options, components, self._clock, report, paused)
 
     def _took(self, engine: Engine) -> None:
-        self.worked = True
+        """Shows that a micro-batch was taken, or that the connector has paused."""
+        self.worked |= not self._is_paused
         self._show(engine)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self._reading is not None and self._reading.is_paused
 
     def _count_unread(self, catalog: Catalog, broker: KafkaBroker, *, once: bool) -> None:
         """Counts the offsets that `--once` has before it, for the progress display; a running connector has no end."""
@@ -262,8 +267,7 @@ class ConnectorTask:
         done = counters["offsets_read"] if self._total is not None else counters["records_read"]
         self._observer.progress(name, "reading", done, self._total, "offsets" if self._total else "records")
         self._observer.counts(name, counters)
-        paused = self._reading is not None and self._reading.is_paused
-        self._report(TaskReport(counters, self.worked, paused=paused, freshness=engine.counters.freshness))
+        self._report(TaskReport(counters, self.worked, paused=self._is_paused, freshness=engine.counters.freshness))
 
     def _watch(
         self, reading: ReadingThread, maintenance: MaintenanceThread, components: TaskComponents, stop: Stop

@@ -49,9 +49,10 @@ RENEW_MS: Final = 30_000
 class ReadingThread(CancellableJob):
     """Reads for one connector through the worker's query, from its catalog's end on. `failure` is what ended it.
 
-    Pinned, it ends when everything is taken that is stable at its begin. `took` is called after each micro-batch.
-    While `paused` is set nothing is taken in or published; its clients and files are kept, and its positions are
-    committed again before they expire.
+    Pinned, it ends when everything is taken that is stable at its begin. `report` is called after each micro-batch,
+    and once it has paused: for that to be known no thread is needed that waits for a store. While `paused` is set
+    nothing is taken in or published; its clients and files are kept, and its positions are committed again before they
+    expire.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ReadingThread(CancellableJob):
         options: SourceOptions,
         components: TaskComponents,
         clock: Clock,
-        took: Callable[[], None],
+        report: Callable[[], None],
         paused: threading.Event,
     ) -> None:
         with structlog.contextvars.bound_contextvars(connector=options.connector):
@@ -72,7 +73,7 @@ class ReadingThread(CancellableJob):
         self._engine = components.engine
         self._broker = components.broker
         self._clock = clock
-        self._took = took
+        self._report = report
         self._paused = paused
         # Whether it pauses, and everything that it had begun has ended; set by its own thread, read by reports.
         self.is_paused = False
@@ -126,6 +127,7 @@ class ReadingThread(CancellableJob):
         subscription.pause()
         self.is_paused = True
         _log.info("paused")
+        self._report()
         while self._paused.is_set() and not self._clock.wait_ms(PAUSED_POLL_MS, stop):
             if self._renewals.ready("positions"):
                 self._renew_positions()
@@ -164,7 +166,7 @@ class ReadingThread(CancellableJob):
         if batch is not None and self._is_taken(batch, subscription):
             warn_of_truncates(self._options.connector, batch.ranges)
             subscription.taken(batch)
-            self._took()
+            self._report()
             self._ticks.begin_pause("publish")
 
     def _is_taken(self, batch: Batch, subscription: Subscription) -> bool:

@@ -382,8 +382,8 @@ class Supervisor:
         self.freshness = report.freshness
         if report.worked:
             self._set_aside.clear()
+        self._move(RunEvent.HELD if report.paused else RunEvent.UP)  # before what may wait for a store
         self._status.report(report.counters, worked=report.worked, paused=report.paused)
-        self._move(RunEvent.HELD if report.paused else RunEvent.UP)
         self._requests.answer_restarts(RUNNING)
         if self._requests_due.ready(self._name):
             self._look_for_restart()
