@@ -73,11 +73,12 @@ class Room:
                 raise too_long(size)
 
     def holds(self, schema: Schema, most: int) -> bool:
-        """Returns whether `check` takes all values of `schema` with empty lists, of records of at most `most` bytes.
+        """Returns whether `check` takes all values of `schema`, of records of at most `most` bytes.
 
-        Raises DataError for a schema that is too large.
+        An element of a list has a byte at least. Raises DataError for a schema that is too large.
         """
-        return self._length(schema).once <= self._left + min(0, self._left_a_byte * most)
+        longest = self._length(schema).once + most * _dearest_element(schema)
+        return longest <= self._left + min(0, self._left_a_byte * most)
 
 
 def most_written(size: int) -> int:
@@ -157,6 +158,13 @@ def _once(schema: Schema) -> int:
     if schema.default is not None:
         length += written_length(schema, schema.default, MOST_WRITTEN)
     return length + sum(len(field.name) + _once(field.schema) for field in schema.fields)
+
+
+def _dearest_element(schema: Schema) -> int:
+    """Returns the most characters that an element of a list or a map in `schema` takes, apart from its own texts."""
+    inner = [each for each in (schema.key_schema, schema.value_schema) if each is not None]
+    parts = (*inner, *(field.schema for field in schema.fields))
+    return max([sum(map(_once, inner)), *map(_dearest_element, parts)])
 
 
 def _lists(schema: Schema) -> Count | None:

@@ -7,7 +7,7 @@ each that a converter can do it for a whole batch (`Converter.unwrapper`), with 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from connectors.data.schema import Schema
 
+BEFORE: Final = "before"
+AFTER: Final = "after"
+"""The fields of an event that hold the row before and after the change."""
 Rows = NDArray[np.bool_]
 """Of each record of a batch, whether something is true."""
 

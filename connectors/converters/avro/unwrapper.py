@@ -16,12 +16,10 @@ from connectors.converters.registered import MOST_IDS
 from connectors.converters.wire_format import WireFormat
 from connectors.data.kept import Kept
 from connectors.data.schema import Schema
-from connectors.data.unwrapping import Rows, Unwrapped, Unwrapping
+from connectors.data.unwrapping import AFTER, BEFORE, Rows, Unwrapped, Unwrapping
 from connectors.errors import DataError
 from connectors.registry.answers import SchemaId
 
-BEFORE: Final = "before"
-AFTER: Final = "after"
 _SECOND: Final = 2
 """The byte that says that a union's second branch follows (a zig-zag 1), which here is the row."""
 _MOST_GROUPS: Final = 16

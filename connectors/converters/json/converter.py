@@ -17,11 +17,13 @@ import pyarrow.compute as pc
 from connectors.converters.converter import Converter, Headers
 from connectors.converters.json.fields import JsonFields
 from connectors.converters.json.schemas import read_schema, write_schema
+from connectors.converters.json.unwrapper import JsonUnwrapper
 from connectors.converters.json.values import JsonForm, JsonValues, NumberText, check_without_schema, exact
 from connectors.converters.written_fields import WrittenFields
 from connectors.data.bounds import LONGEST_SCHEMA
 from connectors.data.kept import Kept, OfSchema, weight_of
 from connectors.data.schema import DECIMAL, Schema
+from connectors.data.unwrapping import Unwrapper, Unwrapping
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.rejection import reason_of
@@ -103,12 +105,12 @@ class JsonConverter(Converter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         numeric = options[DECIMAL_FORMAT.name].upper() == "NUMERIC"
-        self._values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
+        self.values = JsonValues(JsonForm(numeric=numeric, defaults=options["replace.null.with.default"]))
         self._enabled: bool = options["schemas.enable"]
         self._plain, self._exact = msgspec.json.Decoder(), msgspec.json.Decoder(float_hook=exact)
         self._envelope = msgspec.json.Decoder(Envelope)
         self._schemas: Kept[bytes, tuple[Schema | None, bool]] = Kept(options["schemas.cache.size"])
-        self._written = OfSchema(lambda schema: encoded(write_schema(schema, self._values.write_defaults())))
+        self._written = OfSchema(lambda schema: encoded(write_schema(schema, self.values.write_defaults())))
         content = options["schema.content"]
         self._fixed = self._fixed_of(content) if content and self._enabled else None
 
@@ -128,8 +130,8 @@ class JsonConverter(Converter):
                 return None, check_without_schema(self._plain.decode(data))
             if self._fixed is not None:
                 return self._read(self._fixed, data)
-            envelope = self._enveloped(data)
-            return self._read(self._schema(bytes(envelope.schema)), bytes(envelope.payload))
+            schema, payload = self.parts(data)
+            return self._read(self._schema(schema), payload)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"This is no JSON: {reason_of(error)}.") from None
 
@@ -137,11 +139,32 @@ class JsonConverter(Converter):
         """See `Converter`. Numbers are equal to those that Java's class writes, not always in the same digits."""
         if schema is None and value is None:
             return None
-        payload = encoded(self._values.write(schema, value))
+        payload = encoded(self.values.write(schema, value))
         if not self._enabled or self._fixed is not None:
             return payload
-        written = b"null" if schema is None else self._written(schema)
-        return b'{"schema":' + written + b',"payload":' + payload + b"}"
+        return (b'{"schema":null,"payload":' if schema is None else self.before_payload(schema)) + payload + b"}"
+
+    def unwrapper(self, unwrapping: Unwrapping) -> Unwrapper | None:
+        """See `Converter.unwrapper`: messages have to hold their schemas."""
+        return JsonUnwrapper(self, unwrapping) if self._enabled and self._fixed is None else None
+
+    def parts(self, data: bytes) -> tuple[bytes, bytes]:
+        """See `KnownEnvelopes.parts`."""
+        envelope = self._enveloped(data)
+        return bytes(envelope.schema), bytes(envelope.payload)
+
+    def known_schema(self, text: bytes) -> Schema | None:
+        """See `KnownEnvelopes.known_schema`."""
+        kept = self._schemas.get(text)
+        return None if kept is None else kept[0]
+
+    def before_payload(self, schema: Schema) -> bytes:
+        """See `KnownEnvelopes.before_payload`."""
+        return b'{"schema":' + self._written(schema) + b',"payload":'
+
+    def encoded(self, node: Any) -> bytes:
+        """See `KnownEnvelopes.encoded`."""
+        return encoded(node)
 
     def fields_of(self, headers: Headers, data: bytes) -> WrittenFields | None:  # noqa: ARG002
         """See `Converter`."""
@@ -149,12 +172,9 @@ class JsonConverter(Converter):
         try:
             if not self._enabled or self._fixed is not None:
                 return JsonFields(text, bytes)
-            envelope = self._enveloped(text)
-            schema = bytes(envelope.schema)
+            schema, payload = self.parts(text)
             before, after = b'{"schema":' + schema + b',"payload":', b"}"
-            return JsonFields(
-                bytes(envelope.payload), lambda payload: before + payload + after, self._plain.decode(schema)
-            )
+            return JsonFields(payload, lambda payload: before + payload + after, self._plain.decode(schema))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise DataError(f"This is no JSON object: {reason_of(error)}.") from None
 
@@ -181,7 +201,7 @@ class JsonConverter(Converter):
         entry = self._schemas.get(text)
         if entry is None:
             node = self._plain.decode(text)
-            schema = None if node is None else read_schema(node, self._values.read_defaults())
+            schema = None if node is None else read_schema(node, self.values.read_defaults())
             entry = schema, DECIMAL.encode() in text
             self._schemas.put(text, entry, weight_of(text, schema))
         return entry
@@ -189,7 +209,7 @@ class JsonConverter(Converter):
     def _read(self, entry: tuple[Schema | None, bool], payload: bytes) -> tuple[Schema | None, Any]:
         schema, is_exact = entry
         node = (self._exact if is_exact else self._plain).decode(payload)
-        return schema, check_without_schema(node) if schema is None else self._values.read(schema, node)
+        return schema, check_without_schema(node) if schema is None else self.values.read(schema, node)
 
 
 def json_text(data: bytes) -> bytes:

@@ -50,7 +50,7 @@ class JsonValues:
     """Reads and writes values of one form; keeps what it makes for each schema."""
 
     def __init__(self, form: JsonForm) -> None:
-        self._form = form
+        self.form = form
         # Both count what of the record that is read now stands for no byte of it.
         self._absences = Absences()
         self._scaled = Scaled()
@@ -87,7 +87,7 @@ class JsonValues:
 
     def _reader_of(self, schema: Schema, reader: _OnceEach) -> Read:
         inner = self._read_there(schema, reader)
-        optional, default = schema.optional, schema.default if self._form.defaults else None
+        optional, default = schema.optional, schema.default if self.form.defaults else None
 
         def read(node: Any) -> Any:
             if node is not None:
@@ -121,7 +121,7 @@ class JsonValues:
 
     def _writer_of(self, schema: Schema, writer: _OnceEach) -> Read:
         inner = self._write_there(schema, writer)
-        optional, default = schema.optional, schema.default if self._form.defaults else None
+        optional, default = schema.optional, schema.default if self.form.defaults else None
         same = _WRITTEN_AS_THEY_ARE.get(schema.type)
 
         def write(value: Any) -> Any:
@@ -139,7 +139,7 @@ class JsonValues:
 
     def _write_there(self, schema: Schema, writer: _OnceEach) -> Read:
         if schema.name == DECIMAL and schema.type is Type.BYTES:
-            numeric = self._form.numeric
+            numeric = self.form.numeric
             return lambda value: NumberText(str(decimal_of(schema, value))) if numeric else _base64(value)
         if schema.type is Type.STRUCT:
             fields = [(field.name, writer(field.schema)) for field in schema.fields]

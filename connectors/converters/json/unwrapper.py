@@ -1,0 +1,183 @@
+"""Takes the rows out of many change events in JSON with their schema: the text of the schema is looked at once.
+
+A message begins with its schema, which is longer than its event, and which all messages of a table share byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from connectors.converters.json.typed_events import EventType, UntypedError, event_type
+from connectors.converters.json.values import JsonValues
+from connectors.data.kept import Kept
+from connectors.data.schema import Schema
+from connectors.data.unwrapping import Rows, Unwrapped, Unwrapping
+from connectors.errors import DataError
+
+_SPACES: Final = b" \t\r\n"
+_MOST_GROUPS: Final = 16
+"""Schemas of a batch of which the values are looked at: each costs some 0.2 ms, and a batch has 5,000 records."""
+_MOST_KEPT: Final = 1_000
+_TYPED: Final = 20
+"""About how many bytes a character of a schema takes once it is a type of msgspec."""
+
+_TINY: Final = re.compile(rb"[eE]-0*[1-9]\d{3}")
+"""A number that is 0 as a double; as a Decimal, which numbers are first if any field is one, it may be refused."""
+
+
+class KnownEnvelopes(Protocol):
+    """What a converter knows of the schemas that it has read before."""
+
+    values: JsonValues
+
+    def parts(self, data: bytes) -> tuple[bytes, bytes]:
+        """Returns the texts of the schema and the payload of a message.
+
+        Raises DataError, MsgspecError, UnicodeError.
+        """
+        ...
+
+    def known_schema(self, text: bytes) -> Schema | None:
+        """Returns the schema of a text; None if it was not read before, or is null."""
+        ...
+
+    def before_payload(self, schema: Schema) -> bytes:
+        """Returns what is written before a value of `schema`. Raises DataError."""
+        ...
+
+    def encoded(self, node: Any) -> bytes:
+        """Returns JSON. Raises DataError for what it cannot hold."""
+        ...
+
+
+class _Events(msgspec.Struct, frozen=True):
+    """How messages of one schema are read, and what is written before their row."""
+
+    type: EventType
+    before_row: bytes
+
+
+class JsonUnwrapper:
+    """See `Unwrapper`."""
+
+    def __init__(self, known: KnownEnvelopes, unwrapping: Unwrapping) -> None:
+        self._known = known
+        self._unwrapping = unwrapping
+        # By the text of a schema; None: there is no type for its events.
+        self._events: Kept[bytes, tuple[Schema, _Events | None]] = Kept(_MOST_KEPT)
+
+    def of(self, topics: Sequence[str], topic_of: NDArray[np.int64], values: pa.Array, may_be_done: Rows) -> Unwrapped:  # noqa: ARG002
+        """See `Unwrapper.of`."""
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        made = _Payloads(dropped=may_be_done & is_null)
+        left = np.flatnonzero(may_be_done & ~is_null)
+        ends = pc.ends_with(values, b"}").fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+        for _ in range(_MOST_GROUPS):
+            if not len(left):
+                break
+            prefix, events = self._events_of(values[int(left[0])].as_py())
+            if not prefix:
+                left = left[1:]
+                continue
+            begins = pc.starts_with(values, prefix).fill_null(fill_value=False).to_numpy(zero_copy_only=False)
+            if events is not None:
+                rows = left[(begins & ends)[left]]
+                texts = pc.binary_slice(values.take(pa.array(rows)), len(prefix), -1).to_pylist()
+                self._add(made, events, rows, texts)
+            left = left[~begins[left]]
+        return made.unwrapped()
+
+    def _add(self, made: _Payloads, events: _Events, rows: NDArray[np.intp], texts: list[bytes]) -> None:
+        decode, fixes, encoded = events.type.decode, events.type.fixes, self._known.encoded
+        payloads: list[bytes | None] = [None] * len(texts)
+        deletes = []
+        for at, text in enumerate(texts):
+            if (b"e-" in text or b"E-" in text) and _TINY.search(text):
+                continue
+            try:
+                event = decode(text)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                continue  # it is read by itself, which says what is wrong
+            row = event.after
+            if row is not None:
+                if fixes:
+                    events.type.fix(row)
+                payloads[at] = encoded(row)
+            elif event.before is not None:
+                deletes.append(at)
+        made.add(rows, payloads, rows[deletes], events.before_row)
+        if self._unwrapping.drops_deletes:
+            made.dropped[rows[deletes]] = True
+
+    def _events_of(self, data: bytes) -> tuple[bytes, _Events | None]:
+        """Returns what messages with the schema of `data` begin with, nothing if it is none; and how they are read."""
+        try:
+            text, payload = self._known.parts(data)
+        except (DataError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            return b"", None
+        prefix = data[: -(len(payload) + 1)]
+        if not data.endswith(payload + b"}") or not ends_with_payload(prefix):
+            return b"", None
+        schema = self._known.known_schema(text)
+        if schema is None:
+            return prefix, None
+        kept = self._events.get(text)
+        if kept is None or kept[0] is not schema:
+            kept = self._events.put(text, (schema, self._new_events(schema)), _TYPED * len(text))
+        return prefix, kept[1]
+
+    def _new_events(self, schema: Schema) -> _Events | None:
+        try:
+            row = self._unwrapping.row_schema(schema)
+            if row is None:
+                return None
+            return _Events(event_type(schema, row, self._known.values), self._known.before_payload(row))
+        except (DataError, UntypedError, ValueError):
+            return None
+
+
+class _Payloads:
+    """The rows of a batch that were taken out so far."""
+
+    def __init__(self, dropped: Rows) -> None:
+        self.dropped = dropped
+        self._done = dropped.copy()
+        # What each row is written as, and the number of what stands before it.
+        self._payloads: NDArray[Any] = np.full(len(dropped), None, object)
+        self._before = np.zeros(len(dropped), np.int64)
+        self._befores: list[bytes] = []
+
+    def add(
+        self, rows: NDArray[np.intp], payloads: list[bytes | None], deletes: NDArray[np.intp], before: bytes
+    ) -> None:
+        """Adds events of one schema: rows with their payloads, None for what is left, and deletes."""
+        is_row = np.array([payload is not None for payload in payloads], np.bool_)
+        self._payloads[rows] = np.array([*payloads, None], object)[:-1]
+        self._done[rows[is_row]] = True
+        self._done[deletes] = True
+        self._before[rows] = len(self._befores)
+        self._befores.append(before)
+
+    def unwrapped(self) -> Unwrapped:
+        """Returns what became of the events."""
+        payloads = pa.array(self._payloads, pa.binary())
+        if not self._befores:
+            return Unwrapped(self._done, self.dropped, payloads)
+        befores = pa.array(self._befores, pa.binary())
+        before = befores[0] if len(befores) == 1 else befores.take(pa.array(self._before))
+        end, nothing = pa.scalar(b"}", pa.binary()), pa.scalar(b"", pa.binary())
+        return Unwrapped(self._done, self.dropped, pc.binary_join_element_wise(before, payloads, end, nothing))
+
+
+def ends_with_payload(prefix: bytes) -> bool:
+    """Returns whether the name before the last value is `payload`: a schema may be as long, and equal to it."""
+    name = prefix.rstrip(_SPACES)
+    return name.endswith(b":") and name[:-1].rstrip(_SPACES).endswith(b'"payload"')
