@@ -12,7 +12,7 @@ from connectors.chain.spec import ChainSpec, Resolve, made_converter
 from connectors.converters.converter import Converter
 from connectors.data.canonical import TooLongError, has_one_encoding, plain, text_of
 from connectors.data.growth import Room
-from connectors.data.kept import Kept
+from connectors.data.kept import Kept, OfSchema
 from connectors.data.record import Header
 from connectors.errors import DataError, RegistryError
 from connectors.machine_errors import refuse_machine
@@ -95,6 +95,7 @@ class AvroKeyIdentity:
     def __init__(self, converter: AvroConverter) -> None:
         self._converter = converter
         self._room = Room()
+        self._has_one_encoding = OfSchema(has_one_encoding)
         # By the key alone, which names its schema itself, or also by the id of the schema that a header names: nothing
         # else of the headers is kept, which may be many and long.
         self._kept: Kept[bytes | tuple[SchemaId, bytes], Compared] = Kept(_KEPT, _KEPT_BYTES)
@@ -109,18 +110,19 @@ class AvroKeyIdentity:
         kept = self._kept.get(asked)
         if kept is not None:
             return kept
-        return _remembered(self._kept, asked, key, self._of(list(headers), schema_id, start, key))
+        return _remembered(self._kept, asked, key, self._of(schema_id, start, key))
 
     def known(self, keys: Sequence[bytes]) -> list[Compared | None]:
         """See `KeyIdentity.known`."""
         return self._kept.get_all(keys)
 
-    def _of(self, headers: list[Header], schema_id: SchemaId, start: int, key: bytes) -> Compared:
+    def _of(self, schema_id: SchemaId, start: int, key: bytes) -> Compared:
         converter = self._converter
-        schema, value = converter.to_connect_data("", headers, key)
+        schema, value = converter.value_of(schema_id, start, key)
         self._room.check(len(key), schema, value)
         identity = _identity(plain(schema, value), key)
-        is_exact = has_one_encoding(schema) and converter.writes_again(headers, key)
+        has_one = schema is None or self._has_one_encoding(schema)
+        is_exact = has_one and converter.writes_again(schema_id, start, key, value)
         place = "" if start else "h"  # in a header
         return Compared(identity, f"{schema_id.encoding}{place}" if is_exact else None)
 

@@ -13,12 +13,20 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from connectors.data.schema import DECIMAL, UNION, Field, Schema, Type
 from connectors.data.values import decimal_of
 
 _DIGITS: Final = 400
 """A whole number of up to so many digits is written with all of them."""
 _LARGE: Final = 10**_DIGITS
+_FEW: Final = 16
+"""Members of a struct that is written at once, which is not longer than its name and _SHORT characters for each."""
+_SHORT: Final = 1_024
+_LONGS: Final = 1 << 63
+_PLAIN: Final = msgspec.json.Encoder(order="sorted")
+"""What writes such a struct as `_Text` does, in a tenth of the time."""
 
 
 class Branch(NamedTuple):
@@ -41,9 +49,30 @@ def text_of(value: Any, most: int = sys.maxsize) -> str:
 
     Raises TooLongError as soon as it would have more than `most` characters: they are counted as they are written.
     """
+    if type(value) is dict and _is_short_and_plain(value):
+        written = _PLAIN.encode(value).decode()
+        if len(written) <= most:
+            return written
     text = _Text(most)
     text.write(value)
     return "".join(text.parts)
+
+
+def _is_short_and_plain(value: dict[Any, Any]) -> bool:
+    """Returns whether `value` is of a few short texts of ASCII and numbers of 64 bits, as the keys of most tables."""
+    if len(value) > _FEW:
+        return False
+    for name, member in value.items():
+        if type(name) is not str or not _is_short(name):
+            return False
+        kind = type(member)
+        if not (-_LONGS <= member < _LONGS if kind is int else kind is str and _is_short(member)):
+            return False
+    return True
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= _SHORT and text.isascii() and text.isprintable()  # JSON has two forms of the others
 
 
 class _Text:

@@ -99,6 +99,10 @@ class AvroConverter(RegisteredConverter):
         if data is None:
             return None, None
         schema_id, start, _ = self.wire.read(headers, data)
+        return self.value_of(schema_id, start, data)
+
+    def value_of(self, schema_id: SchemaId, start: int, data: bytes) -> tuple[Schema | None, Any]:
+        """Returns schema and value of `data`, written with an id's schema from `start` on. Raises as reading does."""
         read = self._reader(schema_id)
         read.room.check(data, start)
         try:
@@ -156,16 +160,16 @@ class AvroConverter(RegisteredConverter):
     def _reader(self, schema_id: SchemaId) -> AvroReader:
         return self._reads.get(schema_id) or self.refusals.of(schema_id, lambda: self._read_of(schema_id))
 
-    def writes_again(self, headers: Headers, data: bytes) -> bool:
-        """Returns whether what `data` holds, written once more with its own schema, is `data`. Raises as reading does.
+    def writes_again(self, schema_id: SchemaId, start: int, data: bytes, value: Any) -> bool:
+        """Returns whether `value`, which `value_of` has read of `data`, is `data` from `start` on once it is written.
 
-        Avro leaves a writer some freedom: bytes of numbers and blocks of lists.
+        Avro leaves a writer some freedom: bytes of numbers and blocks of lists. Raises as reading does.
         """
-        schema_id, start, _ = self.wire.read(headers, data)
-        read = self._reader(schema_id)
-        buffer, again = stream_of(data, start), io.BytesIO()
+        read, again = self._reader(schema_id), io.BytesIO()
         try:
-            value = fastavro.schemaless_reader(buffer, read.avro, None, **(BY_NAME if read.branches else {}))
+            if read.convert or read.branches:  # it is read in another form to be written
+                by_name = BY_NAME if read.branches else {}
+                value = fastavro.schemaless_reader(stream_of(data, start), read.avro, None, **by_name)
             fastavro.schemaless_writer(again, read.avro, value if read.branches is None else read.branches(value))
         except PortionLateError:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tracemalloc
 from decimal import Decimal
@@ -168,3 +169,25 @@ def test_decimals_are_numbers_and_maps_have_no_order() -> None:
 def test_where_one_text_may_be_of_values_that_are_encoded_differently(schema: Schema | None, expected: bool) -> None:
     """Zeros, members of unions, order of maps, and leading zeros."""
     assert has_one_encoding(schema) is expected
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(max_codepoint=255), max_size=3),
+        st.text(st.characters(max_codepoint=255), max_size=5) | st.integers(-(1 << 65), 1 << 65) | st.none(),
+        max_size=20,
+    )
+)
+def test_texts_of_keys_of_a_few_members_are_those_of_all_others(value: dict[str, Any]) -> None:
+    """They are written at once: the same order, escapes and digits, and no more characters than they may have."""
+    expected = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    assert text_of(value, len(expected)) == expected
+    with pytest.raises(TooLongError):
+        text_of(value, len(expected) - 1)
+
+
+def test_each_character_of_ascii_is_written_in_one_way() -> None:
+    """Also those that are no letters, such as 0x7f."""
+    for code in range(128):
+        value = {chr(code): chr(code)}
+        assert text_of(value) == json.dumps(value, separators=(",", ":"))
