@@ -21,6 +21,12 @@ def test_rows_that_were_deleted_unseen_are_swept(story: Story) -> None:
     assert not set(story.ghosts) & set(story.first.in_snapshot())
 
 
+def test_a_table_without_a_key_is_every_row_that_was_inserted(story: Story) -> None:
+    """Equal rows as often as they are there, though Connect was killed: what it has sent twice is told by its lsn."""
+    assert story.appended.in_snapshot() == story.appended.in_database()
+    assert story.appended.records() >= story.appended.in_database().total()
+
+
 def test_debezium_has_the_settings_that_are_described(story: Story) -> None:
     """Each has the default that its row says."""
     described = described_settings()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from connectors.config.files import load_worker
 from connectors.config.stores import connector_storage
-from tests.support.cdc.page import APPENDED, ROOT, blocks
+from tests.support.cdc.page import ROOT, appended_rows
 from tests.support.deployment import Deployment
 from tests.support.kafka import consume_all, produce
 
@@ -67,29 +67,19 @@ def _visit(lsn: int, visitor: str, page: str, op: str = "c") -> tuple[int, None,
     return 0, None, json.dumps({"schema": _ENVELOPE, "payload": {**payload, "source": {"lsn": lsn}}}).encode()
 
 
-def _program(deployment: Deployment) -> list[tuple[Any, ...]]:
-    """Runs the program of docs/cdc.md on the deployment's snapshot; returns the rows that it finds."""
-    (code,) = blocks(APPENDED, "python")
-    there = "snapshots/visits/db.shop.visits"
-    assert there in code
-    names: dict[str, Any] = {}
-    exec(code.replace(there, f"{deployment.settings['snapshot.location']}/{deployment.name}/{deployment.topic}"), names)
-    rows: list[tuple[Any, ...]] = names["visits"].fetchall()
-    return rows
-
-
 def test_a_table_without_a_key_is_the_rows_that_were_inserted(spark: SparkSession, deployment: Deployment) -> None:
     """configs/visits.json and the program of docs/cdc.md: equal rows, and none twice that Connect has sent twice."""
     settings = json.loads((ROOT / "configs" / "visits.json").read_text(encoding="utf-8"))
     location = deployment.settings["snapshot.location"]
     own = {"name": deployment.name, "topics": deployment.topic, "snapshot.location": location}
     deployment.settings = {**settings, **own}
+    place = f"{location}/{deployment.name}/{deployment.topic}"
     first = [_visit(1, "ann", "/", "r"), _visit(2, "bob", "/"), _visit(3, "bob", "/"), _visit(4, "ann", "/new")]
     produce(deployment.bootstrap, deployment.topic, [*first, *first[2:]])
     deployment.run_once(spark)
     inserted = Counter([("ann", "/"), ("bob", "/"), ("bob", "/"), ("ann", "/new")])
-    assert Counter(row[1:] for row in _program(deployment)) == inserted
+    assert Counter(row[1:] for row in appended_rows(place)) == inserted
     produce(deployment.bootstrap, deployment.topic, [_visit(5, "ann", "/x", "u"), _visit(6, "bob", "/", "d")])
     produce(deployment.bootstrap, deployment.topic, [_visit(7, "eve", "/")])
     deployment.run_once(spark)
-    assert Counter(row[1:] for row in _program(deployment)) == inserted + Counter([("eve", "/")])
+    assert Counter(row[1:] for row in appended_rows(place)) == inserted + Counter([("eve", "/")])

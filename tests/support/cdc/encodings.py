@@ -18,6 +18,7 @@ from typing import Any, Final
 import fastavro
 import httpx
 
+from tests.support.cdc.append_table import NAME as VISITS
 from tests.support.cdc.meaning import decimal_of
 from tests.support.cdc.page import connector, encoding_settings, source_settings
 from tests.support.cdc.postgres import USER, Postgres
@@ -78,7 +79,7 @@ class Encoding:
         return self._with_registry(connector(self.name)) | {
             "name": self.name,
             "topics.regex": rf"{self.prefix}\.{SCHEMA}\..*",
-            "topics.exclude": r".*\.(rows|out)",
+            "topics.exclude": rf".*\.(rows|out), .*\.{VISITS}",
             "output.topic": self.output("${topic}"),
             "snapshot.location": str(folder),
             "errors.deadletterqueue.topic.name": self.dead,

@@ -46,6 +46,17 @@ def encoding_settings(name: str) -> tuple[dict[str, str], dict[str, str]]:
     return json.loads(source[0]) if source else encoding_settings("json")[0], json.loads(keyfold)
 
 
+def appended_rows(place: str) -> list[tuple[Any, ...]]:
+    """Runs the program for a table without a key on a topic's snapshots in the folder `place`; returns its rows."""
+    (code,) = blocks(APPENDED, "python")
+    theirs = "snapshots/visits/db.shop.visits"
+    assert theirs in code
+    names: dict[str, Any] = {}
+    exec(code.replace(theirs, place), names)  # the page's own
+    rows: list[tuple[Any, ...]] = names["visits"].fetchall()
+    return rows
+
+
 def connector(name: str) -> dict[str, Any]:
     """Returns configs/cdc.json with the settings of an encoding in place of its own."""
     settings = json.loads(CONNECTOR.read_text(encoding="utf-8"))

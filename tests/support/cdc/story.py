@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from connectors.dev.embedded_kafka import EmbeddedKafka
 from tests.support.apicurio import Apicurio
+from tests.support.cdc.append_table import AppendTable
 from tests.support.cdc.debezium import Debezium
 from tests.support.cdc.encodings import Encoding, encodings
 from tests.support.cdc.equality import Difference, Expected, difference, expected
@@ -54,6 +55,7 @@ class Story:
         self._print = say
         self.encodings = encodings(registry.url)
         self.first = FirstTable(server, folder)
+        self.appended = AppendTable(server, folder, self.encodings[0].prefix)
         self._debezium = Debezium(broker, folder / "connect")
         # Name of a setting of Debezium's connector → its default; empty until it has run.
         self.debezium_defaults: dict[str, str | None] = {}
@@ -65,6 +67,7 @@ class Story:
     def run(self) -> None:
         """Runs it, which fills `results`."""
         self._server.run(BEFORE + "".join(map(created, TABLES)))
+        self.appended.create()
         self._say("the tables are there")
         self._debezium.worker.start()
         try:
@@ -132,6 +135,8 @@ class Story:
     def _round(self, number: int) -> None:
         for table in TABLES:
             self._server.run(table.rounds[number])
+            if table.name == "keyless":  # in the midst of the others, and before Connect is killed
+                self.appended.change()
         self._say(f"round {number + 1} of changes")
 
     def _until_read(self) -> None:
@@ -152,7 +157,8 @@ class Story:
         return sum(ends.values())
 
     def _keyfold(self, failpoints: str = "", *more: str) -> Process:
-        settings = [*(each.keyfold(self._folder / "snapshots") for each in self.encodings), self.first.keyfold()]
+        settings = [each.keyfold(self._folder / "snapshots") for each in self.encodings]
+        settings += [self.first.keyfold(), self.appended.keyfold()]
         files = [self._write(each["name"], each) for each in settings]
         command = ["run", *files, "--worker", self._write("worker", self._worker()), *more]
         return Process(command, self._folder / "keyfold.log", {"KEYFOLD_FAILPOINTS": failpoints})
