@@ -75,6 +75,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     (errors.tolerance=all); otherwise it stops the connector, or with `sets_topics_aside` its topic alone
     (errors.scope=topic). `applies_truncates`: what the output has of a table goes once the table is emptied
     (debezium.truncate=apply). `snapshot_interval_ms`: -1 is only on command.
+    `scope`: what the file says; the engine goes by the catalog's, `analyze` by this one.
     `publish_unchanged`: `skip` sends no record that equals the one before it of its key in value and headers; `send`.
     `snapshot_mode`: `latest` takes the live records of the base runs, `append` every record that is kept.
     `snapshot_string_columns`: which of key and value snapshots hold as UTF-8 text.
@@ -89,6 +90,7 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     fold_io_max_bytes_per_second: int | None = None
     bootstrap_fold_enable: bool = True
     publish_local_max_records: int = -1
+    scope: str = "partition"
     publish_unchanged: str = "send"
     tolerate_rejected: bool = False
     sets_topics_aside: bool = False

@@ -23,7 +23,7 @@ from compactor.analyze.preview import FoldPreview, RangeCounts, boundaries, prev
 from compactor.fold.memory_budget import COUNTED, MemoryBudget
 from compactor.model.log import PartitionLog
 from compactor.model.record import TopicPartition
-from compactor.model.state import CatalogState
+from compactor.model.state import OF_TOPIC, CatalogState
 from compactor.publish.publishable import first_young
 from compactor.quarantine import verify
 from compactor.quarantine.quarantine import may_be_damage
@@ -50,6 +50,13 @@ class Counting(Protocol):
 
     def survivors(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
         """Returns by fold the last records of all keys, by what the fold makes of them at `now_ms`."""
+        ...
+
+    def winners(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+        """Returns the same if a key has one winner over all partitions of a topic: the latest by time, then partition.
+
+        Of a log that is the records of it that win.
+        """
         ...
 
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
@@ -132,13 +139,25 @@ def _analyze(
     report("finding last records")
     # A fold reads nothing if cleanup.policy has no compact.
     folds = [tuple((seen.start, seen.end if seen.folds else seen.start) for seen in own) for own in previews]
-    kept = counting.survivors(list(dict.fromkeys(folds)), now_ms)
+    kept = _kept(counting, folds, settings, now_ms)
     report("finding split keys")
-    several = _several(logs, kept[folds[0]])
+    several = [] if settings[0].scope == OF_TOPIC else _several(logs, kept[0])
     split = dict.fromkeys(several, SplitKeys()) | (counting.split_keys(folds[0]) if several else {})
-    cases = tuple(zip(previews, (kept[fold] for fold in folds), settings, strict=True))
+    cases = tuple(zip(previews, kept, settings, strict=True))
     partitions = (_partition(at, log, counts_of[at], cases, now_ms) for at, log in enumerate(logs))
     return Analysis(partitions=tuple(partitions), split=split)
+
+
+def _kept(
+    counting: Counting, folds: Sequence[Fold], settings: Sequence[EngineSettings], now_ms: int
+) -> list[list[Survivors]]:
+    """Returns what each of `folds` leaves under its settings; folds that are the same are counted once."""
+    of_topics = [case.scope == OF_TOPIC for case in settings]
+    alone = list(dict.fromkeys(fold for fold, of_topic in zip(folds, of_topics, strict=True) if not of_topic))
+    together = list(dict.fromkeys(fold for fold, of_topic in zip(folds, of_topics, strict=True) if of_topic))
+    survivors = counting.survivors(alone, now_ms) if alone else {}
+    winners = counting.winners(together, now_ms) if together else {}
+    return [(winners if of_topic else survivors)[fold] for fold, of_topic in zip(folds, of_topics, strict=True)]
 
 
 Case = tuple[Sequence[FoldPreview], Sequence[Survivors], EngineSettings]

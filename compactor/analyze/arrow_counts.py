@@ -52,6 +52,23 @@ class ArrowCounts:
         """See `Counting.survivors`."""
         return {fold: [_survivors(last, now_ms) for last in self._last(fold)] for fold in folds}
 
+    def winners(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+        """See `Counting.winners`."""
+        return {fold: [_survivors(own, now_ms) for own in self._best(fold)] for fold in folds}
+
+    def _best(self, fold: Fold) -> list[pa.Table]:
+        """Returns of each log the records that win over all logs of its topic, within their ranges of `fold`."""
+        best: dict[int, pa.Table] = {}
+        topics: dict[str, list[int]] = {}
+        for at, log in enumerate(self._logs):
+            topics.setdefault(log.topic, []).append(at)
+        for own in topics.values():
+            numbered = [_numbered(_between(self._tables[at], *fold[at]), at, self._logs[at].partition) for at in own]
+            rows = pa.concat_tables(numbered).sort_by([(name, "ascending") for name in _PLACE])
+            winners = rows.take(pa.array(last_of_each(record.as_compared(rows), ())))
+            best |= {at: winners.filter(pc.equal(winners[_LOG], at)).select(_COLUMNS) for at in own}
+        return [best[at] for at in range(len(self._logs))]
+
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """See `Counting.split_keys`."""
         placed: dict[str, list[tuple[int, pa.Table]]] = {}
@@ -66,6 +83,21 @@ class ArrowCounts:
             rows = _between(table, start, end)
             named = rows.filter(is_foldable(rows))
             yield named.take(pa.array(last_of_each(record.as_compared(named), ())))
+
+
+_LOG = "log"
+_PLACE = ("is_source", "timestamp", "log_partition", "offset")
+"""By what the records of a key are compared over the partitions of a topic: a reset's tombstone loses to all others."""
+
+
+def _numbered(rows: pa.Table, log: int, partition: int) -> pa.Table:
+    """Returns those of `rows` that may win, with the number of their log and what they are compared by."""
+    named = rows.filter(is_foldable(rows))
+    numbers = (np.full(named.num_rows, log), np.full(named.num_rows, partition))
+    source = pc.greater_equal(named["offset"], 0).cast(pa.int8())
+    for name, column in ((_LOG, pa.array(numbers[0])), ("log_partition", pa.array(numbers[1])), ("is_source", source)):
+        named = named.append_column(name, column)
+    return named
 
 
 def _between(table: pa.Table, start: int, end: int) -> pa.Table:

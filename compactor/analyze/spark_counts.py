@@ -54,6 +54,11 @@ class SparkCounts:
         fates = _fates(last(self.frame, folds), now_ms)
         return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
 
+    def winners(self, folds: Sequence[Fold], now_ms: int) -> dict[Fold, list[Survivors]]:
+        """See `Counting.winners`; in one job."""
+        fates = _fates(best(self.frame, folds, self._tps), now_ms)
+        return {fold: [_survivors(fates, at, log) for log in range(len(fold))] for at, fold in enumerate(folds)}
+
     def split_keys(self, ranges: Fold) -> dict[str, SplitKeys]:
         """See `Counting.split_keys`; in one job if no key is in several partitions, else in four."""
         return split_keys(self.frame.where(inside(ranges)), self._tps)
@@ -113,6 +118,25 @@ def last(frame: DataFrame, folds: Sequence[Fold]) -> DataFrame:
     last = frame.groupBy(LOG, "key").agg(offsets.alias("offsets"))
     places = last.select(LOG, sf.posexplode("offsets").alias("fold", "offset")).where(sf.col("offset").isNotNull())
     return frame.join(places.hint(on_spark.SPILLING), [LOG, "offset"])
+
+
+def best(frame: DataFrame, folds: Sequence[Fold], tps: Sequence[TopicPartition]) -> DataFrame:
+    """Returns what `last` does, of the records that win over all logs of a topic: by time, then partition and offset.
+
+    Tombstones of offsets below 0, with which a generation begins, lose to all others.
+    """
+    import pyspark.sql.functions as sf
+
+    topics = sorted({tp.topic for tp in tps})
+    topic, partition = of_log(topics.index(tp.topic) for tp in tps), of_log(tp.partition for tp in tps)
+    place = sf.struct(
+        (sf.col("offset") >= 0).alias("is_source"), "timestamp", partition.alias("partition"), "offset", LOG
+    )
+    places = sf.array(*(sf.max(sf.when(inside(fold), place)) for fold in folds))
+    grouped = frame.groupBy(topic.alias(_TOPIC), "key").agg(places.alias("places"))
+    winners = grouped.select(sf.posexplode("places").alias("fold", "place")).where(sf.col("place").isNotNull())
+    named = winners.select("fold", sf.col(f"place.{LOG}").alias(LOG), sf.col("place.offset").alias("offset"))
+    return frame.join(named.hint(on_spark.SPILLING), [LOG, "offset"])
 
 
 def _fates(last: DataFrame, now_ms: int) -> dict[tuple[int, int, str], Row]:

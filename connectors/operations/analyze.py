@@ -36,7 +36,7 @@ LONGEST_KEY: Final = 40
 BEARING: Final = (
     *("cleanup.policy", "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "max.compaction.lag.ms"),
     *("delete.retention.ms", "retention.ms", "retention.bytes", "segment.bytes", "fold.full.interval.ms"),
-    "bootstrap.fold.enable",
+    *("bootstrap.fold.enable", "compaction.scope"),
 )
 """The settings of a connector that say what a full fold does, or when there is one."""
 

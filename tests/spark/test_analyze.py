@@ -164,6 +164,9 @@ def test_what_is_told_is_what_a_full_fold_then_does(spark: SparkSession, storage
     settings = [settings_of(chance), settings_of(chance)]
     told = analyze(storage, state, settings, now_ms, partial(SparkCounts, spark, storage))
     assert analyze(storage, state, settings, now_ms, partial(ArrowCounts, storage)) == told
+    scoped = [settings[0], replace(settings[1], scope="topic")]
+    of_topics = analyze(storage, state, scoped, now_ms, partial(SparkCounts, spark, storage))
+    assert analyze(storage, state, scoped, now_ms, partial(ArrowCounts, storage)) == of_topics
     for case, one in enumerate(settings):
         logs = [before_fold(storage, log_of(state, partition), one, now_ms) for partition in PARTITIONS]
         folded = compaction.clean(Rewriter(spark, storage), logs, target(storage, f"1-f{case}"), one.policy, now_ms)

@@ -131,6 +131,7 @@ def violations(
     """Yields what a reader of `output` must not see after any step: promises 1, 2 and 4."""
     for topic in state.topics:
         places = {place: records for place, records in output.records.items() if place.topic == topic}
+        yield from _early(model, topic, places)
         for log in logs_of(model, topic):
             streams = [[one for one in records if one.tp == log.tp] for records in places.values()]
             for stream in streams:
@@ -141,6 +142,16 @@ def violations(
                 yield f"{log.tp}: {twice} are sent twice"
             letters = [one.source_offset for one in output.letters if (one.tp, one.generation) == (log.tp, log.number)]
             yield from (f"{log.tp}: {wrong}" for wrong in letters_violations(log, letters, log.tp in tampered))
+
+
+def _early(model: Model, topic: str, places: Mapping[TopicPartition, Sequence[OutputRecord]]) -> Iterator[str]:
+    """Yields if something of a generation is sent before all logs of the topic may be: a reader would lack keys."""
+    logs = logs_of(model, topic)
+    if all(log.folded_end >= log.first_end for log in logs):
+        return
+    numbers = {log.tp: log.number for log in logs if log.number > 1}
+    for records in places.values():
+        yield from (f"{one} is sent too early" for one in records if one.generation == numbers.get(one.tp))
 
 
 def _stream(log: LogModel, stream: Sequence[OutputRecord], is_tampered: bool) -> Iterator[str]:

@@ -77,6 +77,29 @@ def test_last_records_are_those_of_a_dict(records: list[Row], start: int, width:
     )
 
 
+@given(first=rows, second=rows, width=st.integers(0, 12))
+def test_winners_over_a_topic_are_those_of_a_dict(first: list[Row], second: list[Row], width: int) -> None:
+    """By time, then by partition and offset; each counts for the log that has it, and no topic for another."""
+    storage = MemoryStorage()
+    logs = [log_of(storage, 0, first), log_of(storage, 1, second), log_of(storage, 0, first, topic="u")]
+    fold = tuple((0, min(width, each.end)) for each in logs)
+    ends = [end for _, end in fold]
+    best: dict[bytes, tuple[tuple[int, int, int], Row]] = {}
+    for partition, records in enumerate((first, second)):
+        for offset, each in enumerate(records[: ends[partition]]):
+            place = (each["timestamp"], partition, offset)
+            is_foldable = each["key"] is not None and each["rejected"] is None
+            if is_foldable and (each["key"] not in best or place > best[each["key"]][0]):
+                best[each["key"]] = place, each
+    told = ArrowCounts(storage, logs).winners([fold], NOW)[fold]
+    for partition in (0, 1):
+        own = [each for place, each in best.values() if place[1] == partition]
+        assert told[partition].all == amount(own)
+        assert told[partition].live == amount([each for each in own if each["value"] is not None])
+    alone = {each["key"] for each in first[: ends[2]] if each["rejected"] is None} - {None}
+    assert told[2].all.records == len(alone)
+
+
 @given(records=rows, cut=st.integers(1, 11))
 def test_a_census_counts_each_part(records: list[Row], cut: int) -> None:
     """Records, bytes and rejected records between bounds; timestamps that say nothing are not the oldest."""
