@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from connectors.data.java_calendar import DAY_MS
 from connectors.data.schema import (
@@ -61,8 +61,39 @@ _WORDS: Final[dict[str, Literal]] = {"null": (None, None), "true": (BOOLEAN, Tru
 def parse_string(text: str) -> Literal:
     """Returns schema and value of `text`.
 
-    Raises DataError for a map of which two keys are the same in Python, or a key is a list or a map.
+    Raises DataError for a map of which two keys are the same in Python, or a key is a list or a map, and for a time of
+    day among dates, or a date among times.
     """
+    schema, value = _literal_of(text)
+    if (unheld := _unheld_in(value)) is not None:
+        raise DataError(unheld.why)
+    return schema, value
+
+
+class _Unheld(NamedTuple):
+    """Stands in a literal for what Connect reads and keyfold cannot hold; the text may still turn out to be no literal.
+
+    `why` is the message.
+    """
+
+    why: str
+
+
+_KEYS_ALIKE: Final = _Unheld(
+    "A map has true and 1, or false and 0, as keys, which keyfold cannot hold next to each other."
+)
+_NESTED_KEY: Final = _Unheld("A map has a list or a map as a key, which keyfold cannot hold.")
+_MIXED_DATES: Final = _Unheld("A list or map has a time of day among dates, or a date among times, which are neither.")
+
+
+def _unheld_in(value: Any) -> _Unheld | None:
+    if isinstance(value, _Unheld):
+        return value
+    parts = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((unheld for part in parts if (unheld := _unheld_in(part)) is not None), None)
+
+
+def _literal_of(text: str) -> Literal:
     if not text:
         return STRING, text
     try:
@@ -158,7 +189,7 @@ class _Reader:
             content += self._tokens.next()
         if content[:1] in _BLANKS:
             return STRING, content  # Java trims a whole text before it looks for a date, and none between quotes
-        literal = parse_string(content)
+        literal = _literal_of(content)
         schema = literal[0]
         return literal if schema is not None and schema.name in _TEMPORAL else (STRING, content)
 
@@ -267,8 +298,8 @@ def _common(members: list[Literal]) -> Schema | None:
 
 
 def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
-    if any(isinstance(key, list | dict) for _, key in keys):
-        raise DataError("A map has a list or a map as a key, which keyfold cannot hold.")
+    if any(isinstance(key, list | dict | _Unheld) for _, key in keys):
+        return Schema(type=Type.MAP), _NESTED_KEY
     key_schema = _common(keys)
     value_schema = _common(values) if key_schema is not None else None
     last = {_as_key(key): value for key, value in zip(keys, values, strict=True)}
@@ -276,7 +307,7 @@ def _map_of(keys: list[Literal], values: list[Literal]) -> Literal:
     names = [_of_schema(key_schema, first[each]) for each in last]
     made = dict(zip(names, [_of_schema(value_schema, value) for value in last.values()], strict=True))
     if len(made) < len({(isinstance(name, bool), name) for name in names}):
-        raise DataError("A map has true and 1, or false and 0, as keys, which keyfold cannot hold next to each other.")
+        return Schema(type=Type.MAP), _KEYS_ALIKE
     return Schema(type=Type.MAP, key_schema=key_schema, value_schema=value_schema), made
 
 
@@ -295,6 +326,8 @@ def _as_key(literal: Literal) -> tuple[object, ...]:
 def _of_schema(schema: Schema | None, literal: Literal) -> Any:
     """Returns the value of a member: in its encoded form with a schema, which no null has, or without one."""
     own, value = literal
+    if isinstance(value, _Unheld):
+        return value
     if schema is None or own is None:
         if schema is not None:
             raise _NotReadError
@@ -304,7 +337,7 @@ def _of_schema(schema: Schema | None, literal: Literal) -> Any:
             raise _NotReadError
         days, of_day = divmod(_plain(own, value), DAY_MS)
         if (schema.name == DATE and of_day) or (schema.name == TIME and days):
-            raise _NotReadError
+            return _MIXED_DATES
         return days if schema.name == DATE else days * DAY_MS + of_day
     return _plain_or_widened(schema, own, value)
 
@@ -326,7 +359,7 @@ def _plain_or_widened(schema: Schema, own: Schema, value: Any) -> Any:
 
 def _plain(schema: Schema | None, value: Any) -> Any:
     """Returns a value in the form that it has without a schema."""
-    if schema is None or value is None:
+    if schema is None or value is None or isinstance(value, _Unheld):
         return value
     match schema.type:
         case Type.ARRAY:

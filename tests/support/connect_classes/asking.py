@@ -13,7 +13,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.errors import DataError
 from connectors.jvm.java import find_java
-from connectors.options import read
+from connectors.options import OptionsError, read
 from connectors.transforms.names import PREDICATES, TRANSFORMS
 from connectors.transforms.transform import Predicate, Side, SidedTransform, Step, Transform, TruncateError
 from tests.support.connect_classes.forms import (
@@ -58,7 +58,7 @@ def ask_ours(asked: Asked) -> Answer:
     """Returns what our class answers."""
     try:
         return {"answer": comparable(_answer(asked)), "error": None}
-    except DataError as error:
+    except (DataError, OptionsError) as error:  # a setting may be refused that the class fails on later
         return {"answer": None, "error": str(error)}
     except Exception as error:  # noqa: BLE001  # a defect of ours, whatever the class answers
         return {"answer": {"defect": repr(error)}, "error": repr(error)}

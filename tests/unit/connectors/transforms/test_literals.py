@@ -75,11 +75,32 @@ def test_a_map_that_would_lose_an_entry_is_refused(text: str) -> None:
     assert parse_string("{true: 1, true: 2}")[1] == {True: 2}
 
 
-@pytest.mark.parametrize("text", ["{[1]: 2}", "{{}: 2}", "[{[]: 1}]"])
-def test_a_map_with_a_list_as_a_key_is_refused(text: str) -> None:
-    """Kafka Connect has it, and the text would be another value."""
-    with pytest.raises(OptionsError, match="a list or a map as a key"):
+TIME_AMONG_DATES = "[12:30:15.250Z, 2026-01-31]"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{[1]: 2}", "a list or a map as a key"),
+        ("{{}: 2}", "a list or a map as a key"),
+        ("[1, {[]: 1}]", "a list or a map as a key"),
+        (TIME_AMONG_DATES, "a time of day among dates"),
+        ("[[], {1: [2026-01-31, 12:30:15.250Z]}]", "a date among times"),
+        ("{2026-01-31: 1, 12:30:15.250Z: 2}", "a date among times"),
+    ],
+)
+def test_what_keyfold_cannot_hold_is_refused(text: str, why: str) -> None:
+    """Kafka Connect has it, though converters may fail on it, and the text would be another value."""
+    with pytest.raises(OptionsError, match=why):
         made(ClassSpec("InsertHeader", {"header": "h", "value.literal": text}), TRANSFORMS, str)
+
+
+@pytest.mark.parametrize("part", [TIME_AMONG_DATES, "{[1]: 2}", "{true: 1, 1: 2}"])
+def test_a_text_that_is_no_literal_as_a_whole_is_itself_whatever_is_in_it(part: str) -> None:
+    """Between quotes it is a text, too."""
+    for text in (f"[{part}, x]", f"{{1: {part}"):
+        assert parse_string(text) == (STRING, text)
+    assert parse_string(f'["{part}"]')[1] == [part]
 
 
 @pytest.mark.parametrize(
