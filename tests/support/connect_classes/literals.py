@@ -39,6 +39,6 @@ def _one(by: Generator, depth: int) -> str:
         return f"{blank}[{','.join(same if by.is_so(0.5) else _one(by, depth - 1) for _ in few)}]{by.one_of(*_BLANKS)}"
     keys = [_one(by, 0) for _ in few]
     if {"true", "false"} & {key.strip() for key in keys}:  # 1 or 0 next to them is refused (docs/transforms.md)
-        keys = [key for key in keys if key.strip() not in ("1", "1.0", "00", "-0.0")]
+        keys = [key for key in keys if key.strip() not in ("1", "1.", "1.0", "00", "-0.0")]
     pairs = ",".join(f"{key}:{_one(by, depth - 1)}" for key in keys)
     return f"{blank}{{{pairs}}}{by.one_of(*_BLANKS)}"
