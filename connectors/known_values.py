@@ -14,10 +14,12 @@ import base64
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
+from hashlib import blake2b
+from itertools import islice
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -47,12 +49,18 @@ _MOST_TEXTS: Final = 100_000
 them into an index takes 0.5 s, once something has changed. Texts of files are all searched for: a line takes 0.1 ms
 with those of 10,000 passwords as with those of 100."""
 _MOST_PARTS: Final = 200
-"""How many parts of one value are searched for: a file of certificates has as many lines."""
+"""How many parts of one value are searched for: a file of certificates has as many lines. As many secrets of a setting
+that was sent over REST: 256 Ki characters have room for 12,000 logins, of which 60,000 texts would be made in 2 s."""
+_HEAVIEST: Final = 32 << 20
+"""Characters of all settings that were sent over REST, or of all such placeholders, with the texts that are searched
+for: of 2,000 passwords they have 3 million. 2,000 settings of 256 Ki characters would have 500."""
 _QUOTED: Final = 100
 _ENDS: Final = (47, 48)
 """How messages quote a value that is longer than `_QUOTED` characters: as many of its beginning, or of both its ends.
 These pieces are searched for, and no shorter beginning: each hit would tell the author of a quoted text one more
 character of a guess."""
+_FORMS: Final = 16
+"""As many times its characters a setting with placeholders counts, for the forms that are found later."""
 # Characters of a value that are looked at: the parts of a longer one are found in its beginning alone.
 _LONGEST: Final = 1 << 20
 _LONGEST_OVER_REST: Final = 4 << 10
@@ -101,23 +109,66 @@ class _WrittenOut(Struct, frozen=True):
         return "_WrittenOut()"
 
 
+class _Late(Struct):
+    """The forms of the secrets in a setting with placeholders, once it is resolved; `text`: a digest of that text.
+
+    To find them takes far longer than to see that the placeholders stand for the same as before. Its repr shows none.
+    """
+
+    text: bytes = b""
+    parts: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "_Late()"
+
+    def of(self, setting: _WrittenOut, resolved: str) -> tuple[str, ...]:
+        """Returns the forms for what `setting` is by now. Called under the lock of those who know it."""
+        text = blake2b(resolved.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if text != self.text:
+            self.text, self.parts = text, _forms_of_setting(setting, resolved)
+        return self.parts
+
+
+class _Newest(dict[Key, Value]):
+    """Values by their names, the oldest first: if it is bounded the newest `_MOST` of up to `_HEAVIEST` characters.
+
+    `length_of` returns the characters of a value and its name. The newest one stays in any case.
+    """
+
+    def __init__(self, length_of: Callable[[Key, Value], int], *, is_bounded: bool) -> None:
+        super().__init__()
+        self._length_of = length_of
+        self._is_bounded = is_bounded
+        self._length = 0  # characters of all values
+
+    def keep(self, name: Key, value: Value) -> None:
+        """Keeps a value as the newest; lets go of the oldest."""
+        self._let_go(name)
+        self._length += self._length_of(name, value)
+        while self and self._is_bounded and (len(self) >= _MOST or self._length > _HEAVIEST):
+            self._let_go(next(iter(self)))
+        self[name] = value
+
+    def _let_go(self, name: Key) -> None:
+        if name in self:
+            self._length -= self._length_of(name, self.pop(name))
+
+
 class _Remembered:
-    """The placeholders and settings of one origin: the newest `_MOST` of each if it is bounded, else all."""
+    """The placeholders and settings of one origin: the newest of each if it is bounded, else all."""
 
     def __init__(self, *, is_bounded: bool) -> None:
-        self._is_bounded = is_bounded
-        # Placeholders by their names, the oldest first.
-        self.placeholders: dict[str, _Known] = {}
-        # The settings, the oldest first, with the forms of their secrets; those of a setting with placeholders are
-        # None, as they follow from these.
-        self.settings: dict[_WrittenOut, tuple[str, ...] | None] = {}
+        # Placeholders by their names.
+        self.placeholders = _Newest[str, _Known](
+            lambda _, known: len(known.value) + sum(map(len, known.parts)), is_bounded=is_bounded
+        )
+        # The settings with the forms of their secrets, which in one with placeholders follow from these.
+        self.settings = _Newest[_WrittenOut, tuple[str, ...] | _Late](_length_of_setting, is_bounded=is_bounded)
 
-    def keep(self, values: dict[Key, Value], name: Key, value: Value) -> None:
-        """Keeps a value of `placeholders` or `settings` as the newest; lets go of the oldest."""
-        values.pop(name, None)
-        while self._is_bounded and len(values) >= _MOST:
-            del values[next(iter(values))]
-        values[name] = value
+
+def _length_of_setting(setting: _WrittenOut, parts: tuple[str, ...] | _Late) -> int:
+    own = len(setting.text)
+    return _FORMS * own if isinstance(parts, _Late) else own + sum(map(len, parts))
 
 
 class KnownValues:
@@ -147,7 +198,7 @@ class KnownValues:
         if old is None or old.value != value:
             known = _Known(written, value, _distinct(_parts(value)))
             with self._lock:
-                origin.keep(origin.placeholders, name, known)
+                origin.placeholders.keep(name, known)
                 self._changed(origin)
 
     def remember_setting(self, text: str, *, is_secret: bool, over_rest: bool) -> None:
@@ -156,9 +207,10 @@ class KnownValues:
         origin = self._of_rest if over_rest else self._of_files
         if setting in origin.settings or not (is_secret or "://" in text):
             return
-        parts = None if BRACES.search(text, 0, text.rfind("}") + 1) else _forms_of_setting(setting, text)
+        has_placeholder = any(":" in match[1] for match in BRACES.finditer(text, 0, text.rfind("}") + 1))
+        parts = _Late() if has_placeholder else _forms_of_setting(setting, text)
         with self._lock:
-            origin.keep(origin.settings, setting, parts)
+            origin.settings.keep(setting, parts)
             self._changed(origin)
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -217,7 +269,7 @@ class KnownValues:
         """
         values = [(known.shown, known.parts) for known in reversed(origin.placeholders.values())]
         for setting, parts in reversed(origin.settings.items()):
-            own = _forms_of_setting(setting, self.resolved(setting.text)) if parts is None else parts
+            own = parts.of(setting, self.resolved(setting.text)) if isinstance(parts, _Late) else parts
             values.append((HIDDEN, own))
         yield from sorted(values, key=lambda value: len(value[1]))
 
@@ -307,7 +359,8 @@ def _forms_of_setting(setting: _WrittenOut, text: str) -> tuple[str, ...]:
     """
     secrets = secrets_in(text, is_secret=setting.is_secret)
     if setting.over_rest:
-        return forms_of(*(secret[:_LONGEST_OVER_REST] for secret in secrets if is_no_word(secret)))
+        some = islice(filter(is_no_word, secrets), _MOST_PARTS)
+        return forms_of(*(secret[:_LONGEST_OVER_REST] for secret in some))
     return forms_of(*secrets)
 
 

@@ -147,6 +147,32 @@ def test_all_secrets_of_files_are_found_in_no_more_time() -> None:
     assert time.thread_time() - began < 50 * 0.005
 
 
+def test_what_is_sent_over_rest_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of settings of 256 Ki characters may be sent, and values of placeholders may have as many."""
+    monkeypatch.setattr(known_values, "_HEAVIEST", 50_000)
+    for number in range(9):
+        remember_setting(8_000 * "x" + f",http://user:Password-{number}@h", is_secret=False, over_rest=True)
+        remember(f"${{env:N{number}}}", f"value-of-{number}," + 8_000 * "x", over_rest=True)
+    said = "Password-2 Password-8 value-of-2 value-of-8"
+    assert hide_all(said) == "Password-2 [hidden] value-of-2 ${env:N8}"
+    remember_setting("http://${env:N8}:Password-9@h," + 8_000 * "x", is_secret=False, over_rest=True)
+    assert hide_all("Password-8 Password-9") == "Password-8 [hidden]"  # its forms are found later, and count before
+
+
+def test_a_line_of_the_log_is_searched_in_time_whatever_rest_has_sent() -> None:
+    """The secrets of a setting with placeholders are found again only once these stand for something else."""
+    logins = ",".join(f"http://user:Passw0rd{number}@host" for number in range(7_000))
+    for number in range(40):
+        remember_setting(f"http://{number}:${{env:WORD}}@h,{logins}", is_secret=False, over_rest=True)
+    assert hide_all("Passw0rd0 and word-of-rest") == "[hidden] and word-of-rest"
+    began = time.thread_time()
+    remember_setting("http://user:Passw0rd-of-rest@host", is_secret=False, over_rest=True)
+    assert hide_all("Passw0rd-of-rest") == "[hidden]"
+    assert time.thread_time() - began < 2
+    remember("${env:WORD}", "word-of-rest", over_rest=True)
+    assert "word-of-rest" not in hide_all("Passw0rd0 and word-of-rest")
+
+
 def test_a_secret_that_is_written_out_is_hidden() -> None:
     """Its password alone too, without the user's name, and what placeholders leave of it; other options stay."""
     jaas = 'a.PlainLoginModule required username="kafka-user" password="${env:X}-l1teral" realm="my-realm-1";'
