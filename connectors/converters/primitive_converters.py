@@ -6,8 +6,11 @@ Numbers are big-endian; a null is one.
 from __future__ import annotations
 
 import codecs
+import encodings
+import pkgutil
 import struct
 from collections.abc import Mapping
+from encodings.aliases import aliases
 from typing import Any, ClassVar, Final
 
 from connectors.converters.converter import Converter, Headers
@@ -23,10 +26,24 @@ _NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "unic
 """Forms that Python calls encodings and Java does not; some take the square of a text's length, or make no Unicode."""
 
 
-def _known(name: str) -> str | None:
+_MODULES: Final = frozenset(module.name for module in pkgutil.iter_modules(encodings.__path__))
+"""The names by which codecs are asked for. Python remembers each name that it was ever asked for, whether there is such
+a codec or not, and of one codec every form of its name: a client of REST may send any number of texts of 64 kB."""
+
+
+def _codec_of(name: str) -> codecs.CodecInfo | None:
+    """Returns the codec with a name, as Python finds it; None if there is none."""
+    plain = encodings.normalize_encoding(name).lower()
+    module = aliases.get(plain) or aliases.get(plain.replace(".", "_")) or plain
     try:
-        codec = codecs.lookup(name)
-    except LookupError:
+        return codecs.lookup(module) if module in _MODULES else None
+    except LookupError:  # one of another operating system
+        return None
+
+
+def _known(name: str) -> str | None:
+    codec = _codec_of(name)
+    if codec is None:
         return "there is no such encoding; UTF-8 is the usual one."
     if codec.name in _NO_CHARSETS or not getattr(codec, "_is_text_encoding", True):
         return "this is no encoding of text; UTF-8 is the usual one."
@@ -41,13 +58,16 @@ class StringConverter(Converter):
     def __init__(self, options: Mapping[str, Any], *, is_key: bool) -> None:
         super().__init__(options, is_key=is_key)
         self._encoding: str = options["encoding"]
+        codec = _codec_of(self._encoding)
+        assert codec is not None, "the option is checked"
+        self._codec = codec.name
 
     def to_connect_data(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:  # noqa: ARG002
         """See `Converter`."""
         if data is None:
             return OPTIONAL_STRING, None
         try:
-            return OPTIONAL_STRING, data.decode(self._encoding)
+            return OPTIONAL_STRING, data.decode(self._codec)
         except UnicodeError as error:
             raise DataError(f"The bytes are no text in {self._encoding}: {error}.") from None
 
@@ -62,11 +82,11 @@ class StringConverter(Converter):
             check_text_key(schema, value)
         text = to_string(schema, value)
         try:
-            data = text.encode(self._encoding)
+            data = text.encode(self._codec)
         except UnicodeError as error:
             raise DataError(f"The text cannot be written in {self._encoding}: {error}.") from None
         if self.is_key:
-            check_encoded_key(text, data, self._encoding)
+            check_encoded_key(text, data, self._codec)
         return data
 
 
