@@ -14,11 +14,12 @@ from math import prod
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compactor.errors import DEFECT, IngestError
-from compactor.model.record import NULL_KEY, SOURCE, TopicPartition
+from compactor.model.record import NULL_KEY, ORDER_VALUE, SOURCE, TopicPartition
 from connectors.chain import quoted_settings
 from connectors.chain.conversion import RejectedError, conversion_of
 from connectors.chain.key_identity import KeyIdentity, key_identity
@@ -206,6 +207,8 @@ class Chain:
         done = None if self.columns is None else self.columns.of(batch)
         for piece in self._by_rows(batch, growth) if done is None else self._with_rest(batch, growth, done):
             growth.made += piece.made
+            if self._order is not None:
+                growth.ordered += pc.sum(pc.binary_length(piece.batch[ORDER_VALUE])).as_py() or 0
             yield piece.batch
             if piece.end < batch.num_rows and growth.is_full:
                 growth.unused = batch.num_rows - piece.end

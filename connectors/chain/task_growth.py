@@ -18,6 +18,11 @@ _COMPRESSED: Final = 4
 """As how many bytes that were made one in a file counts. A text of 100 kB that all records share takes 20 bytes of each
 in the file, and as much time as any other: 4 GiB are made in some 30 s, in which a large job has the turn of others."""
 
+_ORDERED: Final = 16
+"""As how many bytes one counts that records are ordered by: the worker's own process holds those of all tasks of a
+portion together, some times over, while it decides which records are late. A gibibyte is 64 MiB of them, 3 million
+numbers in a task; texts of 1,000 bytes would be gigabytes, and more than one array of Arrow may have."""
+
 
 class TaskGrowth:
     """What a task has read and written. If it `is_full`, its read ends early.
@@ -36,6 +41,8 @@ class TaskGrowth:
         self.written = 0
         # Bytes of keys, values and headers that the chain has made.
         self.made = 0
+        # Bytes by which the records are ordered, if a field of theirs is their order.
+        self.ordered = 0
         # The last rows of the batch that was read last of which the chain has made nothing, as it was full by then.
         self.unused = 0
 
@@ -46,8 +53,9 @@ class TaskGrowth:
 
     @property
     def is_full(self) -> bool:
-        """Whether more was written, or made, than may be, or its time is over."""
-        return self.is_over or max(self.written, self.made // _COMPRESSED) - self.read > self._most
+        """Whether more was written, made or ordered by than may be, or its time is over."""
+        grown = max(self.written, self.made // _COMPRESSED) - self.read
+        return self.is_over or max(grown, _ORDERED * self.ordered) > self._most
 
     def note_written(self, total: int) -> None:
         """Says that `total` bytes are in files by now."""

@@ -15,6 +15,7 @@ from compactor.model.record import ORDER_VALUE
 from connectors.chain.chain import Chain
 from connectors.chain.order_field import MOST, OrderField, path_of, sortable
 from connectors.chain.spec import chain_faults, chain_spec, is_plain
+from connectors.chain.task_growth import TaskGrowth
 from connectors.data.schema import DECIMAL, INT64, SCALE, Field, Schema, Type
 from tests.unit.connectors.chain.test_chain import batch
 
@@ -175,3 +176,14 @@ def test_the_path_is_that_of_the_setting() -> None:
     """Names from the outermost on; another order has none."""
     assert path_of({"compaction.order": " Field:source.lsn"}) == ("source", "lsn")
     assert path_of({"compaction.order": "header:source.lsn"}) == path_of({}) == ()
+
+
+def test_a_task_reads_no_more_records_than_values_can_be_held_of() -> None:
+    """The worker holds the values of a whole portion together: 64 MiB of a task's, however well its files compress."""
+    chain, growth = Chain(chain_spec(JSON), str), TaskGrowth(16_000)
+    some = batch(*[(b"k", json.dumps({"a": {"b": "x" * 99}}).encode())] * 6)
+    is_full = []
+    for _ in range(2):
+        assert [each.num_rows for each in chain.through([some], growth)] == [6]
+        is_full.append(growth.is_full)
+    assert (growth.ordered, is_full) == (1_200, [False, True])
