@@ -241,15 +241,16 @@ def _unable(reason: str) -> CompilerError:
 def _compiled(text: str, imports: Mapping[str, str], protoc: Protoc) -> list[descriptor_pb2.FileDescriptorProto]:
     """See `_from_text`; a refusal counts only if another schema is compiled then. Raises OSError, too."""
     with tempfile.TemporaryDirectory(prefix="keyfold-", dir=protoc.folder) as folder:
+        sources = Path(folder, "sources")  # apart from what is written next to them: a registry names these files
         for name, content in {**_KNOWN, **imports, _MAIN: text}.items():
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts or "\0" in name:
                 raise DataError(f"The schema imports {name!r}, which is no name of a file below another.")
-            file = Path(folder, path)
+            file = Path(sources, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
         out, said = Path(folder, "out"), Path(folder, "said")
-        command = [sys.executable, "-c", protoc.code or PROTOC, "-I", folder, "--include_imports"]
+        command = [sys.executable, "-c", protoc.code or PROTOC, "-I", str(sources), "--include_imports"]
         if code := _exit_code([*command, "--descriptor_set_out", str(out), _MAIN], said, protoc.waited_s):
             if not (out.exists() or text == _PLAIN or code < 0):
                 _from_text(_PLAIN, {}, protoc)
@@ -270,7 +271,7 @@ def _refusal(code: int, text: str, out: Path, said: Path) -> DataError | Compile
     if text == _PLAIN:
         return _unable("it refuses any schema")
     with said.open(encoding="utf-8", errors="replace") as errors:
-        lines = errors.read(_SAID).replace(str(said.parent), "").splitlines()
+        lines = errors.read(_SAID).replace(f"{said.parent}/sources", "").splitlines()
     lines = [line for line in lines if not _NOISE.match(line)]
     return DataError(f"The schema is no Protobuf: {' '.join(' '.join(lines).split())[:300]}")
 

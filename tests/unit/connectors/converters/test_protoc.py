@@ -90,6 +90,14 @@ def test_a_name_that_no_file_can_have_is_an_error_of_the_record(name: str) -> No
         compiled(f'{ORDER}\nimport "x";', {name: ORDER})
 
 
+@pytest.mark.parametrize("name", ["out/x.proto", "said/x.proto"])
+def test_a_registry_may_give_a_file_any_name(name: str) -> None:
+    """None stands for what protoc has written: its records would never be read, and never be let go either."""
+    assert compiled(f'{ORDER}\nimport "{name}";', {name: 'syntax = "proto3";'}).message((0,)).name == "Order"
+    with pytest.raises(DataError, match="is no Protobuf"):
+        compiled("message {", {name: 'syntax = "proto3";'})
+
+
 def test_a_schema_that_is_wrong_is_an_error_of_the_record() -> None:
     """Another one is compiled meanwhile."""
     with pytest.raises(DataError, match="is no Protobuf"):
