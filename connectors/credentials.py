@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 from urllib.parse import quote_plus, unquote, urlsplit
 
@@ -32,6 +33,9 @@ _PAIRS: Final = re.compile(r"\s*[\w.-]+\s*=[^,]*(?:,\s*[\w.-]+\s*=[^,]*)*", re.A
 _SECRET_MEMBER: Final = re.compile(r"(?i)password|secret|token|private_?key")
 """Names of secrets in a setting that is JSON, such as a service account's key file of Google's."""
 _BLOCK: Final = re.compile(r"-----[^\n]*-----")
+_MOST_SECRETS: Final = 400
+"""How many secrets of one setting are known: a long file of keys has half of it. Each has some 15 forms that are looked
+for in texts; a setting of 256 Ki characters that was sent over REST has room for 40,000, and takes seconds then."""
 _MOST_LINES: Final = 200
 """How many lines of one secret are known by themselves: a file of certificates has as many."""
 _LONG_LINE: Final = 16
@@ -56,8 +60,13 @@ _MANY: Final = 8
 def secrets_in(text: str, *, is_secret: bool) -> Iterator[str]:
     """Yields what of a setting's `text` is a secret, and what a client sends for it: `USER:PASSWORD`.
 
-    `is_secret`: the setting is one by its name or type. What stands between placeholders counts by itself.
+    `is_secret`: the setting is one by its name or type. What stands between placeholders counts by itself. Of more than
+    _MOST_SECRETS, those that come first.
     """
+    return islice(_secrets_in(text, is_secret=is_secret), _MOST_SECRETS)
+
+
+def _secrets_in(text: str, *, is_secret: bool) -> Iterator[str]:
     plain = BRACES.sub(_CUT, text)
     options = jaas.secrets_in(plain) if is_secret else []
     whole = [*options, *([plain] if is_secret and (not options or _PAIRS.fullmatch(plain)) else [])]

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import islice
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -49,8 +48,7 @@ _MOST_TEXTS: Final = 100_000
 them into an index takes 0.5 s, once something has changed. Texts of files are all searched for: a line takes 0.1 ms
 with those of 10,000 passwords as with those of 100."""
 _MOST_PARTS: Final = 200
-"""How many parts of one value are searched for: a file of certificates has as many lines. As many secrets of a setting
-that was sent over REST: 256 Ki characters have room for 12,000 logins, of which 60,000 texts would be made in 2 s."""
+"""How many parts of one value are searched for: a file of certificates has as many lines."""
 _HEAVIEST: Final = 32 << 20
 """Characters of all settings that were sent over REST, or of all such placeholders, with the texts that are searched
 for: of 2,000 passwords they have 3 million. 2,000 settings of 256 Ki characters would have 500."""
@@ -359,8 +357,7 @@ def _forms_of_setting(setting: _WrittenOut, text: str) -> tuple[str, ...]:
     """
     secrets = secrets_in(text, is_secret=setting.is_secret)
     if setting.over_rest:
-        some = islice(filter(is_no_word, secrets), _MOST_PARTS)
-        return forms_of(*(secret[:_LONGEST_OVER_REST] for secret in some))
+        return forms_of(*(secret[:_LONGEST_OVER_REST] for secret in secrets if is_no_word(secret)))
     return forms_of(*secrets)
 
 

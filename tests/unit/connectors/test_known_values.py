@@ -162,7 +162,7 @@ def test_what_is_sent_over_rest_takes_bounded_memory(monkeypatch: pytest.MonkeyP
 def test_a_line_of_the_log_is_searched_in_time_whatever_rest_has_sent() -> None:
     """The secrets of a setting with placeholders are found again only once these stand for something else."""
     logins = ",".join(f"http://user:Passw0rd{number}@host" for number in range(7_000))
-    for number in range(40):
+    for number in range(20):
         remember_setting(f"http://{number}:${{env:WORD}}@h,{logins}", is_secret=False, over_rest=True)
     assert hide_all("Passw0rd0 and word-of-rest") == "[hidden] and word-of-rest"
     began = time.thread_time()
