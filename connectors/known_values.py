@@ -128,22 +128,22 @@ class _Late(Struct):
 
 
 class _Newest(dict[Key, Value]):
-    """Values by their names, the oldest first: if it is bounded the newest `_MOST` of up to `_HEAVIEST` characters.
+    """Values by their names, the oldest first: the newest `_MOST` of up to `heaviest` characters, if that is not None.
 
     `length_of` returns the characters of a value and its name. The newest one stays in any case.
     """
 
-    def __init__(self, length_of: Callable[[Key, Value], int], *, is_bounded: bool) -> None:
+    def __init__(self, length_of: Callable[[Key, Value], int], heaviest: int | None) -> None:
         super().__init__()
         self._length_of = length_of
-        self._is_bounded = is_bounded
+        self._heaviest = heaviest
         self._length = 0  # characters of all values
 
     def keep(self, name: Key, value: Value) -> None:
         """Keeps a value as the newest; lets go of the oldest."""
         self._let_go(name)
         self._length += self._length_of(name, value)
-        while self and self._is_bounded and (len(self) >= _MOST or self._length > _HEAVIEST):
+        while self and self._heaviest is not None and (len(self) >= _MOST or self._length > self._heaviest):
             self._let_go(next(iter(self)))
         self[name] = value
 
@@ -153,15 +153,15 @@ class _Newest(dict[Key, Value]):
 
 
 class _Remembered:
-    """The placeholders and settings of one origin: the newest of each if it is bounded, else all."""
+    """The placeholders and settings of one origin: the newest, of up to `heaviest` characters each; None: all."""
 
-    def __init__(self, *, is_bounded: bool) -> None:
+    def __init__(self, heaviest: int | None) -> None:
         # Placeholders by their names.
         self.placeholders = _Newest[str, _Known](
-            lambda _, known: len(known.value) + sum(map(len, known.parts)), is_bounded=is_bounded
+            lambda _, known: len(known.value) + sum(map(len, known.parts)), heaviest
         )
         # The settings with the forms of their secrets, which in one with placeholders follow from these.
-        self.settings = _Newest[_WrittenOut, tuple[str, ...] | _Late](_length_of_setting, is_bounded=is_bounded)
+        self.settings = _Newest[_WrittenOut, tuple[str, ...] | _Late](_length_of_setting, heaviest)
 
 
 def _length_of_setting(setting: _WrittenOut, parts: tuple[str, ...] | _Late) -> int:
@@ -173,14 +173,14 @@ class KnownValues:
     """The values of placeholders that are remembered, by their names, and the settings that secrets stand in.
 
     Those of the worker's operator stand apart: what is sent over REST pushes out nothing of them. `beneath` has what is
-    known besides, to one that lives for a request.
+    known besides, to one that lives for a request. `heaviest`: see _HEAVIEST.
     """
 
-    def __init__(self, beneath: KnownValues | None = None) -> None:
+    def __init__(self, beneath: KnownValues | None = None, heaviest: int = _HEAVIEST) -> None:
         self._beneath = beneath
         self._lock = threading.Lock()
         # Of files, which only operators write, and of REST. Changed under the lock.
-        self._of_files, self._of_rest = _Remembered(is_bounded=False), _Remembered(is_bounded=True)
+        self._of_files, self._of_rest = _Remembered(None), _Remembered(heaviest)
         # How often something was remembered: what was made of all this is made anew once it has changed.
         self.version = 0
         # What is hidden everywhere, of files and of REST; None once a value has come that is not in it. Replaced as a

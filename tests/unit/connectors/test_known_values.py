@@ -10,9 +10,18 @@ import pytest
 import structlog
 
 from compactor.errors import KeyfoldError
+from compactor.secret_forms import without_spans
 from connectors import known_values, logging_setup
 from connectors.config.secrets import printable_text
-from connectors.known_values import forgotten_after, hide_all, hide_in, remember, remember_setting, without_credentials
+from connectors.known_values import (
+    KnownValues,
+    forgotten_after,
+    hide_all,
+    hide_in,
+    remember,
+    remember_setting,
+    without_credentials,
+)
 from connectors.placeholders import resolve
 from connectors.rejection import shown
 from connectors.runtime import status
@@ -147,16 +156,17 @@ def test_all_secrets_of_files_are_found_in_no_more_time() -> None:
     assert time.thread_time() - began < 50 * 0.005
 
 
-def test_what_is_sent_over_rest_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_sent_over_rest_takes_bounded_memory() -> None:
     """Any number of settings of 256 Ki characters may be sent, and values of placeholders may have as many."""
-    monkeypatch.setattr(known_values, "_HEAVIEST", 50_000)
+    known = KnownValues(heaviest=50_000)
     for number in range(9):
-        remember_setting(8_000 * "x" + f",http://user:Password-{number}@h", is_secret=False, over_rest=True)
-        remember(f"${{env:N{number}}}", f"value-of-{number}," + 8_000 * "x", over_rest=True)
+        known.remember_setting(8_000 * "x" + f",http://u:Password-{number}@h", is_secret=False, over_rest=True)
+        known.remember(f"${{env:N{number}}}", f"value-of-{number}," + 8_000 * "x", over_rest=True)
     said = "Password-2 Password-8 value-of-2 value-of-8"
-    assert hide_all(said) == "Password-2 [hidden] value-of-2 ${env:N8}"
-    remember_setting("http://${env:N8}:Password-9@h," + 8_000 * "x", is_secret=False, over_rest=True)
-    assert hide_all("Password-8 Password-9") == "Password-8 [hidden]"  # its forms are found later, and count before
+    assert without_spans(said, known.spans(said)) == "Password-2 [hidden] value-of-2 ${env:N8}"
+    late = "http://${env:N8}:Password-9@h," + 8_000 * "x"  # its forms are found later, and count before
+    known.remember_setting(late, is_secret=False, over_rest=True)
+    assert without_spans(said, known.spans(said)) == "Password-2 Password-8 value-of-2 ${env:N8}"
 
 
 def test_a_line_of_the_log_is_searched_in_time_whatever_rest_has_sent() -> None:
