@@ -6,13 +6,16 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from compactor.runs.reader import read
 from compactor.runs.scan import whole
 from connectors.config.files import load_worker
 from connectors.config.stores import connector_storage
+from connectors.errors import EXIT_OK
 from tests.support.cdc.page import ROOT, appended_rows
 from tests.support.deployment import Deployment
-from tests.support.kafka import consume_all, produce
+from tests.support.kafka import consume_all, create_topic, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,3 +86,20 @@ def test_a_table_without_a_key_is_the_rows_that_were_inserted(spark: SparkSessio
     produce(deployment.bootstrap, deployment.topic, [_visit(7, "eve", "/")])
     deployment.run_once(spark)
     assert Counter(row[1:] for row in appended_rows(place)) == inserted + Counter([("eve", "/")])
+
+
+@pytest.mark.long
+def test_a_truncate_empties_the_table_of_every_row(deployment: Deployment) -> None:
+    """The next snapshot has the rows after it: test_truncate.py::test_a_truncate_takes_the_rows_from_before_it."""
+    table = deployment.for_topic(f"{deployment.topic}-visits")
+    create_topic(table.bootstrap, table.topic, 1, cleanup_policy="delete")
+    settings = json.loads((ROOT / "configs" / "visits.json").read_text(encoding="utf-8"))
+    location = table.settings["snapshot.location"]
+    own = {"name": table.name, "topics": table.topic, "snapshot.location": location, "debezium.truncate": "apply"}
+    table.settings = {**settings, **own}
+    emptied = {"schema": _ENVELOPE, "payload": {"before": None, "after": None, "op": "t", "source": {"lsn": 3}}}
+    before = [_visit(1, "ann", "/"), _visit(2, "bob", "/")]
+    produce(table.bootstrap, table.topic, [*before, (0, None, json.dumps(emptied).encode()), _visit(4, "eve", "/")])
+    with table.process("--once") as worker:
+        assert worker.wait() == EXIT_OK, worker.tail()
+    assert [row[1:] for row in appended_rows(f"{location}/{table.name}/{table.topic}")] == [("eve", "/")]
