@@ -278,10 +278,16 @@ class Worker:
         closing, has_ended = CancellableThread("stop-spark", lambda _: session.close(spark)), False
         with suppress(NoThreadError):
             closing.start()
-            has_ended = closing.join(max(LEAST_MS, until_ms - self._clock.monotonic_ms()) / 1000)
+            has_ended = closing.join(self._left_s(until_ms))
         if not has_ended:
             self._abandon("Spark")
             session.kill(spark)
+            return
+        session.end(spark, self._left_s(until_ms))
+
+    def _left_s(self, until_ms: int) -> float:
+        """Returns the seconds until `until_ms`, on the monotonic clock, but at least LEAST_MS."""
+        return max(LEAST_MS, until_ms - self._clock.monotonic_ms()) / 1000
 
     def _abandon(self, what: str) -> None:
         self.abandoned.append(what)

@@ -1,15 +1,17 @@
-"""Starts Spark's JVM by PySpark, and says why it did not start."""
+"""Starts and ends Spark's JVM, by PySpark, and says why it did not start."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
-from subprocess import Popen
-from typing import Final
+from subprocess import Popen, TimeoutExpired
+from typing import Any, ClassVar, Final
 
 import structlog
 
@@ -35,6 +37,8 @@ _PYTHON: Final = "PYSPARK_PYTHON"
 _ASK_PYTHON: Final = "import sys; print(*sys.version_info[:2], sep='.', flush=True); import connectors, pyspark"
 _PYTHON_S: Final = 60.0
 """How long the user's Python may take to import both: it takes 0.2 s, and some seconds from a slow disk."""
+_END_S: Final = 5.0
+"""How long a process that ends waits for its JVM, which takes 0.3 s on a quiet machine."""
 _LOWER: Final = "Or lower spark.driver.memory in the worker file; it is 1g if it is not set."
 _OF_SYSTEM: Final = re.compile(
     r"insufficient memory|cannot allocate|not enough space|unable to create native thread", re.IGNORECASE
@@ -114,6 +118,7 @@ def launch() -> None:
         _launch_with_session()
         return
     gateway.proc.started = True
+    atexit.register(end_jvm, gateway.proc, _END_S)
     if (name := nameless_user(os.environ)) is not None:
         private.name_user(gateway, name)
 
@@ -129,11 +134,38 @@ def _launch_with_session() -> None:
         raise not_started("what it wrote to stderr says why", os.environ) from error
 
 
+def end_jvm(process: Popen[bytes], seconds: float) -> None:
+    """Has the JVM `process` end, and waits at most `seconds` until it has removed its folders for temporary files.
+
+    By itself it ends after this process. In a container nothing outlives the first process, so that each start would
+    leave folders behind.
+    """
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    with suppress(TimeoutExpired):
+        process.wait(seconds)
+
+
+def give_up_start() -> None:
+    """Ends a JVM that has not answered yet, if this process is starting one: PySpark then stops waiting for it."""
+    starting = _Starting.newest
+    if starting is not None and not starting.started:
+        starting.terminate()
+
+
 class _Starting(Popen[bytes]):
     """The process of a JVM for which PySpark waits until it answers, or has ended with another code than 0."""
 
+    newest: ClassVar[_Starting | None] = None
+    """The one that was started last in this process."""
+
     started = False
     """Set once it has answered."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        type(self).newest = self
 
     def poll(self) -> int | None:
         """Returns its exit code; -1 for one that ends without an answer and without an error, as with `-version`."""

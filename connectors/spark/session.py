@@ -13,6 +13,7 @@ import re
 import secrets
 import shlex
 import sys
+import time
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -30,7 +31,15 @@ from connectors.jvm.surroundings import java_properties, java_variables
 from connectors.spark import private
 from connectors.spark.executor_check import check_executors, not_taken
 from connectors.spark.executor_settings import PYTHON, PYTHON_NAME, is_cluster, prepare_executors
-from connectors.spark.jvm_start import OPTION_VARIABLES, check_home, check_python, launch, note_variables
+from connectors.spark.jvm_start import (
+    OPTION_VARIABLES,
+    check_home,
+    check_python,
+    end_jvm,
+    give_up_start,
+    launch,
+    note_variables,
+)
 from connectors.spark.settings_file import SettingsFile
 from connectors.threads import CancellableThread
 
@@ -68,6 +77,8 @@ _HASH_SEED: Final = "PYTHONHASHSEED"
 """The variable from which PySpark takes the seed of its Python processes. Without one it is 0, with which anyone can
 make names of JSON that all fall into one place of a dict: 20,000 of them, 234 KiB, took 3.4 s."""
 _SEEDS: Final = 1 << 32
+_LOOK_S: Final = 0.1
+"""Between two looks at a start that is to end: as often as PySpark looks whether its JVM has ended."""
 _PRIVATE: Final = 0o077
 """The umask of Spark's processes: Spark itself leaves its folders in /tmp readable for every account."""
 
@@ -273,12 +284,14 @@ class SparkStart:
         return self._session
 
     def leave(self, seconds: float) -> None:
-        """Waits at most `seconds` until the start has ended, and removes its settings file, which may hold secrets.
-
-        A JVM that has not read it by then fails, and is not needed any more.
-        """
-        self._thread.join(seconds)
+        """Ends the start within `seconds`, and its JVM; removes its settings file, which may hold secrets."""
+        until_s = time.monotonic() + seconds
+        while self._thread.is_alive() and time.monotonic() < until_s:
+            give_up_start()  # again and again, as it may begin just now
+            self._thread.join(_LOOK_S)
         self._settings_file.remove()
+        if self._session is not None:
+            end(self._session, seconds)
 
     def _start(self, master: str, settings: Mapping[str, str]) -> None:
         self._session = _started(master, settings, self._settings_file)
@@ -302,8 +315,15 @@ def gone(spark: SparkSession) -> SparkGoneError | None:
 
 
 def close(spark: SparkSession) -> None:
-    """Ends Spark before this process ends: its tasks, its Python processes and its folders in /tmp."""
+    """Ends Spark before this process ends: its tasks and its Python processes."""
     private.stop(spark)
+
+
+def end(spark: SparkSession, seconds: float) -> None:
+    """Ends the JVM of a session that is closed, with its folders for temporary files; waits at most `seconds`."""
+    process = private.jvm_process(spark)
+    if process is not None:
+        end_jvm(process, seconds)
 
 
 def kill(spark: SparkSession) -> None:

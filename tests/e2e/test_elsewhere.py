@@ -15,6 +15,7 @@ from tests.support.elsewhere import (
     HARD_NAME,
     UNKNOWN,
     Elsewhere,
+    first_process,
     make_environment,
     read_only_root,
     unknown_account,
@@ -53,7 +54,10 @@ def test_a_path_may_have_every_character_but_a_colon(place: Path) -> None:
     [pytest.param(None, id="no HOME"), pytest.param("/", id="HOME is the root")],
 )
 def test_a_user_without_account_and_home_needs_one_folder(place: Path, home: str | None) -> None:
-    """As in OpenShift: a user id that the system does not know, and nothing but TMPDIR and the work can be written."""
+    """As in OpenShift: a user id that the system does not know, and nothing but TMPDIR and the work can be written.
+
+    A command is the first process there, which nothing outlives, and leaves nothing among temporary files all the same.
+    """
     account, root = unknown_account(), read_only_root(place)
     if account is None or root is None:
         pytest.skip("this machine lets nobody be another user with a root that is read-only")
@@ -62,7 +66,7 @@ def test_a_user_without_account_and_home_needs_one_folder(place: Path, home: str
         (place / folder).chmod(0o777)
     variables = {"TMPDIR": str(place / "tmp"), "XDG_CACHE_HOME": str(ensure_kafka().parents[1])}
     homes = {} if home is None else {"HOME": home}
-    there = Elsewhere(place / "work", Path(sys.executable), [*root, *account], {**variables, **homes})
+    there = Elsewhere(place / "work", Path(sys.executable), [*root, *account], {**variables, **homes}, first_process())
     logs = there.prove()
     assert {entry.name for entry in (place / "tmp").iterdir()} <= {f"keyfold-cache-{UNKNOWN}"}
     assert "Exception" not in "".join(logs.values())

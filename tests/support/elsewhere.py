@@ -45,6 +45,14 @@ def read_only_root(*writable: Path) -> list[str] | None:
     return words if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0 else None
 
 
+def first_process() -> list[str]:
+    """Returns the words before a command that run it as a container does: none outlives it. No words if that fails."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return []
+    words = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return words if subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0 else []
+
+
 def make_environment(place: Path) -> Path:
     """Makes a virtual environment at `place` that has keyfold and its packages by links; returns its Python."""
     base = getattr(sys, "_base_executable", sys.executable)
@@ -62,12 +70,16 @@ def make_environment(place: Path) -> Path:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A folder in which `python` runs keyfold after the words `prefix`, with `variables` and nothing else around it."""
+    """A folder in which `python` runs keyfold after the words `prefix`, with `variables` and nothing else around it.
+
+    Commands but the broker have the words `within` before those.
+    """
 
     folder: Path
     python: Path
     prefix: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    within: Sequence[str] = ()
 
     def command(self, *arguments: object) -> list[str]:
         """The words of `keyfold ARGUMENTS…`."""
@@ -81,7 +93,7 @@ class Elsewhere:
     def execute(self, *arguments: object) -> subprocess.CompletedProcess[str]:
         """Runs `keyfold ARGUMENTS…` to its end."""
         return subprocess.run(
-            self.command(*arguments),
+            [*self.within, *self.command(*arguments)],
             cwd=self.folder,
             env=self.environment(),
             capture_output=True,

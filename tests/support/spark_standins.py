@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,7 +24,9 @@ class StandInSession:
         self.code = code
         self.asked: Callable[[], object] = lambda: None
         """Called each time that a worker looks whether the JVM runs."""
-        process = SimpleNamespace(poll=self._poll, kill=self.killed.set)
+        self.stdin = io.BytesIO()
+        """The JVM's; it ends once that is closed."""
+        process = SimpleNamespace(poll=self._poll, kill=self.killed.set, stdin=self.stdin, wait=lambda _: 0)
         gateway = SimpleNamespace(proc=process)
         self.sparkContext = SimpleNamespace(_gateway=gateway, defaultParallelism=cores, setLocalProperty=Mock())
         self._jsparkSession = SimpleNamespace(stop=self._stop)

@@ -41,7 +41,10 @@ QUIET = WorkerParts(query=lambda *_, **__: Mock(failure=None), timings=WorkerTim
 def test_ctrl_c_ends_a_worker_as_sigterm_does(
     tmp_path: Path, number: signal.Signals, once: bool, code: int, moment: str
 ) -> None:
-    """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then."""
+    """The step that runs is ended first, and Spark's start is not waited for; only --once was not done then.
+
+    A JVM that runs ends before the process does.
+    """
     before = signal.getsignal(signal.SIGINT)
     spark = StandInSession()
     spark.asked = lambda: signal.raise_signal(number)  # as it is watched
@@ -49,6 +52,7 @@ def test_ctrl_c_ends_a_worker_as_sigterm_does(
     worker = worker_over(load_worker(worker_file(tmp_path)), [], start, QUIET)
     assert worker.run(once=once, lives_on=True) == code
     assert worker.abandoned == (["Spark's start"] if moment == "while Spark starts" else [])
+    assert spark.stdin.closed is (moment == "while it runs")
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
-from connectors.spark.jvm_start import check_home, check_python, not_started, note_variables
+from connectors.spark import jvm_start
+from connectors.spark.jvm_start import (
+    check_home,
+    check_python,
+    end_jvm,
+    give_up_start,
+    not_started,
+    note_variables,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +99,35 @@ def test_a_python_with_keyfold_serves_tasks(tmp_path: Path) -> None:
     python.chmod(0o755)
     check_python({"PYSPARK_PYTHON": str(python)})
     check_python({})
+
+
+def test_a_jvm_is_waited_for_until_its_folders_are_gone(tmp_path: Path) -> None:
+    """It ends once its stdin does, and nothing outlives the first process of a container."""
+    folder = tmp_path / "spark-1"
+    folder.mkdir()
+    with Popen(["sh", "-c", f"cat; sleep 0.3; rmdir '{folder}'"], stdin=PIPE) as process:
+        end_jvm(process, 60)
+        assert not folder.exists()
+        end_jvm(process, 60)  # at the end of this process once more
+
+
+def test_a_jvm_that_does_not_end_is_not_waited_for() -> None:
+    """The process ends without it, as it would have before."""
+    with Popen(["sleep", "600"], stdin=PIPE) as process:
+        begin = time.monotonic()
+        end_jvm(process, 0.1)
+        assert time.monotonic() - begin < 60
+        process.kill()
+
+
+def test_only_a_jvm_that_has_not_answered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark waits for it on a thread, and removes a folder after; a JVM that works is left to its session."""
+    monkeypatch.setattr(jvm_start._Starting, "newest", None)
+    give_up_start()
+    with jvm_start._Starting(["sleep", "600"]) as process:
+        process.started = True
+        give_up_start()
+        assert process.poll() is None
+        process.started = False
+        give_up_start()
+        assert process.wait(60) == -15
