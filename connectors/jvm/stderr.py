@@ -34,7 +34,7 @@ _BEFORE: Final = re.compile(r'^(# |Error: |Exception in thread "main" |\[[\d.]+s
 class JvmStderr:
     """What a JVM writes to `descriptor`, on its way to our stderr.
 
-    While the JVM starts, stack traces stay out of it: the line above them becomes an error of keyfold's.
+    While it starts, stack traces stay out of it: the line above them becomes an error of keyfold's.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -44,10 +44,10 @@ class JvmStderr:
         self._ended = threading.Event()
         """Set once no process has the descriptor any more."""
         self._starting = True
-        """Whether the JVM has not answered yet; changed by `answered`."""
+        """Whether there is no session yet; changed by `start_is_over`."""
 
-    def answered(self) -> None:
-        """Ends the JVM's start: from now on its stack traces are handed on too."""
+    def start_is_over(self) -> None:
+        """Has stack traces handed on too from now on."""
         self._starting = False
 
     def reason(self) -> str | None:

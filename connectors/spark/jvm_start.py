@@ -17,7 +17,7 @@ import structlog
 
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
-from connectors.jvm.stderr import quietly
+from connectors.jvm.stderr import JvmStderr, quietly
 from connectors.jvm.surroundings import nameless_user
 from connectors.spark import private
 
@@ -99,28 +99,28 @@ def _fault_of(python: str, environment: Mapping[str, str]) -> str | None:
     return f"it lacks keyfold: {last}" if done.returncode else None
 
 
-def launch() -> None:
-    """Starts a JVM for Spark if this process has none, with the settings of its settings file.
+def launch() -> JvmStderr | None:
+    """Starts a JVM for Spark if this process has none, with the settings of its settings file; returns its stderr.
 
     Raises ConfigError if its options or Spark's are not taken, SparkGoneError if the machine has no room for it.
     """
     from pyspark.errors import PySparkRuntimeError
 
     if private.is_launched():
-        return
+        return None
     try:
         with quietly() as stderr:
             gateway = private.launch(_Starting, stderr.descriptor)
-        stderr.answered()
     except PySparkRuntimeError as error:
         raise not_started(stderr.reason(), os.environ) from error
     if gateway is None:
         _launch_with_session()
-        return
+        return None
     gateway.proc.started = True
     atexit.register(end_jvm, gateway.proc, _END_S)
     if (name := nameless_user(os.environ)) is not None:
         private.name_user(gateway, name)
+    return stderr
 
 
 def _launch_with_session() -> None:
@@ -138,7 +138,7 @@ def end_jvm(process: Popen[bytes], seconds: float) -> None:
     """Has the JVM `process` end, and waits at most `seconds` until it has removed its folders for temporary files.
 
     By itself it ends after this process. In a container nothing outlives the first process, so that each start would
-    leave folders behind.
+    leave folders.
     """
     if process.stdin is not None:
         with suppress(OSError):

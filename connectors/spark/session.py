@@ -164,8 +164,10 @@ def create(master: str, settings: Mapping[str, str]) -> SparkSession:
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
-            launch()
+            stderr = launch()
             spark = builder.getOrCreate()
+            if stderr is not None:
+                stderr.start_is_over()
         except KeyfoldError:
             raise
         except Exception as error:

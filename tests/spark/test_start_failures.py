@@ -34,7 +34,7 @@ except KeyfoldError as error:
     ids=["heap", "small heap", "option", "argument", "no session"],
 )
 def test_a_jvm_that_does_not_start_says_why(settings: dict[str, str], variables: dict[str, str], said: str) -> None:
-    """One line of all that it wrote is the error, and a JVM that ends without one is not waited for."""
+    """One line of all that it wrote is the error, without a stack trace; a JVM that ends without is not waited for."""
     # Without what a Spark of this process has left there for its own JVM.
     own = {name: text for name, text in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
@@ -49,3 +49,4 @@ def test_a_jvm_that_does_not_start_says_why(settings: dict[str, str], variables:
     assert done.returncode == 0, done.stderr
     kind, message = json.loads(done.stdout.splitlines()[-1])
     assert (kind, said in message) == ("ConfigError", True), message
+    assert "\tat " not in done.stderr

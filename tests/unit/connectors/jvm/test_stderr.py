@@ -29,18 +29,18 @@ def test_the_warning_of_every_start_is_left_out(capfd: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize(
-    ("has_answered", "shown"),
+    ("is_over", "shown"),
     [(False, "Failed: no class\n"), (True, "Failed: no class\n\tat a.b(C.scala:1)\n\t... 3 more\n")],
     ids=["starting", "running"],
 )
 def test_a_jvm_that_does_not_start_shows_no_stack_trace(
-    capfd: pytest.CaptureFixture[str], *, has_answered: bool, shown: str
+    capfd: pytest.CaptureFixture[str], *, is_over: bool, shown: str
 ) -> None:
-    """The line above it says what happened; once the JVM has answered, its stack traces are shown."""
+    """The line above it says what happened; once there is a session, stack traces are shown."""
     script = "printf 'Failed: no class\\n\\tat a.b(C.scala:1)\\n\\t... 3 more\\n' >&2"
     with quietly() as stderr:
-        if has_answered:
-            stderr.answered()
+        if is_over:
+            stderr.start_is_over()
         subprocess.run(["sh", "-c", script], stderr=stderr.descriptor, check=True)
     assert stderr.reason() == "Failed: no class"
     assert capfd.readouterr().err == shown
