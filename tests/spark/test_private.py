@@ -108,9 +108,9 @@ def test_this_spark_has_every_switch(spark: SparkSession) -> None:
 
 def test_the_ports_of_spark_give_nothing_to_who_has_no_secret(spark: SparkSession) -> None:
     """Every account of the machine reaches them: the driver's own and the block manager's, with all that tasks get."""
-    jvm: Any = spark._jvm
-    environment = jvm.org.apache.spark.SparkEnv.get()
-    ports = [int(spark.conf.get("spark.driver.port") or 0), environment.blockManager().blockManagerId().port()]
+    context: Any = spark.sparkContext._jsc
+    blocks = context.sc().getExecutorMemoryStatus().keySet().mkString()  # the driver's alone: its host and its port
+    ports = [int(spark.conf.get("spark.driver.port") or 0), int(blocks.rpartition(":")[2])]
     request = b"\x03" + bytes(8) + b"\0\0\0\1\0"  # RpcRequest of Spark's network protocol: a type, a number, a body
     for port in ports:
         with socket.create_connection(("127.0.0.1", port), 20) as connection:
