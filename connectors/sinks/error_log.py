@@ -46,12 +46,13 @@ def warn_of_letters(
     refused: Refusals,
     *,
     topic: str | None,
+    explained: bool,
     warnings: RareWarnings = _WARNINGS,
 ) -> None:
     """Warns of the first row of each class that has refused some of `letters`, if its time has come.
 
-    It says how many there were since the last warning. `topic` is the dead letter topic, None if they are only counted.
-    Records without a key are a class of their own.
+    It says how many there were since the last warning. `topic` is the dead letter topic, None if they are only counted;
+    `explained`: whether letters say in headers what was wrong. Records without a key are a class of their own.
     """
     mine = refused.get(tp, {})
     first: dict[tuple[str, bool], tuple[int, str]] = {}
@@ -65,7 +66,6 @@ def warn_of_letters(
         records = warnings.due((connector, tp.topic, name, is_keyless), counts[name, is_keyless])
         if records is None:
             continue
-        see = "errors.log.enable=true logs each" if topic is None else "keyfold dlq list CONNECTOR.json says why"
         _log.warning(
             _EVENTS[is_keyless, topic is None],
             connector=connector,
@@ -76,8 +76,16 @@ def warn_of_letters(
             stage=stage,
             refused_by=name,
             dead_letters=topic,
-            next=GIVE_IT_A_KEY if is_keyless else see,
+            next=GIVE_IT_A_KEY if is_keyless else _look(topic, explained=explained),
         )
+
+
+def _look(topic: str | None, *, explained: bool) -> str:
+    """Returns what says why records were let go."""
+    if topic is None or not explained:
+        headers = ", errors.deadletterqueue.context.headers.enable=true has letters say why" if topic else ""
+        return f"errors.log.enable=true logs each{headers}"
+    return "keyfold dlq list CONNECTOR.json says why"
 
 
 def _lines(

@@ -118,8 +118,8 @@ class Transaction:
         bucket = self._session.bucket
         for tp, letters in self._letters:
             if not self._rules.log_errors:
-                topic = self._rules.dead_letters
-                warn_of_letters(bucket.connector, tp, letters, self.refused, topic=topic)
+                topic, explained = self._rules.dead_letters, self._rules.context_headers
+                warn_of_letters(bucket.connector, tp, letters, self.refused, topic=topic, explained=explained)
             else:
                 log_letters(
                     bucket.connector, bucket.plan.bucket, tp, letters, self.refused, messages=self._rules.log_messages

@@ -64,7 +64,7 @@ def test_the_first_of_each_class_and_topic_is_a_warning_and_the_next_ones_come_r
 
     def warned(tp: TopicPartition = TP) -> list[Any]:
         with capture_logs() as logged:
-            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq", warnings=warnings)
+            error_log.warn_of_letters("c", tp, letters, {}, topic="dlq", explained=True, warnings=warnings)
         return logged
 
     first, second = warned()
@@ -91,7 +91,33 @@ def test_records_without_a_key_are_warned_of_with_what_gives_them_one(topic: str
     row = {"offset": 7, "timestamp": 5, "timestamp_type": 0, "key": None, "value": b"v", "rejected": "null key"}
     letters = pa.RecordBatch.from_pylist([row], schema=RUN)
     with capture_logs() as lines:
-        error_log.warn_of_letters("c", TP, letters, {}, topic=topic, warnings=RareWarnings(ManualClock()))
+        error_log.warn_of_letters(
+            "c", TP, letters, {}, topic=topic, explained=True, warnings=RareWarnings(ManualClock())
+        )
     assert lines[0]["event"] == f"records without a key {event}"
     for way in ("message.key.columns", "REPLICA IDENTITY FULL", "ValueToKey", "cleanup.policy=delete"):
         assert way in lines[0]["next"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "explained", "action"),
+    [
+        ("dlq", True, "keyfold dlq list CONNECTOR.json says why"),
+        (
+            "dlq",
+            False,
+            "errors.log.enable=true logs each, errors.deadletterqueue.context.headers.enable=true has letters say why",
+        ),
+        (None, False, "errors.log.enable=true logs each"),
+    ],
+)
+def test_the_warning_names_what_says_why(
+    topic: str | None, explained: bool, action: str
+) -> None:  # a parameter of the table
+    """Letters without context headers hold no reason, so that `dlq list` has none to show."""
+    row = {"offset": 7, "timestamp": 5, "timestamp_type": 0, "key": b"k", "value": b"v", "rejected": "too long"}
+    letters = pa.RecordBatch.from_pylist([row], schema=RUN)
+    warnings = RareWarnings(ManualClock())
+    with capture_logs() as lines:
+        error_log.warn_of_letters("c", TP, letters, {}, topic=topic, explained=explained, warnings=warnings)
+    assert [line["next"] for line in lines] == [action]
