@@ -110,7 +110,7 @@ def launch() -> JvmStderr | None:
         return None
     try:
         with quietly() as stderr:
-            gateway = private.launch(_Starting, stderr.descriptor)
+            gateway = private.launch(StartingJvm, stderr.descriptor)
     except PySparkRuntimeError as error:
         raise not_started(stderr.reason(), os.environ) from error
     if gateway is None:
@@ -149,15 +149,15 @@ def end_jvm(process: Popen[bytes], seconds: float) -> None:
 
 def give_up_start() -> None:
     """Ends a JVM that has not answered yet, if this process is starting one: PySpark then stops waiting for it."""
-    starting = _Starting.newest
+    starting = StartingJvm.newest
     if starting is not None and not starting.started:
         starting.terminate()
 
 
-class _Starting(Popen[bytes]):
+class StartingJvm(Popen[bytes]):
     """The process of a JVM for which PySpark waits until it answers, or has ended with another code than 0."""
 
-    newest: ClassVar[_Starting | None] = None
+    newest: ClassVar[StartingJvm | None] = None
     """The one that was started last in this process."""
 
     started = False

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 
 from compactor.errors import KeyfoldError
 from connectors.errors import ConfigError, SparkGoneError
-from connectors.spark import jvm_start
 from connectors.spark.jvm_start import (
+    StartingJvm,
     check_home,
     check_python,
     end_jvm,
@@ -122,9 +122,9 @@ def test_a_jvm_that_does_not_end_is_not_waited_for() -> None:
 
 def test_only_a_jvm_that_has_not_answered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """PySpark waits for it on a thread, and removes a folder after; a JVM that works is left to its session."""
-    monkeypatch.setattr(jvm_start._Starting, "newest", None)
+    monkeypatch.setattr(StartingJvm, "newest", None)
     give_up_start()
-    with jvm_start._Starting(["sleep", "600"]) as process:
+    with StartingJvm(["sleep", "600"]) as process:
         process.started = True
         give_up_start()
         assert process.poll() is None
