@@ -35,11 +35,11 @@ class DemoFolder:
         self.root.mkdir(parents=True)
         (self.root / _MARKER).touch()
 
-    def write_files(self, bootstrap: str) -> None:
-        """Writes the project's worker and connector file, with this folder's places and the broker's address."""
+    def write_files(self, bootstrap: str, configs: Path = _CONFIGS) -> None:
+        """Writes worker and connector file of `configs`, with this folder's places and the broker's address."""
         places = {"bootstrap.servers": bootstrap, "storage.location": str(self.storage)}
-        _write(self.worker_file, {**_config("worker.json"), **places})
-        _write(self.connector_file, {**_config("flights.json"), "snapshot.location": str(self.snapshots)})
+        _write(self.worker_file, {**_config(configs / "worker.json"), **places})
+        _write(self.connector_file, {**_config(configs / "flights.json"), "snapshot.location": str(self.snapshots)})
 
 
 def shown(path: Path) -> str:
@@ -47,11 +47,14 @@ def shown(path: Path) -> str:
     return os.path.relpath(path) if path.resolve().is_relative_to(Path.cwd()) else str(path)
 
 
-def _config(name: str) -> dict[str, Any]:
+def _config(file: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads((_CONFIGS / name).read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigError(f"The demo's file configs/{name} is not there.", "Run it from a clone of keyfold.") from None
+        raise ConfigError(
+            f"The demo's file {file} is not there: a keyfold that pip has copied comes without it.",
+            "Run `make demo` in a clone of keyfold.",
+        ) from None
     return content
 
 

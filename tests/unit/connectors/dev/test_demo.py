@@ -154,3 +154,10 @@ def test_the_demo_ends_as_its_connector_did(code: int, ends_with: int, how: str)
     error = steps.RunFailedError(code)
     assert error.code == ends_with
     assert how in error.message
+
+
+def test_a_copied_keyfold_says_what_runs_the_demo(tmp_path: Path) -> None:
+    """Its own folder has no configs, and the folder that it runs in, which may be a clone's, is not asked."""
+    with pytest.raises(ConfigError, match="comes without it") as caught:
+        DemoFolder(tmp_path).write_files("127.0.0.1:9092", tmp_path / "configs")
+    assert "make demo" in caught.value.action
