@@ -120,10 +120,8 @@ def test_a_jvm_that_does_not_end_is_not_waited_for() -> None:
         process.kill()
 
 
-def test_only_a_jvm_that_has_not_answered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_jvm_that_has_not_answered_is_given_up() -> None:
     """PySpark waits for it on a thread, and removes a folder after; a JVM that works is left to its session."""
-    monkeypatch.setattr(StartingJvm, "newest", None)
-    give_up_start()
     with StartingJvm(["sleep", "600"]) as process:
         process.started = True
         give_up_start()
