@@ -58,6 +58,14 @@ _BLOCK_BYTES: Final = 96 << 20
 _A_BLOCK: Final = ENTRIES * 24 + 600
 """What a block takes in memory at most: 24 bytes for each entry, three arrays, and its place."""
 
+_JOINED: Final = 4
+"""If a file has fewer entries than so many for each key that is asked for, all of them are read and joined with the
+keys. To search for one key takes 0.3 µs, and a large publish asks for most of its keys in vain. 16 bytes an entry are
+held."""
+
+_SPARSE: Final = 8
+"""How many bits there are for each entry of such a file: one key of eight is searched for without being there."""
+
 FEW: Final = 8
 """How many keys are looked up one by one. One takes 5 µs in a file of which its block is remembered, many together
 some 150 µs and a read of the disk, however few they are."""
@@ -233,6 +241,34 @@ class _SectionReader:
         if end <= first:
             return offsets
         directory = self._directory()
+        if len(hashes) * _JOINED > directory.entries:
+            offsets = self._joined(directory, hashes, end)
+        else:
+            offsets = self._searched(directory, hashes, end)
+        offsets[offsets < start] = NO_OFFSET
+        return offsets
+
+    def _joined(self, directory: Directory, hashes: Hashes, end: int) -> Numbers:
+        """Returns what `_searched` does, by all entries; keys that have none of their first bits are left out."""
+        every, offsets = np.arange(directory.blocks), np.full(len(hashes), NO_OFFSET)
+        read = [entries for _, entries in self._read(directory, every, every)]
+        if not read:
+            return offsets
+        own, deltas = np.concatenate([each.hashes for each in read]), np.concatenate([each.deltas for each in read])
+        places = max(_SPARSE, (directory.entries * _SPARSE).bit_length())
+        shift, is_there = np.uint64(64 - places), np.zeros(1 << places, np.bool_)
+        is_there[own >> shift] = True
+        may_have = np.flatnonzero(is_there[hashes >> shift])
+        deltas_of, _ = newest(
+            own, deltas, hashes[may_have], np.zeros(len(may_have), np.int64), end - self._section.first
+        )
+        offsets[may_have] = np.where(deltas_of < 0, NO_OFFSET, self._section.first + deltas_of)
+        return offsets
+
+    def _searched(self, directory: Directory, hashes: Hashes, end: int) -> Numbers:
+        """Returns for each of `hashes` the largest offset below `end`, or NO_OFFSET, by the blocks that may have it."""
+        first = self._section.first
+        offsets = np.full(len(hashes), NO_OFFSET)
         blocks = directory.blocks_of(hashes)
         waiting = np.flatnonzero(blocks >= 0)
         while len(waiting):
@@ -248,7 +284,6 @@ class _SectionReader:
             waiting = np.concatenate(again)
             blocks[waiting] -= 1
             waiting = waiting[blocks[waiting] >= 0]
-        offsets[offsets < start] = NO_OFFSET
         return offsets
 
     def every(self, asked: Hashes, start: int, end: int, other_than: pa.Array | None) -> Numbers | None:
