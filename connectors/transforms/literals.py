@@ -73,17 +73,18 @@ def parse_string(text: str) -> Literal:
 class _Unheld(NamedTuple):
     """Stands in a literal for what Connect reads and keyfold cannot hold; the text may still turn out to be no literal.
 
-    `why` is the message.
+    `why` is the message. `held` is the form without a schema, if keyfold can hold that.
     """
 
     why: str
+    held: Any = None
 
 
 _KEYS_ALIKE: Final = _Unheld(
     "A map has true and 1, or false and 0, as keys, which keyfold cannot hold next to each other."
 )
 _NESTED_KEY: Final = _Unheld("A map has a list or a map as a key, which keyfold cannot hold.")
-_MIXED_DATES: Final = _Unheld("A list or map has a time of day among dates, or a date among times, which are neither.")
+_MIXED_DATES: Final = "A list or map has a time of day among dates, or a date among times, which are neither."
 
 
 def _unheld_in(value: Any) -> _Unheld | None:
@@ -335,9 +336,10 @@ def _of_schema(schema: Schema | None, literal: Literal) -> Any:
     if own.name in _TEMPORAL and own.name != schema.name:
         if schema.name not in _TEMPORAL:
             raise _NotReadError
-        days, of_day = divmod(_plain(own, value), DAY_MS)
+        moment = _plain(own, value)
+        days, of_day = divmod(moment, DAY_MS)
         if (schema.name == DATE and of_day) or (schema.name == TIME and days):
-            return _MIXED_DATES
+            return _Unheld(_MIXED_DATES, moment)
         return days if schema.name == DATE else days * DAY_MS + of_day
     return _plain_or_widened(schema, own, value)
 
@@ -359,7 +361,9 @@ def _plain_or_widened(schema: Schema, own: Schema, value: Any) -> Any:
 
 def _plain(schema: Schema | None, value: Any) -> Any:
     """Returns a value in the form that it has without a schema."""
-    if schema is None or value is None or isinstance(value, _Unheld):
+    if isinstance(value, _Unheld):
+        return value if value.held is None else value.held
+    if schema is None or value is None:
         return value
     match schema.type:
         case Type.ARRAY:

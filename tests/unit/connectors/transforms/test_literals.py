@@ -85,7 +85,7 @@ TIME_AMONG_DATES = "[12:30:15.250Z, 2026-01-31]"
         ("{{}: 2}", "a list or a map as a key"),
         ("[1, {[]: 1}]", "a list or a map as a key"),
         (TIME_AMONG_DATES, "a time of day among dates"),
-        ("[[], {1: [2026-01-31, 12:30:15.250Z]}]", "a date among times"),
+        ("[{1: [2026-01-31, 12:30:15.250Z]}]", "a date among times"),
         ("{2026-01-31: 1, 12:30:15.250Z: 2}", "a date among times"),
     ],
 )
@@ -101,6 +101,11 @@ def test_a_text_that_is_no_literal_as_a_whole_is_itself_whatever_is_in_it(part: 
     for text in (f"[{part}, x]", f"{{1: {part}"):
         assert parse_string(text) == (STRING, text)
     assert parse_string(f'["{part}"]')[1] == [part]
+
+
+def test_dates_and_times_are_held_next_to_each_other_where_nothing_has_a_schema() -> None:
+    """As Java's dates, in a list of which the members have nothing in common."""
+    assert parse_string(f"[a, {TIME_AMONG_DATES}]".replace("a,", "1,"))[1] == [1, [45_015_250, 1_769_817_600_000]]
 
 
 @pytest.mark.parametrize(
