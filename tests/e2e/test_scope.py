@@ -118,14 +118,21 @@ def test_one_winner_over_partitions_that_become_more(spark: SparkSession, deploy
         assert json.loads(line)["value"] == value.decode()
 
 
-def test_killed_while_it_publishes(spark: SparkSession, deployment: Deployment) -> None:
+@pytest.mark.parametrize(
+    "step",
+    [
+        "publish.offsets",
+        *(pytest.param(step, marks=pytest.mark.long) for step in ("publish.plan", "publish.late", "publish.committed")),
+    ],
+)
+def test_killed_while_it_publishes(spark: SparkSession, deployment: Deployment, step: str) -> None:
     """What was planned keeps its end, and what was passed over has its winner sent."""
     deployment.publishing_only()
     produce(deployment.bootstrap, deployment.topic, changes(3, 150, 2, BASE_MS))
     deployment.run_once(spark)
     produce(deployment.bootstrap, deployment.topic, changes(4, 150, 2, BASE_MS + 700))
-    with deployment.process("--once", failpoints="publish.offsets=sleep:600000") as worker:
-        worker.until_logged("failpoint publish.offsets")
+    with deployment.process("--once", failpoints=f"{step}=sleep:600000") as worker:
+        worker.until_logged(f"failpoint {step}")
         worker.signal_all(signal.SIGKILL)
         worker.wait()
     produce(deployment.bootstrap, deployment.topic, changes(5, 50, 2, BASE_MS + 1_500))
