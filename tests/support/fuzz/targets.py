@@ -31,6 +31,7 @@ from tests.support.connect_classes.asking import _step
 from tests.support.connect_classes.debezium_cases import CASES as DEBEZIUM
 from tests.support.connect_classes.generated import Generator
 from tests.support.connect_classes.kafka_cases import CASES as KAFKA
+from tests.support.connect_classes.mongodb_cases import CASES as MONGODB
 from tests.support.fuzz.hostile import (
     ORDINARY,
     avro_messages,
@@ -192,7 +193,7 @@ def _headers() -> Iterator[Target]:
 
 def _transforms() -> Iterator[Target]:
     """Yields each transform and predicate, with each of its configurations, over hostile and over ordinary records."""
-    for case in (*KAFKA, *DEBEZIUM):
+    for case in (*KAFKA, *DEBEZIUM, *MONGODB):
         configs = case.configs
         for config in [configs(Generator(seed)) for seed in range(_BY_CHANCE)] if callable(configs) else configs:
             asked = {"call": case.call, "class": case.name, "config": dict(config)}

@@ -86,8 +86,14 @@ UNCHANGED: Final = {"DropHeaders", "Filter", "InsertHeader", "RegexRouter", "Tom
 """Transforms that neither look into a value nor change it."""
 
 
-def applied(transform: Mapping[str, str], *values: Any, **converters: str) -> Iterator[pa.RecordBatch]:
-    """Yields what a chain of one transform makes of `values`, without or with a schema."""
+MONGODB_FIELDS: Final = 30_000
+"""More than a schema may have types."""
+
+
+def applied(
+    transform: Mapping[str, str], *values: Any, key: bytes = b"{}", **converters: str
+) -> Iterator[pa.RecordBatch]:
+    """Yields what a chain of one transform makes of `values` of `key`, without or with a schema."""
     enable = "true" if isinstance(values[0], dict) and values[0].keys() == {"schema", "payload"} else "false"
     settings = {
         **{f"{side}.converter": "JsonConverter" for side in ("key", "value")},
@@ -97,7 +103,7 @@ def applied(transform: Mapping[str, str], *values: Any, **converters: str) -> It
         **{f"transforms.t.{name}": text for name, text in transform.items()},
     }
     assert chain_faults(settings, str) == ()
-    data = batch(*((b"{}", json.dumps(value).encode()) for value in values))
+    data = batch(*((key, json.dumps(value).encode()) for value in values))
     yield from Chain(chain_spec(settings), str).through([data])
 
 
@@ -144,10 +150,29 @@ def test_a_row_of_a_change_event_is_counted_as_well() -> None:
             assert "would become one of more than" in refused(applied({**unwrap, key: added}, event))
 
 
+@pytest.mark.parametrize("encoding", ["array", "document"])
+def test_the_schema_of_a_document_of_mongodb_has_a_bound(encoding: str) -> None:
+    """Its schema is made of its text: each name and each element of an array may come to be a field."""
+    unwrap = {"type": "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState", "array.encoding": encoding}
+    named = {f"n{number}": 1 for number in range(MONGODB_FIELDS)}
+    document = {"_id": 1, "a": [1] * MONGODB_FIELDS} if encoding == "document" else named
+    fields = [{"field": "after", "type": "string"}, {"field": "op", "type": "string"}]
+    envelope = {"type": "struct", "name": "a.Envelope", "fields": fields}
+    event = {"schema": envelope, "payload": {"op": "c", "after": json.dumps(document)}}
+    key = {
+        "schema": {"type": "struct", "name": "a.Key", "fields": [{"field": "id", "type": "string"}]},
+        "payload": {"id": "1"},
+    }
+    with little_room():
+        assert "The schema has more than" in refused(applied(unwrap, event, key=json.dumps(key).encode()))
+
+
 def test_every_transform_is_tried() -> None:
     """A transform that is added stands in one of the lists."""
     tried = {case["type"].partition("$")[0] for case in (*WITH_SCHEMA, *(transform for transform, _ in PLAIN))}
-    assert tried | UNCHANGED | {"ExtractNewRecordState"} == {each.simple for each in TRANSFORMS.known}
+    assert tried | UNCHANGED | {"ExtractNewRecordState", "ExtractNewDocumentState"} == {
+        each.simple for each in TRANSFORMS.known
+    }
 
 
 @pytest.mark.parametrize("converter", [each.java for each in HEADER_CONVERTERS.known])
@@ -165,9 +190,9 @@ def test_keys_are_counted_whatever_writes_them(converter: str) -> None:
     if converter in {"keyfold.Avro", "keyfold.Protobuf"}:
         return  # they are tried below, with a registry
     payload = {"schema": {"type": "struct", "fields": ROW["fields"]}, "payload": DEFAULTS["payload"]["after"]}
-    enabled = {"key_converter_schemas_enable": "true"}
+    to_key = {"type": "ValueToKey", "fields": "a"}
     with little_room():
-        why = refused(applied({"type": "ValueToKey", "fields": "a"}, payload, key_converter=converter, **enabled))
+        why = refused(applied(to_key, payload, key_converter=converter, key_converter_schemas_enable="true"))
     assert "would become one of more than" in why
 
 
