@@ -70,7 +70,8 @@ def _of_classes(names: ClassNames, key: str, more: dict[str, str]) -> Iterator[t
 def _of_steps(names: ClassNames, kind: str) -> Iterator[tuple[str, dict[str, str]]]:
     for one in names.known:
         name = f"{one.java}$Value" if one.sided else one.java
-        at = {**LEAST, kind: "a", f"{kind}.a.type": name, "value.converter": "keyfold.Json"}
+        converters = {"key.converter": "keyfold.Json", "value.converter": "keyfold.Json"}
+        at = {**LEAST, kind: "a", f"{kind}.a.type": name, **converters}
         yield from ((f"{kind}.a.{own}", at) for own in ("type", "predicate", "negate"))
         yield from _of_options(one.load().OPTIONS, f"{kind}.a", at)
 

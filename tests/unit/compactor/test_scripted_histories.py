@@ -113,7 +113,7 @@ def test_a_snapshot_that_lacks_a_record_is_none(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(
         snapshotdata, "read_file_range", lambda *told: (batch.slice(1) for batch in read_file_range(*told))
     )
-    with pytest.raises(FoldError, match=r"has 1 records and left out 1 tombstones; the base runs hold 3 records"):
+    with pytest.raises(FoldError, match=r"has 1 records and left out 1; the runs hold 3 records"):
         simulation.perform(Snapshot())
     assert not simulation.components.catalog.state.snapshots
     monkeypatch.undo()

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from compactor.catalog.catalog import Catalog
-from compactor.errors import CatalogError, FencedError, StorageError
+from compactor.errors import CatalogError, FencedError, HiddenCatalogError, StorageError
 from compactor.model.actions import AddPartition, AddSnapshot, AddTopic, Append, PlanFold, Publish
 from compactor.model.log import OutputPoint, Run
 from compactor.model.position import Position, encode
@@ -336,10 +336,10 @@ def test_a_catalog_that_cannot_be_read_is_no_hindrance(world: World) -> None:
         world.found(storage=other)
 
 
-def test_a_worker_that_slept_through_it_ends(world: World) -> None:
-    """Its next commit finds its predecessor gone; what that leaves behind goes with the next delete."""
+def test_a_worker_that_slept_through_it_commits_nothing(world: World) -> None:
+    """Its next commit finds nothing of the catalog; what that leaves goes with the next delete."""
     world.delete()
-    with pytest.raises(CatalogError, match="is gone"):
+    with pytest.raises(HiddenCatalogError, match="nothing of it is there"):
         world.catalog.commit(lambda _: [PlanFold(topic="t", partition=0, end=7)], 3)
     world.delete()
     assert world.storage.walk("") == []

@@ -152,6 +152,7 @@ class LateForWideLookUps:
     """A connector's catalog, whose logs are late for a look-up that is made apart from the others."""
 
     key_identity = None
+    is_of_topics = False
 
     def __init__(self, logs: tuple[PartitionLog, ...], hanging: Hanging) -> None:
         self._logs = logs
