@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from connectors.data.schema import Schema
 
+ENVELOPE: Final = ".Envelope"
+"""What the name of an event's schema ends with."""
 BEFORE: Final = "before"
 AFTER: Final = "after"
 """The fields of an event that hold the row before and after the change."""

@@ -23,6 +23,7 @@ from connectors.converters.converter import Converter
 from connectors.converters.names import CONVERTERS
 from connectors.converters.registered import RegisteredConverter
 from connectors.data.record import Header
+from connectors.data.unwrapping import ENVELOPE
 from connectors.errors import ConfigError
 from connectors.operations.topic_samples import Sample
 from connectors.registry.patience import Patience
@@ -32,8 +33,6 @@ from connectors.transforms.names import TRANSFORMS
 
 _UNWRAP: Final = frozenset({"ExtractNewRecordState", "ExtractNewDocumentState"})
 _JSON: Final = "keyfold.Json"
-_ENVELOPE: Final = ".Envelope"
-"""How the names of the schemas of Debezium's change events end."""
 _CHANGE: Final = frozenset({"op", "source"})
 """Fields of every change event; the row is in `before` or `after`, of MongoDB also in `updateDescription`."""
 _OWN: Final = "io.debezium.connector.common."
@@ -70,7 +69,7 @@ class Shape(Struct, frozen=True):
         name = self.name or ""
         if name.startswith(_OWN) or name.endswith("SchemaChangeValue"):
             return Holds.DEBEZIUMS
-        if name.endswith(_ENVELOPE) or (self.fields >= _CHANGE and self.fields & {"before", "after"}):
+        if name.endswith(ENVELOPE) or (self.fields >= _CHANGE and self.fields & {"before", "after"}):
             return Holds.CHANGES
         is_own = self.fields >= _TRANSACTION or self.fields >= _SCHEMA_CHANGE
         return Holds.DEBEZIUMS if is_own else None
@@ -127,7 +126,7 @@ def _not_unwrapped(spec: ChainSpec, holds: Mapping[str, Holds], resolve: Resolve
     if _unwraps(spec):
         return
     where = _listed(taken) if (taken := _of_kind(holds, Holds.CHANGES)) else ""
-    if not where and (_declared(spec, resolve) or "").endswith(_ENVELOPE):
+    if not where and (_declared(spec, resolve) or "").endswith(ENVELOPE):
         where = "each topic (value.converter.schema.content says so)"
     if where:
         yield Fault(

@@ -14,19 +14,22 @@ from typing import Any, Final
 import structlog
 from msgspec.structs import replace
 
+from connectors.data.documents import ARRAY, DOCUMENT, Documents
 from connectors.data.extended_json import decode_document, decode_text
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
+from connectors.data.unwrapping import ENVELOPE
 from connectors.errors import DataError
-from connectors.options import Option, OptionsError
+from connectors.options import Option
 from connectors.rejection import shown
-from connectors.transforms.documents import ARRAY, DOCUMENT, Documents
 from connectors.transforms.extract_new_record_state import (
-    AddedField,
     EventFields,
     ExtractNewRecordState,
+    FieldPlace,
     added_fields,
+    check_no_route,
+    places_of,
     value_at,
 )
 from connectors.transforms.flatten import Flatten
@@ -36,7 +39,6 @@ from connectors.transforms.values import require_struct, with_fields
 _log = structlog.get_logger()
 _PURPOSE: Final = "taking the document out of a change event"
 _DELETED: Final = "__deleted"
-_ENVELOPE: Final = ".Envelope"
 _KEY: Final = ".Key"
 _ADDED: Final = 800
 """About how many bytes an added field takes in what is kept of a schema."""
@@ -45,7 +47,6 @@ _SHARED: Final = (
     *("add.fields", "add.fields.prefix", "add.headers", "add.headers.prefix", "route.by.field"),
 )
 """Settings that are those of ExtractNewRecordState."""
-_Place = tuple[str | None, str]
 
 
 class ExtractNewDocumentState(Transform):
@@ -82,8 +83,7 @@ class ExtractNewDocumentState(Transform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        if options["route.by.field"]:
-            raise OptionsError([("route.by.field", "is not supported: a log has one output topic. Remove it.")])
+        check_no_route(options)
         self._mode: str = options["delete.tombstone.handling.mode"]
         self._rewrites: Final = self._mode.startswith("rewrite")
         self._with_id: bool = options["delete.tombstone.handling.mode.rewrite-with-id"]
@@ -115,7 +115,7 @@ class ExtractNewDocumentState(Transform):
         if value is None:
             dropped = self._mode != "rewrite-with-tombstone"
             return None if dropped else self._with_tombstone_header(self._with_key(record, self._key_of(record)))
-        if schema is None or not (schema.name or "").endswith(_ENVELOPE):
+        if schema is None or not (schema.name or "").endswith(ENVELOPE):
             return record
         key = self._key_of(record)
         event = require_struct(schema, value, _PURPOSE)
@@ -184,8 +184,8 @@ class ExtractNewDocumentState(Transform):
         made = replace(record, headers=(*record.headers, *new)) if headers else record
         if not document:
             return made
-        assert schema.name is not None  # it ends with _ENVELOPE
-        own, value = self._documents.struct(schema.name.removesuffix(_ENVELOPE), document)
+        assert schema.name is not None  # it ends with ENVELOPE
+        own, value = self._documents.struct(schema.name.removesuffix(ENVELOPE), document)
         if fields:
             own = with_fields(own, (*own.fields, *(Field(name, added) for name, _, added in fields)))
             value |= {name: value_at(event, place) for name, place, _ in fields}
@@ -197,15 +197,10 @@ class ExtractNewDocumentState(Transform):
         new = (Header(field.added_as, "d", STRING, is_new=True) for field in self._headers if field.name == "op")
         return replace(record, headers=(*record.headers, *new))
 
-    def _find(self, schema: Schema) -> tuple[list[tuple[str, _Place, Schema]], list[tuple[str, _Place, Schema]]]:
+    def _find(self, schema: Schema) -> tuple[list[FieldPlace], list[FieldPlace]]:
         """Returns name, place and schema of each field and each header that an event of `schema` has to add."""
         event = EventFields(schema)
-
-        def places(fields: Any) -> list[tuple[str, _Place, Schema]]:
-            pairs: list[tuple[AddedField, Any]] = [(field, field.find(event)) for field in fields]
-            return [(field.added_as, (place[0], field.name), place[1]) for field, place in pairs if place]
-
-        return places(self._added), places(self._headers)
+        return places_of(self._added, event), places_of(self._headers, event)
 
 
 def _text(document: Any) -> str:

@@ -8,7 +8,7 @@ would otherwise be free to write a null that is no tombstone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -19,7 +19,7 @@ from connectors.data.growth import Made
 from connectors.data.kept import OfSchema
 from connectors.data.record import ConnectRecord, Header
 from connectors.data.schema import STRING, Field, Schema
-from connectors.data.unwrapping import Unwrapping
+from connectors.data.unwrapping import ENVELOPE, Unwrapping
 from connectors.errors import DataError
 from connectors.options import Option, OptionsError
 from connectors.transforms.transform import Side, Transform, TruncateError
@@ -91,8 +91,7 @@ class ExtractNewRecordState(Transform):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options)
-        if options["route.by.field"]:
-            raise OptionsError([("route.by.field", "is not supported: a log has one output topic. Remove it.")])
+        check_no_route(options)
         self._mode: str = options["delete.tombstone.handling.mode"]
         self._rewrites: Final = self._mode.startswith("rewrite")
         self._added = added_fields("add.fields", options)
@@ -185,17 +184,14 @@ class ExtractNewRecordState(Transform):
         )
         return replace(record, headers=(*record.headers, *new))
 
-    def _find_headers(self, schema: Schema) -> list[tuple[str, tuple[str | None, str], Schema]]:
-        fields = EventFields(schema)
-        places = ((header, header.find(fields)) for header in self._headers)
-        return [(header.added_as, (place[0], header.name), place[1]) for header, place in places if place]
+    def _find_headers(self, schema: Schema) -> list[FieldPlace]:
+        return places_of(self._headers, EventFields(schema))
 
     def _with_added(self, schema: Schema) -> list[tuple[Schema, list[Any], tuple[Field, ...]]]:
         """Returns schema, added fields and the row's own ones, for a change and for a delete."""
-        event = EventFields(schema)
-        pairs = [(field, place) for field in self._added if (place := field.find(event))]
-        added = [(field.added_as, (place[0], field.name)) for field, place in pairs]
-        fields = [Field(field.added_as, place[1]) for field, place in pairs]
+        places = places_of(self._added, EventFields(schema))
+        added = [(name, place) for name, place, _ in places]
+        fields = [Field(name, own) for name, _, own in places]
         marks = [Field(_DELETED, STRING.as_optional())] if self._rewrites else []
         return [
             (with_fields(basics(row), (*row.fields, *marks, *fields)), added, row.fields)
@@ -204,7 +200,7 @@ class ExtractNewRecordState(Transform):
 
 
 def _is_envelope(schema: Schema) -> bool:
-    return schema.name is not None and schema.name.endswith(".Envelope")
+    return schema.name is not None and schema.name.endswith(ENVELOPE)
 
 
 def _row_schema(schema: Schema) -> tuple[Schema, Schema]:
@@ -217,6 +213,22 @@ def _row_schema(schema: Schema) -> tuple[Schema, Schema]:
 
 def _optional(schema: Schema) -> Schema:
     return replace(basics(schema), optional=True)
+
+
+def check_no_route(options: Mapping[str, Any]) -> None:
+    """Raises OptionsError if `route.by.field` is set."""
+    if options["route.by.field"]:
+        raise OptionsError([("route.by.field", "is not supported: a log has one output topic. Remove it.")])
+
+
+FieldPlace = tuple[str, tuple[str | None, str], Schema]
+"""What a field is added as, its place in an event (`value_at`), and its schema."""
+
+
+def places_of(fields: Iterable[AddedField], event: EventFields) -> list[FieldPlace]:
+    """Returns the place of each of `fields` that `event` has."""
+    pairs = ((field, field.find(event)) for field in fields)
+    return [(field.added_as, (place[0], field.name), place[1]) for field, place in pairs if place]
 
 
 def value_at(event: Mapping[str, Any], place: tuple[str | None, str]) -> Any:

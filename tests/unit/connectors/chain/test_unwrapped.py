@@ -94,6 +94,16 @@ def assert_same(columns: Chain, records: Chain, given_batch: pa.RecordBatch) -> 
     return made
 
 
+def assert_same_by_columns(columns: Chain, records: Chain, some: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
+    """Asserts the same of a batch whose schemas are new, and again; returns it, and the rows not done by columns."""
+    assert columns.columns is not None
+    assert columns.columns.of(some) is None
+    assert_same(columns, records, some)
+    done = columns.columns.of(some)
+    assert done is not None
+    return assert_same(columns, records, some), done.rest.tolist()
+
+
 def damaged(data: bytes) -> st.SearchStrategy[bytes]:
     """Returns what makes `data` shorter or longer, or changes some of its bytes."""
     place = st.integers(0, len(data) - 1)
@@ -176,14 +186,8 @@ def orders(memory: MemoryRegistry, count: int, longest: int = 1) -> list[Record]
 def test_usual_events_are_done_by_columns(memory: MemoryRegistry) -> None:
     """All but those that hold a list; the chain has to have met their schema, and its row's, before."""
     columns, records = chains({**AVRO, **UNWRAP, "compaction.key.identity": "avro"})
-    some = batch(orders(memory, 200))
-    assert columns.columns is not None
-    assert columns.columns.of(some) is None
-    assert_same(columns, records, some)
-    done = columns.columns.of(some)
-    assert done is not None
-    assert done.rest.tolist() == [number for number in range(200) if number % 20 == 5]
-    made = assert_same(columns, records, some)
+    made, rest = assert_same_by_columns(columns, records, batch(orders(memory, 200)))
+    assert rest == [number for number in range(200) if number % 20 == 5]
     assert made["offset"].to_pylist() == list(range(200))
     assert made["value"].null_count == 10
 

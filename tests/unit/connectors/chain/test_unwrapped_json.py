@@ -15,7 +15,15 @@ from connectors.converters.json.unwrapper import ends_with_payload
 from connectors.data.schema import DECIMAL, FLOAT32, INT32, STRING, Field, Schema, Type
 from connectors.options import read
 from tests.support.connect_classes.records import structs, values_of
-from tests.unit.connectors.chain.test_unwrapped import MODES, Record, assert_same, batch, chains, damaged
+from tests.unit.connectors.chain.test_unwrapped import (
+    MODES,
+    Record,
+    assert_same,
+    assert_same_by_columns,
+    batch,
+    chains,
+    damaged,
+)
 
 UNWRAP: Final = {
     "transforms": "row",
@@ -125,14 +133,8 @@ def paid(count: int) -> list[Record]:
 def test_usual_events_in_json_are_done_by_columns() -> None:
     """All but those that Java's converter does not write so, such as a whole number with a point."""
     columns, records = chains({**JSON, **UNWRAP, "compaction.key.identity": "json"})
-    some = batch(paid(100))
-    assert columns.columns is not None
-    assert columns.columns.of(some) is None
-    assert_same(columns, records, some)
-    done = columns.columns.of(some)
-    assert done is not None
-    assert done.rest.tolist() == [number for number in range(100) if number % 10 == 2]
-    made = assert_same(columns, records, some)
+    made, rest = assert_same_by_columns(columns, records, batch(paid(100)))
+    assert rest == [number for number in range(100) if number % 10 == 2]
     assert (made["rejected"].null_count, made["value"].null_count) == (100, 10)
 
 
