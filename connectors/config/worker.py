@@ -137,10 +137,10 @@ class WorkerConfig(BaseSettings):
     task_shutdown_graceful_timeout_ms: Long = _worker(
         "task.shutdown.graceful.timeout.ms", "10000", ge=0, unit="ms", importance="medium"
     )
-    """How long a worker that is told to end (SIGTERM) takes at most.
+    """How long the connectors and Spark may take to end after SIGTERM.
 
     A micro-batch that is under way may end in the first part of this time; then it is broken off. What does not end at
-    all is left, and nothing is lost by that."""
+    all is left, and nothing is lost by that. A JVM, a store or a client of REST that hangs adds up to ten seconds."""
     connectors_dir: FolderNameOrNone = _worker("connectors.dir", "none", importance="medium")
     """Folder of more connector files than those on the command line: every `*.json` in it is a connector.
 

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 import structlog
 
-from compactor.errors import FencedError
+from compactor.errors import FencedError, KeyfoldError
 from connectors.clock import SystemClock
 from connectors.config.connector import ConnectorConfig
 from connectors.config.files import load_connector, load_worker
@@ -26,6 +26,7 @@ from connectors.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
     EXIT_UNREACHABLE,
+    OutputError,
     SparkGoneError,
     UnreachableError,
 )
@@ -224,6 +225,37 @@ def test_a_jvm_that_ended_ends_the_worker(worker: Any, code: int, how: str) -> N
 def test_a_jvm_that_a_stop_has_ended_is_no_failure(worker: Any) -> None:
     """A signal to the whole process group reaches it as well."""
     assert worker(hangs=False, spark=up(StandInSession(code=143)), stopped=True)[1] == EXIT_OK
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code"),
+    [
+        pytest.param(OutputError("not its output"), "FAILED", EXIT_FAILED, id="FAILED"),
+        pytest.param(UnreachableError("away"), "UNASSIGNED", EXIT_OK, id="waits for an outage to end"),
+    ],
+)
+def test_a_signal_ends_a_worker_with_what_its_connectors_have_failed_with(
+    tmp_path: Path, error: KeyfoldError, state: str, code: int
+) -> None:
+    """A FAILED connector is not forgotten; one that is started again by itself has no error that counts."""
+
+    def fail(*_: object, **__: object) -> Mock:
+        return Mock(catalog=None, counted=None, run=Mock(side_effect=error))
+
+    def stop_once_failed() -> None:
+        if made.herder.connector("c").status.state.value == state:
+            made.worker.on_stop(signal.SIGTERM, None)
+
+    spark = StandInSession()
+    spark.asked = stop_once_failed
+    config = load_worker(worker_file(tmp_path))
+    files = [load_connector(connector_file(tmp_path, name="c"), config)]
+    clock, observer = SystemClock(), Observer()
+    herder = Herder(config, clock, observer, files, supervise=partial(RealSupervisor, tasks=cast("Any", fail)))
+    parts = WorkerParts(query=quiet_query(), timings=WorkerTimings(look_ms=10))
+    made = SimpleNamespace(herder=herder, worker=Worker(config, herder, clock, observer, up(spark), parts=parts))
+    assert made.worker.run(once=False, lives_on=True) == code
+    assert made.worker.abandoned == []
 
 
 @pytest.mark.parametrize(
